@@ -1,7 +1,7 @@
-"""From completions to the arrays of an update.
+"""Collects the groups of a step and packs them into the batches of its updates.
 
-Enters: problems, a sampler, a reward.
-Leaves: a step's groups, filtered and exactly full, packed into a `Batch` of rows.
-Begin at `collect`; `draws` says of which problems, `schedule` how far ahead of the
-update.
+Input: problems, a sampler and a reward.
+Output: the filtered groups of a step, packed into rows (`rl.types.Batch`).
+Start reading at `collect`. `draws` selects the problems, and `schedule` decides how far
+ahead of the update completions are sampled.
 """

@@ -1,16 +1,16 @@
-"""Advantages: what each completion of a group is worth relative to the others.
+"""Defines advantage functions, which compare the completions of a group.
 
-A function of one group. It takes what it names in its signature:
+An advantage function is called once per group. It receives the arguments that its
+signature names:
 
-    rewards  float64 `[G]`, shaped
-    correct  bool `[G]`, raw accuracy
-    lengths  int `[G]`, tokens of each completion
-    completions  the `Completion` records `[G]`, with `token_ids`
-    batch    the rewards `[G]` of every group of the step, this one among them
+    rewards      float64 `[G]`, rewards after the length penalty
+    correct      bool `[G]`, true for correct completions
+    lengths      int `[G]`, number of tokens of each completion
+    completions  the G `Completion` records, with `token_ids`
+    batch        list of the rewards `[G]` of every group of the step
 
-and returns `[G]` numbers, one for all tokens of each completion, or a list of G arrays
-with a number for each token. G may differ from group to group: completions without a
-verdict are left out before.
+It returns `[G]` numbers, one per completion, or a list of G arrays with one number per
+token. G may differ between groups, because completions without a verdict are removed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +22,14 @@ from jaxtyping import Bool, Float, Float64
 from rl.problems.functions import argument_names, load_named
 from rl.types import Group
 
-# `[G]`, or an array of each completion.
+# An array `[G]`, or an array of token advantages for each completion.
 Advantages = np.ndarray | Sequence[np.ndarray]
 Advantage = Callable[..., Advantages]
 _EPSILON = 1e-6
 
 
 def std(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
-    """`(r - mean) / (std + 1e-6)`, the group's, std with ddof 1.
+    """Computes `(r - mean) / (std + 1e-6)` within the group, with ddof=1.
 
     Source: GRPO (arXiv 2402.03300) section 4.1.2.
     """
@@ -37,7 +37,10 @@ def std(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
 
 
 def mean(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
-    """`r - mean`: no group counts more for being nearly all right or all wrong.
+    """Computes `r - mean` within the group.
+
+    Division by the standard deviation would give more weight to groups whose
+    completions are nearly all correct or nearly all wrong.
 
     Source: Dr. GRPO (arXiv 2503.20783).
     """
@@ -47,7 +50,10 @@ def mean(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
 def batch_std(
     rewards: Float[np.ndarray, " G"], batch: Sequence[Float[np.ndarray, " _"]]
 ) -> Float64[np.ndarray, " G"]:
-    """`(r - mean) / (std + 1e-6)`, the std of `r - mean` over the step's completions.
+    """Computes `(r - mean) / (std + 1e-6)` with the standard deviation of the step.
+
+    The mean is that of the group. The standard deviation is that of `r - mean` over all
+    completions of the step.
 
     Source: ScaleRL (arXiv 2510.13786).
     """
@@ -56,10 +62,10 @@ def batch_std(
 
 
 def maxrl(correct: Bool[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
-    """`(c - mean) / mean` of c = 1 where right, else 0; all 0 where none is right.
+    """Computes `(c - mean) / mean`, where c is 1 for correct completions, else 0.
 
-    Follows the gradient of log p(right), of which that of p(right) is the first order.
-    It reads raw accuracy: a reward's scale and shaping have no say.
+    The policy gradient approximates that of log p(correct) instead of p(correct).
+    The result is 0 if no completion is correct. Rewards have no influence.
 
     Source: MaxRL (arXiv 2602.02710).
     """
@@ -68,7 +74,7 @@ def maxrl(correct: Bool[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
 
 
 def leave_one_out(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
-    """`r - mean of the others`; 0 for a lone one.
+    """Computes `r - mean of the other rewards`, or 0 if the group has one completion.
 
     Source: RLOO (arXiv 2402.14740).
     """
@@ -94,17 +100,17 @@ _GIVEN = {
 def load_advantage(
     function: str,
 ) -> Callable[[Sequence[Group]], list[Advantages]]:
-    """The advantages that a config names.
+    """Loads the advantage function of a config.
 
     Args:
-      function: one of `ADVANTAGES`, or a user's "module:function".
+      function: name of a function in `ADVANTAGES`, or a user's "module:function".
 
     Returns:
-      A function from a step's groups to the advantages of each, see
-      `check_advantages`.
+      A function from a step's groups to the advantages of each group. They have the
+      form that `check_advantages` returns.
 
     Raises:
-      ValueError: one line that names the key and what is wrong.
+      ValueError: the function cannot be imported, or an argument of it is unknown.
     """
     advantage = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"
@@ -125,10 +131,18 @@ def load_advantage(
 def check_advantages(
     values: Sequence[Any] | np.ndarray, group: Group, *, key: str
 ) -> Advantages:
-    """Return the advantage of each completion, `[]` or one for each of its tokens.
+    """Checks the result of an advantage function and converts it to float64.
+
+    Args:
+      values: one number per completion, or one array of token advantages.
+      group: group to which the values belong.
+      key: config key and value, with which the error message begins.
+
+    Returns:
+      An array `[G]`, or a list of arrays if a completion has token advantages.
 
     Raises:
-      ValueError: there is not one for each, or one is not finite; it names the problem.
+      ValueError: the number or shape of the values is wrong, or a value is not finite.
     """
     parts = [np.asarray(value, np.float64) for value in values]
     shapes = [((), (len(c.token_ids),)) for c in group.completions]

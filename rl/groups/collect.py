@@ -1,4 +1,4 @@
-"""Dynamic sampling: rounds of completions until a step's batch is exactly full."""
+"""Implements dynamic sampling: samples in rounds until the batch of a step is full."""
 
 import dataclasses
 import math
@@ -21,22 +21,22 @@ _G = TypeVar("_G", Group, "PartialGroup")
 
 
 MAX_SHORTFALLS = 5
-"""Steps in a row without an update, after which the run ends."""
+"""Number of consecutive steps without an update after which the run ends."""
 
 
 class Shortfall(RuntimeError):
-    """Too few informative groups, and the config says to stop."""
+    """Signals that too few groups are informative and that the run must end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PartialGroup:
-    """A group some of whose completions are unfinished.
+    """Represents a group with at least one unfinished completion.
 
     Attributes:
-      draw: its problem.
-      created_step: the step in which its first token was sampled; before that, the one
-        in which it was last given to the sampler.
-      completions: G of them, finished or not.
+      draw: drawn problem of the group.
+      created_step: step in which the group's first token was sampled. If the group has
+        no tokens, the step in which it was last passed to the sampler.
+      completions: the G completions, finished or unfinished.
     """
 
     draw: Draw
@@ -49,11 +49,14 @@ class PartialGroup:
 
     @property
     def missing(self) -> int:
-        """Return the number of unfinished completions."""
+        """Number of unfinished completions."""
         return sum(c.unfinished for c in self.completions)
 
     def fits(self, params: SamplingParams) -> bool:
-        """Return whether `params`, which a stage may have changed, can complete it."""
+        """Returns whether sampling can continue under `params`.
+
+        A new stage may have changed the group size or the token limit.
+        """
         return len(self.completions) == params.n and all(
             len(c.token_ids) < params.max_tokens or not c.unfinished
             for c in self.completions
@@ -61,9 +64,9 @@ class PartialGroup:
 
 
 class Collector:
-    """Fills batches with informative groups; surplus groups wait for the next step.
+    """Collects informative groups for each step and retains surplus groups.
 
-    With the same `state()` and weights, the next `collect` returns the same groups.
+    If the sampler is deterministic, equal `state()` and weights give equal groups.
     """
 
     def __init__(
@@ -81,18 +84,18 @@ class Collector:
     ):
         """
         Args:
-          draws: gives problems, and the settings of the curriculum's stages.
-          sample: as `Sampler.sample`.
-          judge: makes groups of completions, see `rl.groups.judge`.
-          encode: a problem to its prompt's token ids, int32 `[P]`.
-          sampling: the run's settings; `n` is G, the group size.
-          seed: of the run; each round derives its own.
-          prompts_per_step: groups of a full batch.
-          filter_on: see `informative`.
-          settings: a round requests more prompts if the recent share of informative
-            groups is small, at most `oversample * prompts_per_step`. With `carry` a
-            round ends once it has enough groups (APRIL, arXiv 2509.18521), but not
-            before those that would then be older than `max_age` steps and one.
+          draws: source of problems and of the curriculum's stages.
+          sample: function with the arguments of `Sampler.sample`.
+          judge: function that builds groups from completions (`rl.groups.judge`).
+          encode: function from a problem to its prompt's token ids, int32 `[P]`.
+          sampling: sampling parameters of the run; `n` is the group size G.
+          seed: seed of the run; each round derives its own seed.
+          prompts_per_step: number of groups of a full batch.
+          filter_on: criterion of informative groups (see `informative`).
+          settings: section `config.dynamic_sampling`. With `carry`, a round ends once
+            enough groups are informative (APRIL, arXiv 2509.18521), and unfinished
+            groups continue in the next step. The round still waits for partial groups
+            that began more than `max_age` steps ago.
         """
         self._draws, self._sample = draws, sample
         self._judge, self._encode = judge, encode
@@ -107,17 +110,18 @@ class Collector:
         self._temperature = sampling.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Sample until there are `prompts_per_step` informative groups.
+        """Samples until there are `prompts_per_step` informative groups.
 
         Args:
-          step: the policy version, which is the number of steps done.
+          step: policy version, which is the number of steps done.
 
         Returns:
-          Exactly `prompts_per_step` groups, fewer under "partial", or none if the step
-          is skipped; and the stats of what was sampled.
+          The groups and the rollout stats. After a shortfall the list is shorter
+          (`on_shortfall="partial"`) or empty, which skips the step.
 
         Raises:
-          Shortfall: under "stop", or after too many skips in a row.
+          Shortfall: a shortfall under `on_shortfall="stop"`, or the last of
+            `MAX_SHORTFALLS` consecutive ones.
         """
         stage = self._draws.begin(step)
         params = dataclasses.replace(
@@ -128,7 +132,7 @@ class Collector:
         )
         stats = RolloutStats(stage, self._filter_on)
         began = time.perf_counter()
-        # An update uses one temperature, that of its stage.
+        # All groups of an update must have the same temperature.
         alike = params.temperature == self._temperature
         self._temperature = params.temperature
         kept = [
@@ -178,28 +182,29 @@ class Collector:
         if self._settings.on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
-        # No update, so the next version is this one: nothing ages.
+        # Without an update the policy stays the same, so groups do not age.
         self._left, self._partial = _renumbered(kept), _renumbered(self._partial)
         if self._shortfalls >= MAX_SHORTFALLS:
             raise Shortfall(f"{message}; {self._shortfalls} steps in a row")
         return []
 
     def _teaches(self, group: Group) -> bool:
-        # A single judged completion has nothing to be compared with.
+        # A single judged completion cannot be compared with others.
         if len(group.completions) < min(2, self._sampling.n):
             return False
         return not self._settings.filter or informative(group, on=self._filter_on)
 
     def _due(self, group: PartialGroup, step: int) -> bool:
-        """Return whether a partial group has to end in this step."""
+        """Returns whether a partial group must be completed in this step."""
         return group.tokens > 0 and step - group.created_step >= self._max_age
 
     def _round(
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
-        """Sample problems and judge their completions; each becomes a group.
+        """Samples one round of groups and judges them.
 
-        With `carry` only until enough groups are informative; the others are kept.
+        With `carry`, sampling pauses once enough groups are informative. Unfinished
+        groups are retained for the next round.
         """
         carry, oversample = self._settings.carry, self._settings.oversample
         needed = max(0, missing) / max(self._acceptance, 0.1)
@@ -280,7 +285,7 @@ class Collector:
         return number
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` continues from, as JSON."""
+        """Returns the state for `restore`, as JSON."""
         return {
             "problems": self._draws.state(),
             "rounds": self._rounds,
@@ -292,7 +297,7 @@ class Collector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
+        """Restores a result of `state()`."""
         self._draws.restore(state["problems"])
         self._rounds = state["rounds"]
         self._left = list(from_json(list[Group], state["left"]))
@@ -303,7 +308,7 @@ class Collector:
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:
-    """Return the groups with versions of the next step; this one has no update."""
+    """Adds 1 to all policy versions, because the skipped step changes no weights."""
     return [
         dataclasses.replace(
             group,
@@ -318,9 +323,9 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
 
 
 def _age_order(group: Group) -> tuple[int, int]:
-    """Sort key: oldest first, then by a hash.
+    """Returns a sort key: oldest first, then by a hash of the problem.
 
-    In the order in which they ended, the longest would always be left over.
+    Sorting by the time of completion would always leave the longest groups over.
     """
     return group.created_step, zlib.crc32(
         f"{group.created_step} {group.problem.id}".encode()

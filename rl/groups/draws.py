@@ -1,16 +1,18 @@
-"""Signal sampling: which of the problems that the curriculum offers are sampled.
+"""Selects the problems of a step from those that the curriculum offers.
 
-Under "signal" a problem is drawn with the chance
+The sampling policy "uniform" draws every offered problem. The policy "signal" draws an
+offered problem with the probability
 
     max(explore, teaches / most)
 
-and skipped otherwise. `teaches` is the probability that its group has right and wrong
-completions, under the Beta distribution of its solve rate (`SolveRates`), and `most`
-the largest one of the stage. A problem whose rate is 0.9 or more has the chance
-`explore`. Before anything is known, and under "uniform", every problem is drawn.
+and skips it otherwise. `teaches` is the probability that the problem's group has both
+correct and wrong completions, under the Beta distribution of its solve rate
+(`SolveRates`). `most` is the largest such probability in the stage. Problems with a
+solve rate of 0.9 or more are drawn with the probability `explore`. Before the first
+verdicts, every problem is drawn.
 
-Sources: GRESO (arXiv 2506.02177) passes over prompts whose groups taught nothing;
-ScaleRL (arXiv 2510.13786) retires those that are solved nine times in ten.
+Sources: GRESO (arXiv 2506.02177) skips prompts whose recent groups had no signal;
+ScaleRL (arXiv 2510.13786) retires prompts with a solve rate of 0.9.
 """
 
 import dataclasses
@@ -28,20 +30,20 @@ from rollout.seeds import generator
 _COUNTED = (
     "offered", "refused", "refused_in_vain", "compared", "expected", "found"
 )  # fmt: skip
-_RETIRE_AT = 0.9  # solve rate from which a problem is only explored
-# Of a round's seed, which the sampler has too.
+_RETIRE_AT = 0.9  # minimum solve rate of retired problems
+# Separates these random numbers from the sampler's, which uses the same seed.
 _OFFERS = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Draw:
-    """A problem to sample completions of.
+    """Holds a problem that was drawn for sampling.
 
     Attributes:
-      problem: the problem.
-      place: its index among the run's problems.
-      chance: with which it was drawn once offered.
-      rate: its solve rate as estimated before.
+      problem: problem to sample completions for.
+      place: index of the problem in the run's problems.
+      chance: probability with which the offered problem was drawn.
+      rate: estimate of the problem's solve rate at the time of the draw.
     """
 
     problem: Problem
@@ -52,12 +54,12 @@ class Draw:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SampledGroup:
-    """The group of a draw.
+    """Holds the judged group of a drawn problem.
 
     Attributes:
-      draw: the draw.
-      group: the completions that have a verdict.
-      asked: completions sampled.
+      draw: drawn problem.
+      group: group of the completions that have a verdict.
+      asked: number of completions sampled, with or without a verdict.
     """
 
     draw: Draw
@@ -68,7 +70,7 @@ class SampledGroup:
 class Draws:
     """Draws problems from the curriculum.
 
-    Call for each step, in order: `begin`; any number of `draw` and `observe`; then
+    Each step calls `begin`, then `draw` and `observe` any number of times, then
     `end_step` and `metrics`.
     """
 
@@ -80,9 +82,9 @@ class Draws:
     ):
         """
         Args:
-          curriculum: offers the problems.
-          problems: all that it may offer.
-          settings: see the module's docstring and `SolveRates`.
+          curriculum: curriculum that offers the problems.
+          problems: all problems that the curriculum may offer.
+          settings: section `config.sampling`.
         """
         self._curriculum, self._settings = curriculum, settings
         self._places = {p.id: place for place, p in enumerate(problems)}
@@ -92,7 +94,7 @@ class Draws:
         self._counts = dict.fromkeys(_COUNTED, 0.0)
 
     def begin(self, step: int) -> Stage:
-        """Return the stage of `step`, the next to be sampled."""
+        """Begins the sampling of `step` and returns its stage."""
         stage = self._curriculum.begin(step)
         self._step = step
         self._pool = np.ones(len(self._levels), bool)
@@ -102,7 +104,7 @@ class Draws:
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:
-        """Return `n` problems, whose groups will have `size` completions."""
+        """Draws `n` problems for groups of `size` completions."""
         rates = self._rates.at(self._step)
         teaches = rates.mixed(size)
         chances = self._chances(rates, teaches)
@@ -128,7 +130,7 @@ class Draws:
         return np.clip(worth / most, self._settings.explore, 1.0)
 
     def observe(self, drawn: Sequence[SampledGroup]) -> None:
-        """Take in the groups of a round."""
+        """Updates solve rates and counts with the judged groups of a round."""
         count = self._counts
         for d in drawn:
             correct = d.group.correct
@@ -141,16 +143,19 @@ class Draws:
                 count["found"] += bool(correct.any() and not correct.all())
 
     def end_step(self, counts: Counts, *, updates: bool) -> None:
-        """See `Curriculum.observe`."""
+        """Ends the step; calls `Curriculum.observe`."""
         self._curriculum.observe(counts, updates=updates)
 
     def metrics(self) -> dict[str, float]:
-        """Return the curriculum's metrics and those of this step's draws.
+        """Returns the metrics of the curriculum and of this step's draws.
 
-        `draws/` offered, refused (skipped); refused_in_vain, skipped groups expected to
-        be informative; retired and coverage, shares of the stage's problems that are
-        retired, and that were ever drawn; expected and found, shares of informative
-        groups.
+        * draws/offered: problems offered by the curriculum
+        * draws/refused: problems skipped
+        * draws/refused_in_vain: expected number of informative groups among the skipped
+        * draws/retired: share of the stage's problems that are retired
+        * draws/coverage: share of the stage's problems with at least one verdict
+        * draws/expected, draws/found: predicted and observed share of groups with both
+          correct and wrong completions
         """
         count, rates = self._counts, self._rates.at(self._step)
         pool = self._pool
@@ -168,14 +173,14 @@ class Draws:
         return self._curriculum.metrics() | named
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` continues from, as JSON."""
+        """Returns the state for `restore`, as JSON."""
         return self._curriculum.state() | {"rates": self._rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`.
+        """Restores a result of `state()`.
 
         Raises:
-          ValueError: the state is of other stages, levels or problems.
+          ValueError: the state was written with other stages, levels or problems.
         """
         self._curriculum.restore(state)
         self._rates.restore(state["rates"])

@@ -1,17 +1,17 @@
-"""Groups from elsewhere, such as demonstrations or replayed completions.
+"""Adds groups that the run did not sample, such as demonstrations or replays.
 
-A function that `rollout.extra_groups` names returns (group, advantages) pairs for a
-step. It takes what it names in its signature:
+`rollout.extra_groups` names a function that returns (group, advantages) pairs for a
+step. It receives the arguments that its signature names:
 
-    groups    those of the step, sampled and filtered
-    step      the policy version, the number of steps done
+    groups    sampled and filtered groups of the step
+    step      policy version, which is the number of steps done
     problems  all problems of the run
-    encode    a problem to its prompt's token ids
-    tokenize  a text to token ids, the end-of-sequence token included
+    encode    function from a problem to the token ids of its prompt
+    tokenize  function from a text to token ids, with the end-of-sequence token
 
-Its result depends on these alone, so that an interrupted run resumes bit for bit. Its
-tokens count as off-policy: `objective.correction` weighs or rejects them by the
-`sampler_logprobs` of their completions.
+The result must depend on these arguments alone, so that interrupted runs resume bit for
+bit. The added tokens count as off-policy. `objective.correction` weights or rejects
+them by the `sampler_logprobs` of their completions.
 """
 
 import dataclasses
@@ -26,19 +26,22 @@ from rl.types import Group, Problem
 from rollout.types import Completion
 
 ExtraGroups = Callable[[Sequence[Group], int], list[tuple[Group, Advantages]]]
-_ELSEWHERE = -1  # a version that no step has
+_ELSEWHERE = -1  # differs from every policy version
 _NAMES = ("groups", "step", "problems", "encode", "tokenize")
 
 
 def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
-    """Return the function that adds groups to a step; None for "".
+    """Loads the function that adds groups to a step.
 
     Args:
-      function: a user's "module:function", or "".
-      **given: problems, encode and tokenize.
+      function: a user's "module:function", or "" for none.
+      **given: values of `problems`, `encode` and `tokenize`.
+
+    Returns:
+      A function `(groups, step) -> (group, advantages) pairs`, or None for "".
 
     Raises:
-      ValueError: one line that names the key and what is wrong.
+      ValueError: the function cannot be imported, or an argument of it is unknown.
     """
     if not function:
         return None
@@ -59,10 +62,15 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
 def demonstration(
     problem: Problem, prompt_ids: np.ndarray, token_ids: Sequence[int]
 ) -> Group:
-    """Return a group of one right completion that no model sampled.
+    """Builds a group from one demonstration, which counts as correct.
 
-    Its `sampler_logprobs` are 0, so that "truncate" weighs each token by its
+    Its `sampler_logprobs` are 0, so the correction "truncate" weights each token by its
     probability under the policy (LUFFY, arXiv 2504.14945).
+
+    Args:
+      problem: problem that the demonstration solves.
+      prompt_ids: token ids of the prompt.
+      token_ids: token ids of the demonstration, with the end-of-sequence token.
     """
     completion = Completion(
         token_ids=np.asarray(token_ids, np.int32),
@@ -83,7 +91,7 @@ def demonstration(
 
 
 def _marked(group: Group) -> Group:
-    """Return the group with no token of a version of this run."""
+    """Marks all tokens of a group as sampled by another policy."""
     completions = tuple(
         dataclasses.replace(c, versions=np.full_like(c.versions, _ELSEWHERE))
         for c in group.completions

@@ -1,4 +1,4 @@
-"""Makes groups of completions: texts, scores, shaped rewards."""
+"""Judges completions: decodes texts, computes rewards and builds groups."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,16 +23,18 @@ def judge(
     decode: Callable[[Sequence[int]], str],
     settings: base.Reward,
 ) -> list[Group]:
-    """Return a group of each problem, without completions that have no verdict.
+    """Returns one group per problem; completions without a verdict are removed.
 
     Args:
-      problems, prompts, completions: of the groups; prompts are token ids.
-      created_step: the step in which each was started.
-      max_tokens: most that a completion may have.
-      seed: of the order in which `settings.shuffle` deals.
-      reward: groups of texts and their problems to scores.
-      decode: token ids to text.
-      settings: `shuffle`, see `shuffled`, and the `overlong_penalty`.
+      problems: problem of each group.
+      prompts: token ids of each group's prompt.
+      completions: sampled completions of each group.
+      created_step: step in which the sampling of each group started.
+      max_tokens: maximum number of tokens of a completion.
+      seed: seed of the permutation if `settings.shuffle` is set.
+      reward: function from groups of texts and their problems to scores.
+      decode: function from token ids to text.
+      settings: section `config.reward`.
     """
     texts = [
         [decode(c.token_ids.tolist()) for c in of_group] for of_group in completions
@@ -76,7 +78,7 @@ def judge(
 
 
 def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
-    """Return the components of the scores; NaN where one has none of that name."""
+    """Returns arrays of the components by name; missing values are NaN."""
     names = dict.fromkeys(name for score in scores for name in score.components)
     return {
         name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
@@ -87,9 +89,9 @@ def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
 def shuffled(
     correct: np.ndarray, rewards: np.ndarray, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Permute verdicts at random among the completions, as a control experiment.
+    """Permutes verdicts and rewards among the completions, as a control experiment.
 
-    A gain under it is not due to what the reward says.
+    Any gain in such a run is not due to the information in the reward.
     """
     order = generator(seed).permutation(len(rewards))
     return correct[order], rewards[order]
@@ -98,15 +100,18 @@ def shuffled(
 def overlong_penalty(
     lengths: np.ndarray, *, max_tokens: int, buffer: int, factor: float
 ) -> np.ndarray:
-    """Soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13), added to the reward.
+    """Computes the soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13).
 
-    `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, not below `-factor`.
+    `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least `-factor`.
 
     Args:
-      lengths: L, tokens of each completion with its stop token.
-      max_tokens: most that a completion may have.
-      buffer: the last tokens of that, over which the penalty grows.
-      factor: its size at the very end; 0 switches it off.
+      lengths: number L of tokens of each completion, with its stop token.
+      max_tokens: maximum number of tokens of a completion.
+      buffer: number of tokens before `max_tokens` over which the penalty grows.
+      factor: size of the penalty at `max_tokens`; 0 disables it.
+
+    Returns:
+      A number of at most 0 for each completion, to be added to its reward.
     """
     if not factor:
         return np.zeros(len(lengths), np.float32)

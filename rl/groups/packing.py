@@ -1,4 +1,4 @@
-"""Packs segments of unequal length into rows, and rows into micro-batches."""
+"""Packs prompts with completions into rows, and rows into micro-batches."""
 
 import collections
 from collections.abc import Sequence
@@ -20,12 +20,18 @@ def pack_groups(
     row_multiple: int,
     extra_groups: ExtraGroups | None = None,
 ) -> list[list[Batch]]:
-    """Pack a step's groups into mini-batches of `batch.prompts_per_update`.
+    """Packs the groups of a step into mini-batches of `prompts_per_update` groups.
+
+    Args:
+      groups: sampled groups of the step.
+      c: config of the run.
+      version: policy version from which the step starts.
+      row_multiple: number of devices over which rows are split.
+      extra_groups: function that adds groups (`rl.groups.extra`). They are distributed
+        over the mini-batches in turn.
 
     Returns:
-      The micro-batches of each mini-batch, weighted (see `make_segments`, `pack` and
-      `weigh`). Mini-batches get the groups of `extra_groups` (`rl.groups.extra`) in
-      turn, after their own.
+      The micro-batches of each mini-batch, with advantages and loss weights.
     """
     advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -63,14 +69,14 @@ def make_segments(
     version: int,
     sampler_is_trainer: bool,
 ) -> list[Segment]:
-    """Make one segment per completion of a mini-batch, with its advantage.
+    """Builds one segment per completion of a mini-batch.
 
     Args:
-      groups: the whole mini-batch.
-      advantages: of each group's completions.
-      version: of the policy that the step starts from.
-      sampler_is_trainer: whether tokens of that version are on-policy; those of any
-        other version never are.
+      groups: groups of the mini-batch.
+      advantages: advantages of each group's completions.
+      version: policy version from which the step starts.
+      sampler_is_trainer: whether the trainer's program sampled the completions. If not,
+        all tokens are off-policy; if so, only those of other versions.
     """
     segments = []
     for index, (group, values) in enumerate(zip(groups, advantages, strict=True)):
@@ -96,20 +102,24 @@ def best_fit(
     groups: Sequence[int],
     prompts: Sequence[int],
 ) -> list[list[list[int]]]:
-    """Return the indices in each row, no row longer than `capacity`, by group.
+    """Assigns segments to rows of `capacity` positions, by best fit decreasing.
 
-    Places the largest groups first and their longest segments first: into a row that
-    has the group, where a segment needs one token more than its completion, else into
-    the fullest row with room for all of it.
+    Groups with the most tokens come first, and within a group the longest segments. A
+    segment is placed in a row that already has its group, if there is room for the
+    completion and one token of the prompt. Otherwise it is placed in the fullest row
+    that has room for the whole segment.
 
     Args:
-      lengths: of the segments.
-      capacity: T.
-      groups: segments of one group in one row share their prompt.
-      prompts: tokens of each prompt.
+      lengths: number of tokens of each segment.
+      capacity: number T of positions of a row.
+      groups: group of each segment; segments of a group share the prompt within a row.
+      prompts: number of prompt tokens of each segment.
+
+    Returns:
+      The indices of segments, by row and within a row by group.
 
     Raises:
-      ValueError: one segment alone exceeds the capacity.
+      ValueError: a segment is longer than the capacity.
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(
@@ -149,19 +159,20 @@ def pack(
     row_multiple: int,
     share_prompts: bool,
 ) -> list[Batch]:
-    """Pack a mini-batch into micro-batches of one shape.
+    """Packs a mini-batch into micro-batches of equal shape.
 
     Args:
-      segments: the mini-batch.
-      row_lengths: T; the one with the fewest empty positions is used, among those that
-        hold the longest segment.
-      micro_tokens: most tokens of one micro-batch, padding included.
-      row_multiple: devices that share the rows.
-      share_prompts: whether completions in one row share their prompt's positions.
+      segments: segments of the mini-batch.
+      row_lengths: allowed row lengths T. The length used is the one with the fewest
+        positions in total, among those that hold the longest segment.
+      micro_tokens: maximum number of positions of a micro-batch, with padding. A
+        micro-batch has at least `row_multiple` rows, even if these exceed the maximum.
+      row_multiple: number of devices over which rows are split.
+      share_prompts: whether completions of a group share the prompt within a row.
 
     Returns:
-      Micro-batches of NumPy arrays `[R, T]`, R a multiple of `row_multiple`; missing
-      rows are padding. `loss_weights` are 0 until `weigh`.
+      Micro-batches of NumPy arrays `[R, T]`, where R is a multiple of `row_multiple`.
+      The last one is filled up with padding. `loss_weights` are 0; `weigh` sets them.
     """
     lengths = [len(s.token_ids) for s in segments]
     prompts = [s.prompt_length for s in segments]
@@ -185,12 +196,12 @@ def pack(
 
 
 def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
-    """Return R: the rows that the token budget holds, at least one per device."""
+    """Returns the number R of rows of a micro-batch, at least one per device."""
     return max(1, micro_tokens // (length * row_multiple)) * row_multiple
 
 
 def padding_fraction(batches: Sequence[Batch]) -> float:
-    """Return the share of positions that no segment fills."""
+    """Returns the share of padding among all positions."""
     filled = sum(int((b.segment_ids != 0).sum()) for b in batches)
     return 1 - filled / sum(b.segment_ids.size for b in batches)
 
@@ -202,8 +213,8 @@ def _fill(segments, rows, batch: Batch) -> Batch:
             shared = 0
             prefix = 0
             if len(members) > 1:
-                # The prompt's last token stays with each completion: its hidden state
-                # is what produces the completion's first token.
+                # Each completion keeps its own copy of the prompt's last token, whose
+                # hidden state predicts the completion's first token.
                 first = segments[members[0]]
                 shared = first.prompt_length - 1
                 prefix = number = number + 1

@@ -1,8 +1,8 @@
-"""Estimates how often each problem is solved now.
+"""Estimates the current solve rate of each problem.
 
-A problem's rate has a Beta distribution. Its prior is fitted by moments to the recent
-groups of its level, whose own prior is fitted to all levels. Right and wrong
-completions of the problem add to it, and count half after every `half_life` steps.
+The solve rate of a problem has a Beta distribution. The prior is fitted by moments to
+recent groups of the problem's level, and shrunk towards all levels. The problem's own
+correct and wrong completions are added. Their weight halves every `half_life` steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,18 @@ from jaxtyping import Int
 from rl.groups.state import from_json, to_json
 from rl.types import Problem
 
-_MEMORY = 512  # groups that a level's prior remembers
-_WEIGHT = 4.0  # groups that the prior of a level's prior is worth
-_UNIFORM = np.array([1 / 2, 1 / 3])  # means of p and p squared of a uniform p
-_STRENGTH = 0.2, 32.0  # completions that a prior may be worth
+_MEMORY = 512  # groups over which the moments of a level decay by a factor e
+_WEIGHT = 4.0  # weight of the shrinkage of moments, in groups
+_UNIFORM = np.array([1 / 2, 1 / 3])  # means of p and p squared for a uniform p
+_STRENGTH = 0.2, 32.0  # bounds of a prior's weight, in completions
 
 
 class Rate(NamedTuple):
-    """A Beta distribution of a problem's rate, or of each problem's.
+    """Represents Beta distributions of solve rates.
 
     Attributes:
-      right, wrong: its two parameters, above 0; numbers, or arrays `[P]`.
+      right: first parameter, above 0: a number, or an array `[P]` over problems.
+      wrong: second parameter, in the same form.
     """
 
     right: Any
@@ -35,12 +36,12 @@ class Rate(NamedTuple):
         return self.right / (self.right + self.wrong)
 
     def mixed(self, n: int) -> Any:
-        """Return the chance that `n` completions have both outcomes."""
+        """Returns the probability that `n` completions have both outcomes."""
         return 1 - _row(self.right, self.wrong, n) - _row(self.wrong, self.right, n)
 
 
 def _row(this, other, n: int):
-    """Return B(this + n, other) / B(this, other)."""
+    """Computes the ratio of beta functions B(this + n, other) / B(this, other)."""
     chance = 1.0
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)
@@ -48,32 +49,32 @@ def _row(this, other, n: int):
 
 
 class SolveRates:
-    """An estimate for each of a run's problems."""
+    """Maintains an estimate of the solve rate of each problem of a run."""
 
     def __init__(self, problems: Sequence[Problem], *, half_life: float):
         """
         Args:
-          problems: of the run; they are named by their place.
-          half_life: steps after which a problem's completions count half.
+          problems: problems of the run; other methods take their index.
+          half_life: number of steps after which completions count half.
         """
         levels = sorted({p.level for p in problems}, key=str)
         self._level = np.array([levels.index(p.level) for p in problems])
         self._half_life = half_life
-        # By problem, as of the step at which it was last seen; -1 is never.
+        # By problem: counts as of the step in `_last`, which is -1 before any verdict.
         self._right = np.zeros(len(problems), np.float32)
         self._wrong = np.zeros(len(problems), np.float32)
         self._last = np.full(len(problems), -1, np.int32)
-        # By level: groups, and sums over them of p and p squared.
+        # By level: number of groups, and sums of p and p squared over groups.
         self._groups = np.zeros(len(levels))
         self._moments = np.zeros((len(levels), 2))
 
     @property
     def seen(self) -> np.ndarray:
-        """Return bool `[P]`: problems that have had a completion with a verdict."""
+        """Mask `[P]` of the problems with at least one verdict."""
         return self._last >= 0
 
     def at(self, step: int) -> Rate:
-        """Return the rates `[P]` of all problems at a step."""
+        """Returns the solve rates `[P]` of all problems at `step`."""
         prior = self._priors()
         kept = self._kept(step, slice(None))
         return Rate(
@@ -86,7 +87,7 @@ class SolveRates:
         return np.exp2(-age / self._half_life)
 
     def _priors(self) -> Rate:
-        """Return the prior of each level, `[levels]`, by the method of moments."""
+        """Fits the prior of each level, `[levels]`, by the method of moments."""
         total = self._groups.sum()
         of_all = (self._moments.sum(0) + _WEIGHT * _UNIFORM) / (total + _WEIGHT)
         moments = self._moments + _WEIGHT * of_all
@@ -103,13 +104,14 @@ class SolveRates:
         chance: float,
         step: int,
     ) -> None:
-        """Take in a group.
+        """Adds the verdicts of a group.
 
         Args:
-          problem: its place.
-          correct: verdicts of its completions that have one.
-          chance: with which the problem was drawn; it counts 1 / chance in its level.
-          step: of the group.
+          problem: index of the problem.
+          correct: verdicts of the judged completions.
+          chance: probability with which the problem was drawn. The group counts
+            1 / chance times in the prior of its level.
+          step: step in which the group was judged.
         """
         n, right = len(correct), int(np.sum(correct))
         if not n:
@@ -121,14 +123,14 @@ class SolveRates:
         if n < 2:
             return
         level = self._level[problem]
-        # Unbiased for p and for p squared.
+        # Unbiased estimates of p and p squared.
         seen = np.array([right / n, right * (right - 1) / (n * (n - 1))])
         fade = 1 - 1 / _MEMORY
         self._groups[level] = fade * self._groups[level] + 1 / chance
         self._moments[level] = fade * self._moments[level] + seen / chance
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` continues from, as JSON: 16 bytes a problem."""
+        """Returns the state for `restore`, as JSON of 16 bytes per problem."""
         return {
             "right": to_json(self._right),
             "wrong": to_json(self._wrong),
@@ -138,10 +140,10 @@ class SolveRates:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`.
+        """Restores a result of `state()`.
 
         Raises:
-          ValueError: the state is of other problems.
+          ValueError: the state was written with another number of problems or levels.
         """
         right, wrong, last = (
             from_json(np.ndarray, state[name]) for name in ("right", "wrong", "last")

@@ -1,9 +1,12 @@
-"""Decides when a step's completions are sampled: before its update, or earlier.
+"""Schedules sampling: before the update of a step, or earlier.
 
-`sync` samples and updates in turn. `one_step_off` samples the next batch during this
-step's update, by one version that is at most one behind. `async` samples several
-batches ahead, through updates and publishes; a completion continues under new weights.
-Every token records the version that sampled it.
+* `sync` alternates sampling and updates.
+* `one_step_off` samples the next batch while the update of this step runs. All tokens
+  of a batch come from one policy version, at most one version old.
+* `async` samples several batches ahead, while policy versions are published. The
+  completions in progress continue under the new weights.
+
+Every token records the policy version that sampled it.
 """
 
 import collections
@@ -23,9 +26,9 @@ Schedule = Literal["sync", "one_step_off", "async"]
 
 
 class Rollouts:
-    """Returns the batch of each step, and works ahead as far as the schedule allows.
+    """Provides the groups of each step, and samples ahead if the schedule allows it.
 
-    With a staleness of L the batch of step s starts once version s - L is served.
+    With a staleness of L, sampling for step s starts once version s - L is served.
     """
 
     def __init__(
@@ -38,25 +41,26 @@ class Rollouts:
     ):
         """
         Args:
-          collector: collects the batches, in the order of steps.
-          schedule: see the module's docstring.
-          max_staleness: under "async", versions that a batch may start ahead.
-          steps: of the run; nothing is collected beyond.
+          collector: collector of the groups of each step.
+          schedule: schedule as the module describes.
+          max_staleness: number of steps that "async" samples ahead.
+          steps: number of steps of the run, which sampling ahead does not exceed.
         """
         self._collector = collector
         ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}
         self._staleness = ahead[schedule]
         self._waits = schedule == "one_step_off"
         self._steps = steps
-        # Batches that are collected ahead, each with the state before it.
+        # Batches sampled ahead, each with the collector's state before the batch.
         self._ahead: collections.deque[tuple[Future, Future]] = collections.deque()
-        # One thread: a batch continues where the previous one left the data.
+        # One thread, because each batch continues from the state after the previous.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Return the groups of `step`, the version served now, and their stats.
+        """Returns the groups of `step` and their rollout stats; waits if necessary.
 
-        It raises whatever `Collector.collect` raised.
+        Errors of `Collector.collect` are raised here. `step` must be the policy version
+        that is served now.
         """
         if not self._staleness:
             return self._collector.collect(step)
@@ -69,23 +73,23 @@ class Rollouts:
         return groups, stats
 
     def wait(self) -> None:
-        """Wait, before a publish, if no completion may see two versions."""
+        """Waits for running batches before a publish, under `one_step_off` only."""
         if self._waits:
             concurrent.futures.wait([batch for _, batch in self._ahead])
 
     def state(self) -> dict[str, Any]:
-        """Return the state before the first batch that was not taken."""
+        """Returns the collector's state before the first batch not yet taken."""
         if not self._ahead:
             return self._collector.state()
         state, _ = self._ahead[0]
         return state.result()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`; call it before the first `take`."""
+        """Restores a result of `state()`; must be called before the first `take`."""
         self._collector.restore(state)
 
     def close(self) -> None:
-        """Drop batches that have not started; others end with the sampler."""
+        """Cancels batches that have not started; does not wait for a running batch."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, first: int, last: int) -> None:
@@ -100,7 +104,7 @@ class Rollouts:
 
 
 def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """Return how many versions behind `step` a batch's tokens were sampled."""
+    """Returns metrics of the age of a batch's tokens, in policy versions."""
     versions = [c.versions for group in groups for c in group.completions]
     staleness = step - np.concatenate(versions)
     metrics = {

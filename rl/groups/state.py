@@ -1,4 +1,4 @@
-"""Records and arrays to JSON and back, bit for bit: what a checkpoint holds of them."""
+"""Converts dataclasses and arrays to JSON and back, bit for bit, for checkpoints."""
 
 import base64
 import dataclasses
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def to_json(value: Any) -> Any:
-    """Return arrays of one axis, records, mappings and sequences as JSON."""
+    """Converts 1-D arrays, dataclasses, mappings and sequences to JSON, recursively."""
     if isinstance(value, np.ndarray):
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"dtype": str(value.dtype), "data": data}
@@ -25,7 +25,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Return what `to_json` has written; `kind` is the annotation of its type."""
+    """Converts JSON of `to_json` back to a value of the annotated type `kind`."""
     if isinstance(value, Mapping):
         if value.keys() == {"dtype", "data"}:
             data = base64.b64decode(value["data"])

@@ -1,4 +1,4 @@
-"""Statistics of groups: whether they hold a signal, repetition, counts of a step."""
+"""Computes statistics of groups: signal, repetition and the counts of a step."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,19 @@ from rl.problems.curriculum import Counts, Stage
 from rl.types import Group
 
 FilterOn = Literal["correct", "reward"]
-_WINDOW = 8  # tokens; prose and algebra rarely repeat runs of this length
+_WINDOW = 8  # tokens; prose and algebra rarely repeat an 8-gram
 _TAIL = 512  # tokens; a looping completion rarely recovers
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def informative(group: Group, *, on: FilterOn = "correct") -> bool:
-    """Return whether completions of a group differ in what they are worth.
+    """Returns whether the completions of a group differ in correctness or reward.
 
     Args:
-      group: with one completion at least.
-      on: "correct": some right and some wrong (DAPO, arXiv 2503.14476, eq. 11);
-        "reward": raw rewards differ, for rewards with more than two values. Shaped
-        rewards are ignored: an all-wrong group of unequal lengths teaches nothing about
-        being right.
+      group: group with at least one completion.
+      on: criterion. "correct" requires correct and wrong completions (DAPO, arXiv
+        2503.14476, eq. 11). "reward" requires different raw rewards, without the length
+        penalty: wrong completions of unequal length carry no signal about correctness.
     """
     if on == "reward":
         return bool(np.ptp(group.raw) > 0)
@@ -33,9 +32,9 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
 
 
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
-    """Return whether most runs of 8 of the last 512 tokens came before within them.
+    """Returns whether under half of the 8-grams in the last 512 tokens are distinct.
 
-    Compares 64-bit hashes of the runs; 2,048 completions take 0.2 s.
+    Compares 64-bit hashes of the 8-grams; 2,048 completions take 0.2 s.
     """
     token_ids = token_ids[-_TAIL:]
     count = len(token_ids) - _WINDOW + 1
@@ -48,22 +47,26 @@ def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
 
 
 def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:
-    """Return which completions of a group are equal to another one of it."""
+    """Returns a mask of the completions that have an equal in their group."""
     keys = [text.tobytes() for text in texts]
     return np.array([keys.count(key) > 1 for key in keys], bool)
 
 
 @dataclasses.dataclass(slots=True)
 class RolloutStats:
-    """Counts over the rounds of one step; every group counts, retained or not.
+    """Holds the counts of all groups judged in one step, with those filtered out.
 
     Attributes:
-      stage: the stage of the step.
-      filter_on: what has to differ in an informative group.
-      curriculum: metrics of curriculum and draws, once the step was sampled.
-      completions: sampled, judged or not.
-      of_offered: for each group, how many offered problems it represents, and which of
-        its completions are correct.
+      stage: curriculum stage of the step.
+      filter_on: criterion of informative groups (see `informative`).
+      curriculum: metrics of curriculum and draws, set when the step has been sampled.
+      completions: number of sampled completions, with or without a verdict.
+      aged_out: number of groups from earlier steps that were dropped.
+      carried: number of surplus groups from earlier steps that were retained.
+      partial: number of partial groups from earlier steps that were retained.
+      unfinished: number of unfinished completions left for the next step.
+      of_offered: for each group, the number of offered problems that it represents and
+        the verdicts of its completions.
     """
 
     stage: Stage
@@ -116,7 +119,10 @@ class RolloutStats:
 
     @property
     def counts(self) -> Counts:
-        """Return what stages advance by, over the problems on offer, drawn or not."""
+        """Numerators and denominators of the metrics by which stages advance.
+
+        Groups are weighted to represent all offered problems, also the skipped ones.
+        """
         judged = right = groups = solved = 0.0
         for count, correct in self.of_offered:
             judged += count * len(correct)

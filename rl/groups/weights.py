@@ -1,7 +1,7 @@
-"""The weight of each token in the loss: what "averaging" means, counted on the host.
+"""Computes the weight of each token in the loss, on the host.
 
-The loss is a weighted sum over tokens, however a mini-batch is cut into micro-batches
-and rows, so that neither packing nor the mesh can change the gradient.
+The weights implement `objective.aggregation`. The loss of a mini-batch is a weighted
+sum over tokens, so packing, micro-batches and the mesh do not change the gradient.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,22 @@ Aggregation = Literal["token", "group", "sequence", "constant"]
 def weigh(
     mini_batch: Sequence[Batch], *, aggregation: Aggregation, constant: int
 ) -> list[Batch]:
-    """Return a mini-batch whose `loss_weights` average over its `loss_mask`.
+    """Returns the mini-batch with `loss_weights` filled in.
 
-    * token: 1 / all tokens (DAPO, verl);
-    * group: 1 / (groups * tokens of the group), the paper's formula read literally;
-    * sequence: 1 / (completions * tokens of the completion) (GRPO);
-    * constant: 1 / (completions * `constant`) (Dr. GRPO).
+    The weight of a token depends on the aggregation:
 
-    Tokens outside of `loss_mask` count nowhere, nor do groups and completions without
-    any token in it.
+    * token: 1 / number of tokens (DAPO, verl)
+    * group: 1 / (groups * tokens of the group), the literal formula of the
+      Compass-Thinker paper
+    * sequence: 1 / (completions * tokens of the completion) (GRPO)
+    * constant: 1 / (completions * `constant`) (Dr. GRPO)
+
+    Only tokens in `loss_mask` count, and only groups and completions with such tokens.
 
     Args:
-      mini_batch: its micro-batches, NumPy arrays.
-      aggregation: one of the above.
-      constant: most tokens that a completion may have.
+      mini_batch: micro-batches of NumPy arrays.
+      aggregation: name of an aggregation above.
+      constant: divisor for "constant", the maximum length of a completion.
     """
     masks = [np.asarray(batch.loss_mask) for batch in mini_batch]
     groups = [np.asarray(batch.group_ids) for batch in mini_batch]
@@ -68,14 +70,16 @@ def reject(
     aggregation: Aggregation,
     constant: int,
 ) -> list[Batch]:
-    """Remove tokens of weight 0 before the others are averaged.
+    """Removes tokens of weight 0 and computes the loss weights of the others.
 
-    A rejected token is in no sum, no statistic and no divisor.
+    Removed tokens are in no sum, statistic or divisor. The other tokens' loss weights
+    are multiplied by `weights`.
 
     Args:
-      mini_batch: its micro-batches, NumPy arrays.
-      weights: `[R, T]` of each micro-batch, by `objective.correction`.
-      aggregation, constant: see `weigh`.
+      mini_batch: micro-batches of NumPy arrays.
+      weights: rejection weights `[R, T]` of each micro-batch (`rl.update.rejection`).
+      aggregation: aggregation as in `weigh`.
+      constant: divisor as in `weigh`.
     """
     kept = [
         batch.replace(
@@ -96,7 +100,10 @@ def reject(
 
 
 def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
-    """Return for each token the number of its completion in the mini-batch."""
+    """Returns for each token a number that identifies its completion.
+
+    Numbers are unique within the mini-batch. Padding has numbers too.
+    """
     numbers, first = [], 0
     for batch in mini_batch:
         ids = np.asarray(batch.segment_ids)
@@ -109,6 +116,6 @@ def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
 def _counts(
     numbers: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> Float64[np.ndarray, " _"]:
-    """Count the masked-in tokens of each number."""
+    """Counts the tokens in the masks by number."""
     inside = [number[mask] for number, mask in zip(numbers, masks, strict=True)]
     return np.bincount(np.concatenate(inside)).astype(np.float64)
