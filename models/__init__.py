@@ -1,6 +1,6 @@
-"""Qwen2.5, Qwen3 and Llama in Flax, their weights in and out of Hugging Face folders.
+"""Defines Qwen2.5, Qwen3 and Llama in Flax, and reads and writes their weights.
 
-Enters: token ids and segments, or a folder of safetensors, or a GGUF file.
-Leaves: hidden states (never logits), or such a folder again.
-Begin at `decoder`; names and shapes of weights are the table of `hf`.
+Inputs: token ids and segment ids; a Hugging Face folder or a GGUF file.
+Outputs: hidden states (not logits); a Hugging Face or PEFT folder.
+Read `decoder` first; `names` has the names and shapes of all weights.
 """

@@ -1,8 +1,8 @@
-"""Causal grouped-query attention, by segment and against a cache.
+"""Computes causal grouped-query attention over packed rows and over a cache.
 
-Axes: B rows, T positions, S cached positions, P positions that all rows begin with, N
-query heads, K kv heads, H head width.
-Scores and softmax are in float32 (float64 where the inputs are).
+Axes: B rows, T positions, S cached positions, P positions of the prefix that all rows
+share, N query heads, K kv heads, H head width.
+Scores and softmax are in float32, or in float64 for float64 inputs.
 """
 
 import functools
@@ -23,7 +23,7 @@ from models.splash import splash_attention
 from sharding.mesh import platform
 from sharding.rules import spec
 
-_MASKED = -1e30  # finite: a row of nothing but this stays free of NaN
+_MASKED = -1e30  # finite, so that a fully masked row does not become NaN
 _BLOCK = 128
 
 
@@ -33,7 +33,7 @@ def _group_heads(q: jax.Array, num_kv_heads: int) -> jax.Array:
 
 
 def _scores(q: jax.Array, k: jax.Array) -> jax.Array:
-    """`[B, T, K, N/K, H] x [B, S, K, H] -> [B, K, N/K, T, S]`, scaled."""
+    """Computes `[B, T, K, N/K, H] x [B, S, K, H] -> [B, K, N/K, T, S]`, scaled."""
     accumulate = jnp.promote_types(q.dtype, jnp.float32)
     scores = jnp.einsum("btkgh,bskh->bkgts", q, k, preferred_element_type=accumulate)
     return scores * q.shape[-1] ** -0.5
@@ -44,7 +44,7 @@ def _mix(weights: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def _causal(segment_ids: jax.Array) -> jax.Array:
-    """`[B, T] -> [B, 1, 1, T, T]`: same segment, not later."""
+    """Returns the causal mask within segments, `[B, T] -> [B, 1, 1, T, T]`."""
     same = segment_ids[:, :, None] == segment_ids[:, None, :]
     length = segment_ids.shape[1]
     return (same & jnp.tri(length, dtype=bool))[:, None, None]
@@ -57,7 +57,7 @@ def dense_attention(
     segment_ids: jax.Array,
     prefix_ids: jax.Array,
 ) -> jax.Array:
-    """All positions against all, masked: the least work where rows are short."""
+    """Computes masked attention over all pairs of positions, fastest for short rows."""
     scores = _scores(_group_heads(q, k.shape[2]), k)
     prefix = prefix_ids[:, :, None] == segment_ids[:, None, :]
     prefix &= prefix_ids[:, :, None] != 0
@@ -69,7 +69,10 @@ def dense_attention(
 def xla_attention(
     q, k, v, segment_ids, prefix_ids, interpret: bool = False
 ) -> jax.Array:
-    """Runs everywhere; see `dense_attention` and `models.block_attention`."""
+    """Computes attention in plain JAX on any platform.
+
+    Short rows use `dense_attention`, and longer ones `models.block_attention`.
+    """
     del interpret
     if q.shape[1] <= _BLOCK:
         return dense_attention(q, k, v, segment_ids, prefix_ids)
@@ -87,15 +90,15 @@ IMPLEMENTATIONS = {
     "triton": triton_attention,
     "splash": _splash_attention,
 }
-# Those in which a segment may see another one.
+# The implementations in which a segment can attend to a shared prefix.
 SHARES_PREFIXES = ("xla", "triton")
 
 
 def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementation:
-    """Chooses by the mesh's platform and the compute dtype.
+    """Returns the default implementation for the mesh's platform and compute dtype.
 
-    The GPU kernels are for 16-bit floats. In float32 their blocks do not fit into
-    registers, and XLA's products are as fast.
+    The GPU kernels are for 16-bit floats. In float32 their blocks exceed the registers,
+    and XLA is equally fast.
     """
     name = platform(mesh)
     if name == "gpu" and jnp.dtype(dtype).itemsize > 2:
@@ -115,21 +118,22 @@ def segment_attention(
     implementation: Implementation,
     mesh: Mesh | None,
 ) -> Float[jax.Array, "B T N H"]:
-    """Each position attends to its own segment up to itself, and to its prefix.
+    """Computes causal attention within segments and to a shared prefix.
 
     Args:
-      q, k: rotated.
+      q, k: the rotated queries and keys.
       v: the values.
-      segment_ids: ascending along a row, 0 for padding at its end.
-      prefix_ids: an earlier segment of the row that the position sees
-        whole; 0 for none. All are 0 unless the implementation is one of
+      segment_ids: the segment of each position, ascending along a row; 0 for padding at
+        its end.
+      prefix_ids: the id of an earlier segment of the row that the position also attends
+        to in full; 0 for none. Must be 0 unless the implementation is in
         `SHARES_PREFIXES`.
       implementation: a key of `IMPLEMENTATIONS`.
-      mesh: rows and heads are split over it. Where its devices are CPUs, kernels are
-        interpreted: what is compiled here for elsewhere must hold the kernel itself.
+      mesh: the mesh that shards rows and heads. Kernels are interpreted if its devices
+        are CPUs, whichever platform compiles.
 
     Returns:
-      In the dtype of `v`.
+      The attention output, in the dtype of `v`.
     """
     attend = functools.partial(
         IMPLEMENTATIONS[implementation], interpret=platform(mesh) == "cpu"
@@ -138,7 +142,7 @@ def segment_attention(
         return attend(q, k, v, segment_ids, prefix_ids)
     rows = spec("batch")
     heads, kv_heads = spec("batch", None, "heads"), spec("batch", None, "kv_heads")
-    # Loops whose length is data, and kernels, are for each device to run on its own.
+    # Each device runs kernels, and loops of data-dependent length, on its own shard.
     return jax.shard_map(
         attend,
         mesh=mesh,
@@ -157,25 +161,24 @@ def decode_attention(
     block: int,
     mesh: Mesh | None,
 ) -> jax.Array:
-    """One new position of each row against a cache that holds it too.
+    """Computes attention of the newest position of each row over the cache.
 
-    Columns are read a block at a time, from the newest back as far as any row sees, and
-    no other block is touched; a page is read once for all rows. Each device does so
-    with its own rows and heads.
+    Reads blocks of columns, from the newest back to the oldest that any row of the
+    device sees. The shared prefix is read once for all rows.
 
     Args:
-      q: `[B, N, H]`, rotated.
-      cached: with the position's own entries written.
-      implementation: "triton" is a kernel, in which each row goes back no further than
-        it sees itself, and which takes no page; any other is XLA's.
-      block: columns, a divisor of S; S reads all at once.
-      mesh: rows and heads are split over it.
+      q: the rotated queries, `[B, N, H]`.
+      cached: the layer's cache, with the newest position written.
+      implementation: "triton" uses a kernel that stops at each row's own oldest column,
+        unless there is a shared prefix; other values use XLA.
+      block: the number of columns in a block, a divisor of S; S reads all at once.
+      mesh: the mesh that shards rows and heads.
 
     Returns:
-      `[B, N, H]` in the dtype of `v`.
+      The attention output, `[B, N, H]`, in the dtype of `v`.
     """
     attend = functools.partial(_decode_attention, block=block)
-    # The kernel takes widths of powers of two, as all of Qwen2.5 are.
+    # The kernel requires a head width that is a power of two, as in Qwen2.5.
     power_of_two = not q.shape[-1] & (q.shape[-1] - 1)
     if implementation == "triton" and power_of_two and not cached.page:
         interpret = platform(mesh) == "cpu"
@@ -183,7 +186,7 @@ def decode_attention(
     if mesh is None:
         return attend(q, cached)
     lead = [None] * (cached.k.ndim - 4)
-    of: Callable[..., Any] = spec  # a tree of specs has the arrays' form
+    of: Callable[..., Any] = spec  # untyped: specs take the place of arrays in a tree
     heads, entries = of("batch", "heads"), of(*lead, "batch", "kv_heads")
     rows, whole, of_page = of("batch"), of(), of(*lead, "kv_heads")
     split = Cached(
@@ -231,7 +234,7 @@ def _decode_attention(q, cached, *, block):
     )
 
     def weighed(scores, mix):
-        """The largest score, the sum of weights left unscaled, and what they mix."""
+        """Returns the largest score, the sum of weights and the weighted values."""
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)
         mixed = mix(weights.astype(v.dtype))
@@ -244,7 +247,7 @@ def _decode_attention(q, cached, *, block):
         return highest, total * old + new_total * new, mixed * old + new_mixed * new
 
     def part(start):
-        """Of a block of columns."""
+        """Returns these statistics for one block of columns."""
 
         def columns(entries, axis):
             starts, sizes = [0] * entries.ndim, list(entries.shape)
@@ -278,7 +281,7 @@ def _decode_attention(q, cached, *, block):
     if block == size:
         found = part(0)
     else:
-        # The newest column may be the first of its block, the oldest anywhere in its.
+        # Neither the newest nor the oldest column need be at the edge of its block.
         behind = seen.reach - 1 - seen.newest % block
         blocks = jnp.minimum(1 + -(-behind // block), size // block)
         newest = part(seen.newest // block * block)
@@ -286,5 +289,5 @@ def _decode_attention(q, cached, *, block):
     if page:
         found = merged(found, of_page())
     _, total, mixed = found
-    # Divided by their sum when S is gone: a pass less over the scores.
+    # Dividing after the reduction over S saves a pass over the scores.
     return (mixed / total).astype(v.dtype).reshape(q.shape)

@@ -1,10 +1,9 @@
-"""Attention over packed rows on GPUs, as Pallas kernels for Triton.
+"""Computes attention over packed rows on GPUs with Pallas kernels for Triton.
 
-Flash attention (arXiv 2205.14135, 2307.08691) by segment, with shared prompts: a block
-of queries visits only the blocks of keys in which it sees something, and a block of
-keys, in the backward pass, only the queries that see it. A program loops over its
-visits and holds its sums in registers. Query heads share their kv head: keys are not
-repeated.
+The kernels are flash attention (arXiv 2205.14135, 2307.08691) with segments and shared
+prefixes. A block of queries visits only the blocks of keys that it attends to. In the
+backward pass a block of keys visits only the queries that attend to it. A program loops
+over its visits with its sums in registers. Keys are not repeated for query heads.
 
 Axes: B rows, T positions, N query heads, K kv heads, G = N/K heads that share one, H
 head width; I blocks of queries, J blocks of keys.
@@ -20,22 +19,23 @@ from jax.experimental.pallas import triton
 
 from models.block_attention import visits
 
-_MASKED = -1e30  # finite: a query that sees nothing in a block stays free of NaN
-# Positions of a block of queries and of keys, and of both in the backward pass.
+_MASKED = -1e30  # finite, so that a fully masked query does not become NaN
+# Positions in a block of queries, of keys, and of either in the backward pass.
 Q_BLOCK, K_BLOCK, BACK_BLOCK = 128, 64, 64
-_WIDEST = 128  # heads are padded to a power of two, or to a multiple of this
+_WIDEST = 128  # head widths are padded to a power of two, or to a multiple of this
 
 
 class _Rows(NamedTuple):
-    """Which position sees which.
+    """Holds segment ids and the pairs of blocks to visit; see `visits`.
 
     Attributes:
-      ids: int32 `[B, 1, T]`.
-      prefixes: int32 `[B, 1, T]`.
-      by_query: block pairs of the forward pass: for each block of queries the blocks of
-        keys, `[B, I, J]`, and how many `[B, I]`.
-      by_query_back: the same in the backward pass's blocks.
-      by_key_back: for each block of keys the blocks of queries, `[B, J, I]`, `[B, J]`.
+      ids: int32 `[B, 1, T]`, the segment of each position.
+      prefixes: int32 `[B, 1, T]`, the shared prefix of each position, or 0.
+      by_query: the key blocks of each query block in the forward pass, `[B, I, J]`, and
+        their number `[B, I]`.
+      by_query_back: the key blocks of each query block in the backward pass.
+      by_key_back: the query blocks of each key block in the backward pass, `[B, J, I]`,
+        and their number `[B, J]`.
     """
 
     ids: jax.Array
@@ -59,13 +59,13 @@ def triton_attention(
     prefix_ids: jax.Array,
     interpret: bool,
 ) -> jax.Array:
-    """See `models.attention.segment_attention`."""
+    """Implements `models.attention.segment_attention` on a GPU."""
     length, width, sharing = q.shape[1], q.shape[3], q.shape[2] // k.shape[2]
     pad = -length % Q_BLOCK
     widen = -width % min(_WIDEST, 1 << (width - 1).bit_length())
 
     def heads_first(x):
-        """`[B, T, heads, H] -> [B, heads, T, H]`, in whole blocks."""
+        """Transposes `[B, T, heads, H] -> [B, heads, T, H]`, padded to whole blocks."""
         x = jnp.pad(x, ((0, 0), (0, pad), (0, 0), (0, widen)))
         return x.transpose(0, 2, 1, 3)
 
@@ -80,7 +80,7 @@ def triton_attention(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _attend(q, k, v, rows: _Rows, interpret: bool) -> jax.Array:
-    """`(q [B, K, G, T, H], k and v [B, K, T, H]) -> [B, K, G, T, H]`."""
+    """Computes `(q [B, K, G, T, H], k and v [B, K, T, H]) -> [B, K, G, T, H]`."""
     return _forward(q, k, v, rows, interpret)[0]
 
 
@@ -101,13 +101,13 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _seen(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
-    """`[Q, C]` or, keys first, `[C, Q]`: the keys that each query of a block sees.
+    """Returns the attention mask of a query block and a key block.
 
     Args:
-      q_ids, q_prefixes: int32 `[Q]`.
-      k_ids: int32 `[C]`.
-      q_start, k_start: position of the blocks' first.
-      queries_first: the axes' order in the result.
+      q_ids, q_prefixes: int32 `[Q]`, segment and prefix ids of the queries.
+      k_ids: int32 `[C]`, segment ids of the keys.
+      q_start, k_start: the position of the first query and of the first key.
+      queries_first: whether the result is `[Q, C]`; otherwise `[C, Q]`.
     """
     shape = (len(q_ids), len(k_ids)) if queries_first else (len(k_ids), len(q_ids))
     q_axis, k_axis = (0, 1) if queries_first else (1, 0)
@@ -143,7 +143,7 @@ def _call(kernel, grid, arrays, specs, outs, out_specs, interpret):
 
 
 class _ByQueryHead:
-    """A grid `[I, B, N]`: a program has a block of one query head's queries."""
+    """Defines a grid `[I, B, N]` with a program per block of a query head's queries."""
 
     def __init__(self, pairs, q, block):
         self.order, count = pairs
@@ -283,7 +283,7 @@ def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, interpret: bool):
     c = BACK_BLOCK
 
     def whole(*shape):
-        """All queries of the program's kv head."""
+        """Returns the spec of an array with all queries of the program's kv head."""
         spec = (None, None, *shape)
         return pl.BlockSpec(spec, lambda j, b, head: (b, head, *[0] * len(shape)))
 

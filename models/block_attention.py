@@ -1,9 +1,9 @@
-"""Attention over packed rows whose cost follows the segments, in plain JAX.
+"""Computes block-sparse attention over packed rows in plain JAX.
 
-Flash attention (arXiv 2205.14135) block by block: a block of queries visits only the
-blocks of keys in which it sees something, so that a row of many short segments costs
-what they cost and not the square of the row. Scores exist one block at a time, in both
-directions.
+A block of queries visits only the blocks of keys that it attends to, as in flash
+attention (arXiv 2205.14135). The cost of a row depends on the lengths of its segments,
+not on the square of its length. Forward and backward pass hold one block of scores at a
+time.
 
 Axes: B rows, T positions, N query heads, K kv heads, H head width; J blocks of C
 positions in a row, Q = N/K * C queries of a block that share a kv head.
@@ -14,7 +14,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-_MASKED = -1e30  # finite: a query that sees nothing in a block stays free of NaN
+_MASKED = -1e30  # finite, so that a fully masked query does not become NaN
 _PADDING = jnp.iinfo(jnp.int32).max
 
 
@@ -27,19 +27,20 @@ def block_attention(
     prefix_ids: jax.Array,
     block: int,
 ) -> jax.Array:
-    """Each position attends to its own segment up to itself, and to its prefix.
+    """Computes causal attention within segments and to a shared prefix.
 
     Args:
-      q: `[B, T, N, H]`, rotated.
-      k: `[B, T, K, H]`, rotated.
-      v: `[B, T, K, H]`.
-      segment_ids: int32 `[B, T]`, ascending along a row, 0 for padding at its end.
-      prefix_ids: int32 `[B, T]`, an earlier segment of the row that the position also
-        sees; 0 for none.
-      block: C.
+      q: the rotated queries, `[B, T, N, H]`.
+      k: the rotated keys, `[B, T, K, H]`.
+      v: the values, `[B, T, K, H]`.
+      segment_ids: int32 `[B, T]`, the segment of each position, ascending along a row;
+        0 for padding at its end.
+      prefix_ids: int32 `[B, T]`, the id of an earlier segment of the row that the
+        position also attends to in full; 0 for none.
+      block: C, the number of positions in a block.
 
     Returns:
-      `[B, T, N, H]` in the dtype of `v`.
+      The attention output, `[B, T, N, H]`, in the dtype of `v`.
     """
     return _forward(q, k, v, segment_ids, prefix_ids, block)[0]
 
@@ -83,7 +84,7 @@ def _scale(q: jax.Array) -> jax.Array:
 
 
 class _Layout:
-    """Rows cut into blocks, and which blocks see which."""
+    """Splits rows into blocks, and lists the pairs of blocks to visit."""
 
     def __init__(self, q, k, segment_ids, prefix_ids, block):
         self._length = q.shape[1]
@@ -98,36 +99,36 @@ class _Layout:
         self.rows = ids, prefixes, *of_queries
 
     def _split(self, x):
-        """`[B, T, ...] -> [B, J, C, ...]`."""
+        """Reshapes `[B, T, ...] -> [B, J, C, ...]`."""
         pad = self._blocks * self._block - self._length
         x = jnp.pad(x, ((0, 0), (0, pad), *[(0, 0)] * (x.ndim - 2)))
         return x.reshape(x.shape[0], self._blocks, self._block, *x.shape[2:])
 
     def queries(self, x):
-        """`[B, T, N, H] -> [B, J, K, Q, H]`."""
+        """Reshapes `[B, T, N, H] -> [B, J, K, Q, H]`."""
         x = self._split(x)
         x = x.reshape(*x.shape[:3], self._kv_heads, self._sharing, -1)
         x = x.transpose(0, 1, 3, 4, 2, 5)
         return x.reshape(*x.shape[:3], -1, x.shape[-1])
 
     def restore_queries(self, x):
-        """`[B, J, K, Q, H] -> [B, T, N, H]`."""
+        """Reshapes `[B, J, K, Q, H] -> [B, T, N, H]`."""
         b, j, k, _, h = x.shape
         x = x.reshape(b, j, k, self._sharing, self._block, h)
         x = x.transpose(0, 1, 4, 2, 3, 5).reshape(b, j * self._block, -1, h)
         return x[:, : self._length]
 
     def keys(self, x):
-        """`[B, T, K, H] -> [B, J, K, C, H]`."""
+        """Reshapes `[B, T, K, H] -> [B, J, K, C, H]`."""
         return self._split(x).transpose(0, 1, 3, 2, 4)
 
     def restore_keys(self, x):
-        """`[B, J, K, C, H] -> [B, T, K, H]`."""
+        """Reshapes `[B, J, K, C, H] -> [B, T, K, H]`."""
         x = x.transpose(0, 1, 3, 2, 4)
         return x.reshape(x.shape[0], -1, *x.shape[3:])[:, : self._length]
 
     def _scores(self, q, k, i, j, ids, prefixes):
-        """Masked scores `[K, Q, C]` of query block i against key block j."""
+        """Computes masked scores `[K, Q, C]` of query block i and key block j."""
         scores = self._dot("kqh,kch->kqc", q, k)
         offset = (i - j) * self._block
         at = jnp.arange(self._block)
@@ -140,7 +141,7 @@ class _Layout:
         return jnp.einsum(equation, a, b, preferred_element_type=self._accumulate)
 
     def forward_row(self, row):
-        """Output `[J, K, Q, H]` and log-sum-exp `[J, K, Q]` of one row."""
+        """Returns the output `[J, K, Q, H]` and log-sum-exp `[J, K, Q]` of one row."""
         q, k, v, ids, prefixes, order, count = row
 
         def of_block(i):
@@ -167,7 +168,7 @@ class _Layout:
         return jax.lax.map(of_block, jnp.arange(self._blocks))
 
     def backward_row(self, row):
-        """Gradients `[J, K, Q, H]`, `[J, K, C, H]` twice, of one row."""
+        """Returns one row's gradients of q `[J, K, Q, H]`, k and v `[J, K, C, H]`."""
         q, k, v, d_out, shift, logsumexp, ids, prefixes, order, count = row
 
         def of_block(carry, i):
@@ -199,18 +200,19 @@ class _Layout:
 def visits(
     segment_ids: jax.Array, prefix_ids: jax.Array, q_block: int, k_block: int
 ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """Which blocks of keys each block of queries visits, and the other way round.
+    """Returns the pairs of query blocks and key blocks that attention must visit.
 
-    Segments ascend along a row, so that a block holds an interval of them, and blocks
-    see each other where intervals meet.
+    Segment ids ascend along a row, so the ids of a block form an interval. A pair is
+    visited if the intervals of its blocks overlap.
 
     Args:
-      segment_ids, prefix_ids: int32 `[B, T]`.
-      q_block, k_block: positions of a block, divisors of T.
+      segment_ids, prefix_ids: int32 `[B, T]`, as in `block_attention`.
+      q_block, k_block: the number of positions in a block, divisors of T.
 
     Returns:
-      For the I blocks of queries the blocks of keys `[B, I, J]`, those to be visited
-      first, and their number `[B, I]`; for the J blocks of keys those of queries.
+      A pair for the I query blocks and a pair for the J key blocks. The first has the
+      key blocks `[B, I, J]`, sorted with those to visit first, and the number of visits
+      `[B, I]`. The second has the query blocks `[B, J, I]` and `[B, J]`.
     """
 
     def cut(x, block):
@@ -231,7 +233,7 @@ def visits(
     q_start = jnp.arange(low.shape[1])[:, None] * q_block
     k_start = jnp.arange(low_key.shape[1]) * k_block
     before = k_start < q_start + q_block
-    # A block of padding visits itself, so that its result is finite; nothing reads it.
+    # A block of padding visits itself, so that its unused result is finite.
     own = before & (q_start < k_start + k_block)
     visible = meets(low, high) | meets(low_prefix, high_prefix)
     visible = (visible & before) | own

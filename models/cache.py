@@ -1,8 +1,8 @@
-"""The key-value cache of a decode batch, a ring over its positions.
+"""Defines the key-value cache of a decode batch, a ring buffer of columns.
 
-Axes: B rows, S cached positions, P positions that all rows begin with, R prompts that
-go into it, Q rows of T positions in which prompts were read, L layers that lie in one
-array, K kv heads, H head width.
+Axes: B rows, S columns, P positions of the prefix that all prompts share, R prompts to
+insert, Q x T rows of the prefill, L layers stacked in one array, K kv heads, H head
+width.
 """
 
 import dataclasses
@@ -18,15 +18,14 @@ Entries = tuple[jax.Array, ...]
 
 
 class Places(NamedTuple):
-    """The places of prompts in rows that were read together.
-
-    A prompt's first `shared` positions are the first of its row; the rest begins at
-    `start`.
+    """Locates prompts in the packed rows of a prefill.
 
     Attributes:
-      row, start: int32 `[R]`.
-      length: int32 `[R]`, positions of the prompt.
-      shared: int32.
+      row: int32 `[R]`, the row of each prompt.
+      start: int32 `[R]`, the position in the row where a prompt continues after the
+        shared prefix.
+      length: int32 `[R]`, the length of each prompt, with the shared prefix.
+      shared: int32, the length of the prefix, which is at the start of every row.
     """
 
     row: jax.Array
@@ -36,13 +35,13 @@ class Places(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The part of a cache that the newest position of each row sees.
+    """Describes the columns of a cache that the newest position of each row attends to.
 
     Attributes:
-      visible: bool `[B, S]`.
-      length: int32 `[B]`, visible positions before the newest.
+      visible: bool `[B, S]`, the attention mask of the newest position.
+      length: int32 `[B]`, the number of visible positions before the newest.
       newest: int32, the column of the newest position.
-      reach: int32, columns from there back that any row sees.
+      reach: int32, the number of columns, from `newest` backwards, that any row sees.
     """
 
     visible: jax.Array
@@ -52,13 +51,13 @@ class Seen(NamedTuple):
 
 
 class Cached(NamedTuple):
-    """The cache of one layer.
+    """Represents the cache of one layer.
 
     Attributes:
-      k, v: the arrays of a `KVCache` with the layer's entries.
-      page: the arrays with those of the page, if any.
-      layer: int32, which of the L.
-      seen: by the newest position of each row.
+      k, v: the arrays of a `KVCache` that contain the layer.
+      page: the keys and values of the shared prefix that contain the layer, or `()`.
+      layer: int32, the index of the layer in its arrays.
+      seen: the columns that the newest position of each row attends to.
     """
 
     k: jax.Array
@@ -68,7 +67,7 @@ class Cached(NamedTuple):
     seen: Seen
 
     def written(self, k: jax.Array, v: jax.Array) -> "Cached":
-        """With the newest position's entries, `[B, 1, K, H]` both, in their column."""
+        """Returns the cache with k and v `[B, 1, K, H]` of the newest position."""
         of_layers = self.k.ndim - 4
         at, axes = (self.layer,) * of_layers, tuple(range(of_layers))
         new_k = jnp.expand_dims(k.transpose(0, 2, 3, 1), axes)
@@ -82,22 +81,22 @@ class Cached(NamedTuple):
 
 @flax.struct.dataclass
 class KVCache:
-    """Keys and values of positions already seen, of each row the last `length`.
+    """Represents the keys and values of a decode batch.
 
-    The columns are a ring that all rows turn together: whatever its length, a row's
-    newest entry is in the column before `clock`, so that a decode step writes one slice
-    of an array and not one place per row.
+    The columns are a ring buffer with one write position for all rows: the newest entry
+    of every row is in the column before `clock`. A decode step therefore writes one
+    slice of an array instead of a separate position for each row.
 
     Attributes:
-      k: of the layers, in order, arrays `[L, B, K, H, S]` for some layers each, or
-        `[B, K, H, S]` for one: with an axis of 1 XLA on a CPU copies all of it at every
-        step. Rotated; with S last, a CPU takes half the time for the scores.
-      v: `[L, B, K, S, H]` in the same way.
-      length: int32 `[B]`.
-      clock: int32, the column to be written next.
-      page: keys and values of what all rows begin with, of each array of layers
-        `[L, K, H, P]` and `[L, K, P, H]`, or without L; empty where P is 0. `length`
-        does not count them.
+      k: rotated keys, one array `[L, B, K, H, S]` for each L layers, or `[B, K, H, S]`
+        for one. With an axis of size 1, XLA on CPU would copy the array in every step.
+        With S last, a CPU computes the scores in half the time.
+      v: values, arrays `[L, B, K, S, H]` or `[B, K, S, H]`.
+      length: int32 `[B]`, the number of valid columns of each row.
+      clock: int32, the column to write next.
+      page: keys `[L, K, H, P]` and values `[L, K, P, H]` of the prefix that all rows
+        share, for each array of layers; without L for one layer, empty if P is 0.
+        `length` does not count the prefix.
     """
 
     k: Entries
@@ -117,7 +116,10 @@ class KVCache:
         stacked: int,
         page: int = 0,
     ) -> "KVCache":
-        """B = `batch`, S = `size`, P = `page`; L = `stacked` divides the layers."""
+        """Creates an empty cache with B = `batch`, S = `size`, P = `page`.
+
+        L = `stacked` must divide the number of layers.
+        """
         heads, width = config.num_kv_heads, config.head_dim
         lead = () if stacked == 1 else (stacked,)
 
@@ -148,33 +150,34 @@ class KVCache:
         return v[0].shape[-2] if v else 0
 
     def age(self) -> jax.Array:
-        """int32 `[S]`: how many entries of a row are newer than the column's."""
+        """Returns the age of each column, int32 `[S]`; 0 is the newest."""
         return (self.clock - 1 - jnp.arange(self.size)) % self.size
 
     def seen(self, longest: jax.Array) -> Seen:
-        """What the position about to be written will see.
+        """Returns the columns that the next position of each row attends to.
 
         Args:
-          longest: int32, no row that anybody reads is longer.
+          longest: int32, an upper bound on the length of the rows whose results are
+            used.
         """
         visible = (self.age() + 1) % self.size <= self.length[:, None]
         reach = jnp.minimum(longest + 1, self.size)
         return Seen(visible, self.length, self.clock, reach)
 
     def of_array(self, i: int, seen: Seen) -> Cached:
-        """What the first layer in the i-th array of layers keeps."""
+        """Returns the cache of the first layer in the i-th array of layers."""
         page = tuple(entries[i] for entries in self.page if entries)
         return Cached(self.k[i], self.v[i], page, jnp.int32(0), seen)
 
     def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
-        """The cache with prompts put into some of its rows.
+        """Returns the cache with prefilled prompts copied to some of its rows.
 
         Args:
-          k, v: arrays `[L, Q, K, H, T]` and `[L, Q, K, T, H]`, as `InferenceDecoder`
-            returns them for Q rows; the first of these begins with the page.
-          places: of the R prompts in them.
-          slot: int32 `[R]`, where each goes, all different; a slot that does not
-            exist is left out.
+          k, v: the keys `[L, Q, K, H, T]` and values `[L, Q, K, T, H]` that
+            `InferenceDecoder` returns; their first row begins with the shared prefix.
+          places: the places of the R prompts in these arrays.
+          slot: int32 `[R]`, the cache row of each prompt, all different; a prompt whose
+            index is B or more is dropped.
         """
         position = places.length[:, None] - 1 - self.age()
         rest = places.start[:, None] + position - places.shared
@@ -182,7 +185,7 @@ class KVCache:
         at = jnp.clip(at, 0, v[0].shape[-2] - 1)
         row = places.row[:, None]
 
-        # `[R, S, K, H]`, and no more of the rows than goes into the slots.
+        # Gathers `[R, S, K, H]`: only the positions that are copied.
         def turned_k(entries):
             return entries[row, :, :, at].transpose(0, 2, 3, 1)
 
@@ -190,14 +193,14 @@ class KVCache:
             return entries[row, :, at].transpose(0, 2, 1, 3)
 
         def put(cache, entries, turned):
-            # Without the promise of unique slots XLA on a GPU writes 16-bit values
-            # with compare-and-swap loops.
+            # Without `unique_indices`, XLA on GPU writes 16-bit values with
+            # compare-and-swap loops.
             if cache.ndim == 4:
                 return cache.at[slot].set(
                     turned(entries), mode="drop", unique_indices=True
                 )
 
-            # Layer by layer: what is turned is as long as a row of the cache.
+            # One layer at a time, because a transposed copy is as long as a cache row.
             def layer(i, cache):
                 return cache.at[i, slot].set(
                     turned(entries[i]), mode="drop", unique_indices=True

@@ -1,7 +1,7 @@
-"""The architecture of a model, read from a Hugging Face `config.json`.
+"""Reads the architecture of a model from a Hugging Face `config.json`.
 
-Qwen2.5, Qwen3 and Llama have one decoder: Qwen2's, without its biases and, in Qwen3,
-with a norm of each query and key, in Llama 3 with slower rotary frequencies.
+Qwen2.5, Qwen3 and Llama share one decoder. Qwen3 and Llama have no biases. Qwen3 has a
+norm of each query and key, and Llama 3 has scaled rotary frequencies.
 """
 
 import dataclasses
@@ -12,17 +12,17 @@ from typing import Any, NoReturn
 
 from models.lora import Lora
 
-# By `model_type`: the class of transformers, and how its decoder differs from Qwen2's.
+# The class name in transformers and the differences from Qwen2, by `model_type`.
 FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "qwen2": ("Qwen2ForCausalLM", {}),
     "qwen3": ("Qwen3ForCausalLM", {"qkv_bias": False, "qk_norm": True}),
     "llama": ("LlamaForCausalLM", {"qkv_bias": False}),
 }
-# What transformers takes where a config.json has no such key; Llama 1 and 2 have none.
+# Defaults of transformers for keys that a config.json may lack, as in Llama 1 and 2.
 _DEFAULT_THETA = 10000.0
 _DEFAULT_POSITIONS = {"llama": 2048, "qwen2": 32768, "qwen3": 32768}
 
-# What the decoder takes for granted where a config names it at all.
+# The only supported values of optional keys of config.json.
 _ASSUMED: Mapping[str, Any] = {
     "hidden_act": "silu",
     "use_sliding_window": False,
@@ -35,16 +35,17 @@ _ASSUMED: Mapping[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """How Llama 3.1 and later stretch the rotary embedding's longer waves.
+    """Holds the scaling of low rotary frequencies in Llama 3.1 and later.
 
     Attributes:
-      factor: of waves that fill the original context less than `low_freq_factor` times.
-      low_freq_factor, high_freq_factor: waves that fill it more often than the second
-        stay as they are; between the two the frequency is interpolated.
-      original_max_positions: the context that the model was first trained on.
+      factor: the divisor of frequencies with fewer than `low_freq_factor` periods in
+        the original context.
+      low_freq_factor, high_freq_factor: numbers of periods in the original context.
+        Frequencies above the second are not scaled; those between are interpolated.
+      original_max_positions: the context length before scaling, in tokens.
 
-    Source: "The Llama 3 Herd of Models" (arXiv 2407.21783), and `llama3` among the rope
-    functions of transformers.
+    Source: "The Llama 3 Herd of Models" (arXiv 2407.21783), and the `llama3` rope
+    function of transformers.
     """
 
     factor: float
@@ -55,25 +56,24 @@ class RopeScaling:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """Sizes of a Qwen2 decoder, or of a relative's.
+    """Holds the architecture of a Qwen2.5, Qwen3 or Llama decoder.
 
     Attributes:
-      vocab_size: V, rows of the embedding (padded: 151,936 or 152,064).
-      hidden_size: D, model width.
-      intermediate_size: F, MLP width.
-      num_layers: L.
-      num_heads: N, query heads.
-      num_kv_heads: K, key and value heads; divides N.
-      head_dim: H.
-      rope_theta: base of the rotary frequencies.
-      rms_norm_eps: epsilon inside the norms' square root.
-      tie_word_embeddings: the head is the embedding table.
-      max_positions: most positions (prompt plus completion) that the model was made
-        for.
-      qkv_bias: queries, keys and values have biases.
-      qk_norm: queries and keys are normed, a head at a time, before their rotation.
-      rope_scaling: None leaves the rotary frequencies as `rope_theta` gives them.
-      lora: sizes of adapters in training; None: there are none.
+      vocab_size: V, the rows of the embedding (padded: 151,936 or 152,064).
+      hidden_size: D, the model width.
+      intermediate_size: F, the MLP width.
+      num_layers: L, the number of layers.
+      num_heads: N, the number of query heads.
+      num_kv_heads: K, the number of key and value heads; divides N.
+      head_dim: H, the width of one head.
+      rope_theta: the base of the rotary frequencies.
+      rms_norm_eps: the epsilon inside the square root of the norms.
+      tie_word_embeddings: whether the head is the embedding table.
+      max_positions: the maximum context length (prompt plus completion).
+      qkv_bias: whether the query, key and value projections have biases.
+      qk_norm: whether each head of queries and keys is normalized before rotation.
+      rope_scaling: the scaling of the rotary frequencies; None for no scaling.
+      lora: the sizes of the adapters in training; None for a model without adapters.
     """
 
     vocab_size: int
@@ -94,17 +94,21 @@ class DecoderConfig:
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):
-        """Read a Hugging Face config; refuse by name and value what is not built.
+        """Reads a Hugging Face config.
+
+        Args:
+          raw: the content of config.json.
+          where: the file's name in error messages.
 
         Raises:
-          ValueError: another architecture, another rope scaling than Llama 3's, a
-            sliding window in use, another activation, other biases than the family's,
-            quantised weights, or a missing or ill-fitting size.
+          ValueError: a setting is not supported (architecture, rope scaling, sliding
+            window, activation, biases, quantized weights), or a size is missing or
+            wrong. The message has the key and its value.
         """
         fields = JsonFields(raw, where)
         model_type = fields.one_of("model_type", FAMILIES)
         architecture, family = FAMILIES[model_type]
-        # Llama 1 was written as LLaMA; a folder may hold the decoder without its head.
+        # Llama 1 has "LLaMA" in its class name. A decoder without a head is a "Model".
         known = [architecture, architecture.replace("ForCausalLM", "Model")]
         for name in raw.get("architectures") or ():
             if str(name).lower() not in map(str.lower, known):
@@ -151,7 +155,7 @@ class DecoderConfig:
 
     @classmethod
     def from_folder(cls, folder: str | pathlib.Path):
-        """Read `folder/config.json`; see `from_hf` for the errors."""
+        """Reads `folder/config.json`; see `from_hf` for the errors."""
         folder = pathlib.Path(folder)
         path = folder / "config.json"
         if (folder / "adapter_config.json").is_file() and not path.is_file():
@@ -165,10 +169,10 @@ class DecoderConfig:
 
 
 def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
-    """Read the object in a file that every folder of that kind has.
+    """Reads a JSON object from a file that every folder of that kind contains.
 
     Raises:
-      ValueError: it is missing or damaged; names the file.
+      ValueError: the file is missing, or does not contain a JSON object.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -183,7 +187,7 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Reads an object's fields; `where` names its file in the errors."""
+    """Checks and returns fields of a JSON object; `where` names the file in errors."""
 
     raw: Mapping[str, Any]
     where: str
@@ -213,10 +217,10 @@ class JsonFields:
 
 
 def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
-    """Return the rotary base, and how the longer waves are stretched.
+    """Returns the rotary base and the scaling of the rotary frequencies.
 
-    transformers 5 writes `rope_parameters`, with the base among them, and still obeys
-    a `rope_scaling`, which some model cards ask their readers to add.
+    transformers 5 writes both to `rope_parameters`. It still reads `rope_scaling`,
+    which some model cards ask users to add.
     """
     raw = fields.raw
     there = [key for key in ("rope_scaling", "rope_parameters") if raw.get(key)]

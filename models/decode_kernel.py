@@ -1,11 +1,10 @@
-"""Attention of one new position against a cache, as a kernel for GPUs (Pallas, Triton).
+"""Computes attention of one new position over a cache in a Pallas kernel for Triton.
 
-XLA copies what it takes out of a cache before it uses it. Here each program goes over
-the columns of one row and kv head, from the newest back to the row's first, and reads
-no others.
+XLA copies slices of a cache before it uses them. Here each program reads the columns of
+one row and kv head in place, from the newest back to the row's oldest.
 
-Axes: B rows, K kv heads, G query heads of one kv head, H head width, S cached
-positions, C columns of a block.
+Axes: B rows, K kv heads, G query heads of one kv head, H head width, S columns of the
+cache, C columns of a block.
 """
 
 import functools
@@ -16,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 _MASKED = -1e30
-_LEAST_ROWS = 16  # of a matrix product
+_LEAST_ROWS = 16  # minimum number of rows of a matrix product
 
 
 def decode_kernel(
@@ -29,19 +28,19 @@ def decode_kernel(
     block: int,
     interpret: bool,
 ) -> jax.Array:
-    """Mixes the values that each row sees.
+    """Computes attention of the newest position of each row over its cached columns.
 
     Args:
-      q: `[B, K, G, H]`, rotated.
-      k: `[B, K, H, S]`, rotated.
-      v: `[B, K, S, H]`.
-      length: int32 `[B]`, positions that a row sees before the newest.
-      newest: int32, the column of the newest; the ring goes back from there.
+      q: the rotated queries, `[B, K, G, H]`.
+      k: the rotated keys, `[B, K, H, S]`.
+      v: the values, `[B, K, S, H]`.
+      length: int32 `[B]`, the number of columns that a row sees before the newest.
+      newest: int32, the column of the newest position in the ring buffer.
       block: C, a power of two that divides S.
-      interpret: on no GPU.
+      interpret: whether to interpret the kernel, to run it without a GPU.
 
     Returns:
-      `[B, K, G, H]` in the dtype of `v`.
+      The attention output, `[B, K, G, H]`, in the dtype of `v`.
     """
     rows, heads, sharing, width = q.shape
     size = v.shape[2]
@@ -70,7 +69,7 @@ def decode_kernel(
 def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
     sharing, width = q_ref.shape
     size = v_ref.shape[0]
-    # Padded with zeros to the least rows of a matrix product.
+    # Pad the query heads with zeros to the minimum size of a matrix product.
     padded = -(-sharing // _LEAST_ROWS) * _LEAST_ROWS
     head = jax.lax.broadcasted_iota(jnp.int32, (padded, width), 0)
     heads = pl.ds(0, padded), slice(None)
@@ -94,7 +93,7 @@ def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
             mixed * keep[:, None] + part.astype(jnp.float32),
         )
 
-    # The newest column may be the first of its block, the oldest anywhere in its.
+    # Neither the newest nor the oldest column need be at the edge of its block.
     behind = jnp.maximum(seen - 1 - newest % block, 0)
     blocks = jnp.minimum(1 + (behind + block - 1) // block, size // block)
     start = (

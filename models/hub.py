@@ -1,4 +1,4 @@
-"""Model folders of the Hugging Face Hub, downloaded to its cache."""
+"""Downloads model folders from the Hugging Face Hub."""
 
 import contextlib
 import os
@@ -13,16 +13,17 @@ from models.hf import CARRIED, INDEX, WEIGHTS
 def resolve_folder(
     model: str | os.PathLike, *, described_in: pathlib.Path | None = None
 ) -> pathlib.Path:
-    """A local folder as it is, or a hub id downloaded to the cache.
+    """Returns a model's local folder, after downloading it if `model` is a Hub id.
 
     Args:
-      model: the folder, or the id.
-      described_in: gets all but the weights of a model whose weights are not in the
-        cache, which stays as it is.
+      model: a local folder or a Hub id.
+      described_in: a folder to download the model's other files to, without the
+        weights and without using the cache. It is not used if the cache has the
+        weights. None downloads the whole model to the cache.
 
     Raises:
-      ValueError: neither a folder nor a reachable hub id; or, before its weights are
-        downloaded, of an architecture that is not built.
+      ValueError: `model` is neither a folder nor a Hub id that can be downloaded, or
+        its architecture is not supported (checked before the weights are downloaded).
     """
     folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
@@ -40,15 +41,15 @@ def resolve_folder(
 
     with _one_line_errors(text):
         if described_in is not None:
-            # Another program may have cached a part: of a description without its
-            # generation config, stop tokens would be lost until the weights come.
+            # A cached folder without weights may be incomplete: without its generation
+            # config, stop tokens would be missing.
             for name in (WEIGHTS, INDEX):
                 cached = huggingface_hub.try_to_load_from_cache(text, name)
                 if isinstance(cached, str):
                     return pathlib.Path(cached).parent
             return fetch(local_dir=described_in)
         described = fetch()
-    # What is not built is refused before its weights travel.
+    # Reject an unsupported architecture before the weights are downloaded.
     DecoderConfig.from_folder(described)
     with _one_line_errors(text):
         return fetch("*.safetensors", INDEX)
@@ -56,7 +57,7 @@ def resolve_folder(
 
 @contextlib.contextmanager
 def _one_line_errors(model: str) -> Iterator[None]:
-    """The hub's many types of errors, offline, private or misspelt, as one line."""
+    """Converts all errors of the Hub client to a ValueError of one line."""
     try:
         yield
     except Exception as error:

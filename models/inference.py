@@ -1,10 +1,10 @@
-"""Inference layout of the decoder: tensor-parallel weights, not gathered per token.
+"""Runs the decoder for inference, with tensor-parallel weights and a key-value cache.
 
-A device holds whole heads, with the kv head that each of them needs. If kv heads do not
-divide over the devices of a copy, each kv head is replicated on several of them. If the
-query heads of a kv head do not divide over those, empty heads pad the last one.
+A copy of the weights is split over `tensor` devices by whole heads. If `tensor` does
+not divide the number of kv heads, each kv head is replicated. If the query heads of a
+kv head do not divide evenly over its replicas, query heads with zero weights are added.
 
-Axes: B rows, T positions, L layers that lie in one array, D model width, N query heads,
+Axes: B rows, T positions, L layers stacked in one array, D model width, N query heads,
 K kv heads, H head width, V vocabulary.
 """
 
@@ -39,7 +39,7 @@ from sharding.rules import constrain
 
 
 def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
-    """The architecture with heads that divide over `tensor` devices, no adapters."""
+    """Returns the config without adapters, with heads divisible by `tensor`."""
     kv_heads = math.lcm(config.num_kv_heads, tensor)
     sharing = config.num_heads // config.num_kv_heads
     return dataclasses.replace(
@@ -52,17 +52,17 @@ def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class InferenceDecoder:
-    """The decoder of `models.decoder` against a cache: a function of `served_params`.
+    """Represents the decoder of `models.decoder` for prefill and cached decoding.
 
     Attributes:
-      config: as of `served_config`.
-      mesh: of its devices; see `sharding.mesh.served_mesh`.
-      dtype: of parameters, activations, matrix products and the cache.
-      attention: a key of `models.attention.IMPLEMENTATIONS`.
-      stacked: L, a divisor of the layers. A loop runs over the layers of an array, so
-        that compilation time does not grow with them. With 1 there are no loops: on a
-        CPU a loop would copy each layer's part out of the array.
-      cache_block: columns of the cache that are read at a time; 0 reads all at once.
+      config: the architecture, as returned by `served_config`.
+      mesh: the mesh of the sampler; see `sharding.mesh.served_mesh`.
+      dtype: the dtype of parameters, activations, matrix products and the cache.
+      attention: the implementation, a key of `models.attention.IMPLEMENTATIONS`.
+      stacked: L, a divisor of the number of layers. A loop over the L layers of an
+        array keeps compilation short. On CPU a loop copies each layer's weights out of
+        the array, so 1 (no loop) is faster.
+      cache_block: the number of cache columns read at a time; 0 reads all at once.
     """
 
     config: DecoderConfig
@@ -82,19 +82,21 @@ class InferenceDecoder:
         longest: jax.Array | None = None,
         prefix_ids: jax.Array | None = None,
     ) -> tuple[jax.Array, Entries, Entries]:
-        """Runs the decoder.
+        """Computes hidden states, keys and values.
 
         Args:
-          params: of `served_params`.
-          token_ids, positions, segment_ids: as of `Decoder`.
-          cache: what each row's only position (T = 1) sees in addition to itself.
-          longest: int32, at least the length of every row that anybody reads.
-          prefix_ids: as of `Decoder`; not with a cache.
+          params: the parameters, as returned by `served_params`.
+          token_ids, positions, segment_ids: the arguments of `Decoder` with these
+            names.
+          cache: the earlier keys and values, for decoding with T = 1; None for prefill.
+          longest: int32, an upper bound on the length of the rows whose results are
+            used; required with a cache.
+          prefix_ids: the argument of `Decoder` with this name, for prefill only.
 
         Returns:
-          Hidden states `[B, T, D]` after the final norm, and arrays of k and v: those
-          of the cache with the new position written at its clock, or without a cache
-          `[L, B, K, H, T]` and `[L, B, K, T, H]`.
+          The hidden states `[B, T, D]` after the final norm, and tuples of k and v
+          arrays. With a cache these are its arrays with the new position written at
+          `cache.clock`; without, `[L, B, K, H, T]` and `[L, B, K, T, H]`.
         """
         c = self.config
         block = Block(
@@ -116,8 +118,8 @@ class InferenceDecoder:
             assert longest is not None
             seen = cache.seen(longest)
 
-        # All of it is carried along: of what a function closes over, a scan keeps the
-        # first that it meets.
+        # Pass the cache in the carry: a scan that is traced once would keep the arrays
+        # that `layer` closed over in its first call.
         def layer(carry, of_layer):
             x, cached = carry
             weights, number = of_layer
@@ -146,11 +148,11 @@ class InferenceDecoder:
 
 
 def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
-    """Shapes and layouts of `served_params`, without making any.
+    """Returns shapes and shardings of `served_params` without allocating arrays.
 
     Returns:
-      A tree of `jax.ShapeDtypeStruct`, and one of `NamedSharding`; without a mesh the
-      second is None.
+      A tree of `jax.ShapeDtypeStruct`, and a tree of `NamedSharding` or, without a
+      mesh, None.
     """
     model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
@@ -171,16 +173,16 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
 
 
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
-    """Lays parameters out for sampling, in the serving dtype.
+    """Converts parameters from the training layout to the inference layout and dtype.
 
-    Weights are transferred in that dtype, one layer or one table at a time, so that no
-    more than that is in flight. A compiler may start everything in one program at once,
-    so each array of layers and each table is a run of its own.
+    Weights are transferred in that dtype, one layer or one table at a time, to limit
+    peak memory. Each array of layers and each table is a separate program, because the
+    compiler may start all transfers of a program at once.
 
     Args:
-      params: of `trained`, on its mesh.
+      params: the parameters of `trained`, on its mesh.
       trained: the model in training.
-      served: on the same devices in the same order.
+      served: the inference model, on the same devices in the same order.
     """
     made = {}
     for name, table in params.items():
@@ -198,7 +200,7 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
 def table_program(
     name: str, trained: Decoder, served: InferenceDecoder
 ) -> Callable[[jax.Array], jax.Array]:
-    """Lays out what is of no layer and has that name; see `served_params`."""
+    """Returns the program that converts one table, such as the embedding."""
     way = [tree and tree[name] for tree in _way(trained, served)]
 
     @functools.partial(jax.jit, out_shardings=way[-1])
@@ -212,10 +214,11 @@ def table_program(
 def layers_program(
     trained: Decoder, served: InferenceDecoder
 ) -> Callable[[Params, np.int32], Params]:
-    """Lays out one array of layers; see `served_params`.
+    """Returns the program that converts one array of layers.
 
     Returns:
-      A function of all layers, and of the number of the array's first one, int32.
+      A function of the parameters of all layers, and of the int32 index of the first
+      layer in the array.
     """
     here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
 
@@ -244,11 +247,10 @@ def layers_program(
 
 
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
-    """Layouts of `served_params`: as trained, on the way, as served.
+    """Returns the shardings of a transfer: training, intermediate and inference.
 
-    On the way each device gives what it has of a row to those that share a copy with
-    it, and then has its part of what the copies are to gather. In one step the
-    partitioner would gather the whole on every device.
+    The intermediate mesh is that of `between_mesh`. Without this step the partitioner
+    would gather whole weights on every device.
     """
     there = Decoder(served.config, mesh=served.mesh)
     if served.mesh is None or trained.mesh is None or there.mesh is None:
@@ -279,7 +281,7 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 def _widened(
     name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
-    """A layer's weight with the heads of `served_config`."""
+    """Returns a layer's weight with the number of heads of `served_config`."""
     axis = 1 if name in ("q", "k", "v") else 0
     if name in ("k", "v", "k_bias", "v_bias"):
         return jnp.repeat(x, served.num_kv_heads // trained.num_kv_heads, axis)

@@ -1,9 +1,9 @@
-"""Low-rank adapters (LoRA, arXiv 2106.09685) of the decoder's kernels.
+"""Adds low-rank adapters (LoRA, arXiv 2106.09685) to the decoder's kernels.
 
-A kernel `W [in, out]` is used as `W + alpha / rank * A @ B`. The base `W` is frozen;
-only `A [in, rank]` and `B [rank, out]` are trained. B starts at zero, so that training
-starts at the base. In the parameter tree A and B are neighbors of W, stacked over the
-layers like it: `layers/q`, `layers/q_lora_a`, `layers/q_lora_b`.
+The decoder uses `W + alpha / rank * A @ B` in place of a kernel `W [in, out]`. The base
+`W` is frozen; only `A [in, rank]` and `B [rank, out]` are trained. B is initialized to
+zero, so the initial policy equals the base model. In the parameter tree, A and B are
+stacked over layers and named after W: `layers/q`, `layers/q_lora_a`, `layers/q_lora_b`.
 """
 
 import dataclasses
@@ -34,12 +34,12 @@ KERNELS: Mapping[Targets, Mapping[str, int]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Sizes of the adapters.
+    """Holds the sizes of the adapters.
 
     Attributes:
-      rank: columns of A, rows of B.
-      alpha: `A @ B` is scaled by alpha / rank.
-      targets: kernels that have adapters, a key of `KERNELS`.
+      rank: the number of columns of A and rows of B.
+      alpha: the scale of the adapters; `A @ B` is multiplied by alpha / rank.
+      targets: the kernels that have adapters, a key of `KERNELS`.
     """
 
     rank: int
@@ -59,17 +59,17 @@ def adapters(
     shape: Sequence[int],
     dtype: jax.typing.DTypeLike,
 ) -> tuple[jax.Array, ...]:
-    """Return a kernel's `(A, B)` in a Flax module, or `()` if it has none.
+    """Returns a kernel's adapters `(A, B)` in a Flax module, or `()` if it has none.
 
-    A module that is applied to the parameters of the base has none.
+    A module that is applied to the base parameters has no adapters.
 
     Args:
-      module: the layer that has the kernel.
-      lora: sizes; None: no kernel has adapters.
-      name: of the kernel.
-      axes: its logical axes.
-      shape: its shape.
-      dtype: its dtype; adapters have float32, or a wider one.
+      module: the layer of the kernel.
+      lora: the sizes of the adapters; None for a model without adapters.
+      name: the name of the kernel.
+      axes: the logical axes of the kernel.
+      shape: the shape of the kernel.
+      dtype: the dtype of the kernel; adapters have at least float32.
     """
     if lora is None or name not in lora.kernels:
         return ()
@@ -96,19 +96,19 @@ def adapters(
 def merge(
     lora: Lora | None, weight: Float[jax.Array, "..."], *pair: Float[jax.Array, "..."]
 ) -> Float[jax.Array, "..."]:
-    """Return `weight + alpha / rank * A @ B` in the adapters' dtype.
+    """Returns `weight + alpha / rank * A @ B` in the adapters' dtype.
 
     Args:
-      lora: sizes.
-      weight: a kernel of one layer.
-      *pair: its A and B, or nothing: the weight is then returned as it is.
+      lora: the sizes of the adapters.
+      weight: the kernel of one layer.
+      *pair: the kernel's A and B; if omitted, `weight` is returned unchanged.
     """
     if not pair:
         return weight
     assert lora is not None
     a, b = pair
-    # The axis of size 1 makes it a batched product: `remat="dots"` saves the others,
-    # and would keep this one, as large as the kernel, for every layer.
+    # The axis of size 1 makes this a batched product. `remat="dots"` saves unbatched
+    # products, and would keep this one, as large as the kernel, for every layer.
     product = jax.lax.dot_general(
         a.reshape(1, -1, lora.rank),
         b.reshape(1, lora.rank, -1),
@@ -120,7 +120,7 @@ def merge(
 
 
 def parts(layers: Params, name: str) -> tuple[Any, ...]:
-    """Return a kernel's `(weight, A, B)`, or `(weight,)` if it has no adapters."""
+    """Returns a kernel's `(weight, A, B)`, or `(weight,)` if it has no adapters."""
     names = (name, name + A, name + B) if name + A in layers else (name,)
     return tuple(layers[name] for name in names)
 
@@ -130,10 +130,10 @@ def is_adapter(name: str) -> bool:
 
 
 def split(params: Params) -> tuple[Params, Params]:
-    """Split a tree into what is trained and the frozen base.
+    """Splits parameters into the trained part and the frozen base.
 
     Returns:
-      The adapters and all others; without adapters, the whole tree and `{}`.
+      The adapters, and all other parameters. Without adapters, the whole tree and `{}`.
     """
     layers = params[LAYERS]
     trained = {name: x for name, x in layers.items() if is_adapter(name)}
@@ -144,22 +144,22 @@ def split(params: Params) -> tuple[Params, Params]:
 
 
 def join(trained: Params, frozen: Params | None) -> Params:
-    """Return the tree that `split` has split."""
+    """Joins the two parts that `split` returns."""
     if not frozen:
         return trained
     return frozen | {LAYERS: frozen[LAYERS] | trained[LAYERS]}
 
 
 def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
-    """Make new adapters: A uniform within 1 / sqrt(inputs) as in PEFT, B zero.
+    """Initializes adapters as PEFT does: A uniform within 1 / sqrt(inputs), B zero.
 
     Args:
-      shapes: of a model's parameters.
-      shardings: of the same parameters.
-      seed: of A.
+      shapes: the shapes of the model's parameters.
+      shardings: the shardings of the model's parameters.
+      seed: the random seed of A.
 
     Returns:
-      The trained part of the tree, `{}` if the model has no adapters.
+      The trained part of the tree, or `{}` if the model has no adapters.
     """
     trained, frozen = split(shapes)
     if not frozen:

@@ -1,6 +1,6 @@
-"""One table of a decoder's weights: Hugging Face names and shapes, and our paths.
+"""Maps the decoder's parameters to Hugging Face tensor names and shapes.
 
-It serves loading, export, weight synchronisation and GGUF files.
+Loading, export, weight publishing and GGUF conversion all use `TABLE`.
 """
 
 import dataclasses
@@ -16,15 +16,16 @@ from models.safetensors_io import Specs
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Weight:
-    """One row of the table.
+    """Represents one row of the table.
 
     Attributes:
-      hf_name: Hugging Face name, `{}` standing for the layer.
-      path: in the parameter tree, from its root.
-      hf_axes: axes in the file: V vocabulary, D model, F MLP, Q all query heads, K all
-        kv heads, H one head. A matrix of a layer is [out, in] there and
-        [in..., out...] here; anything else differs by a reshape at most.
-      only: "qkv_bias", "qk_norm" or "untied": the models that have it; empty: all.
+      hf_name: the Hugging Face name, with `{}` in place of the layer index.
+      path: the path in the parameter tree.
+      hf_axes: the axes in the file: V vocabulary, D model width, F MLP width, Q all
+        query heads, K all kv heads, H one head. A layer's matrix is [out, in] in the
+        file and [in..., out...] in the tree. Other weights differ at most by a reshape.
+      only: the models that have the weight: "qkv_bias", "qk_norm", "untied", or "" for
+        all.
     """
 
     hf_name: str
@@ -41,7 +42,7 @@ class Weight:
         return self.layered and len(self.hf_axes) == 2
 
     def among(self, config: DecoderConfig) -> bool:
-        """Return whether a model has it."""
+        """Returns whether a model has the weight."""
         if self.only == "untied":
             return not config.tie_word_embeddings
         return not self.only or bool(getattr(config, self.only))
@@ -58,11 +59,11 @@ class Weight:
         return tuple(sizes[axis] for axis in self.hf_axes)
 
     def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a view of the file's array in our shape, without the layer axis."""
+        """Returns a view of the file's array in the shape of one layer in the tree."""
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
-        """Return a view of our array, without the layer axis, in the file's shape."""
+        """Returns a view of one layer's array from the tree in the file's shape."""
         shape = self.hf_shape(config)
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 
@@ -93,7 +94,7 @@ TABLE: tuple[Weight, ...] = (
 
 
 def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
-    """Every tensor of a model in file order, as `(HF name, row, layer or None)`."""
+    """Yields `(Hugging Face name, table row, layer or None)` in file order."""
     table = [weight for weight in TABLE if weight.among(config)]
     layered = [weight for weight in table if weight.layered]
     before, after = table.index(layered[0]), table.index(layered[-1]) + 1
@@ -107,7 +108,7 @@ def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
 
 
 def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
-    """`(shape, dtype)` of every tensor in Hugging Face names."""
+    """Returns `(shape, dtype)` of every tensor by Hugging Face name."""
     return {
         name: (weight.hf_shape(config), np.dtype(dtype))
         for name, weight, _ in rows(config)
@@ -115,5 +116,5 @@ def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
 
 
 def at(tree: Any, path: Sequence[str]) -> Any:
-    """Return what a tree of parameters has at a `Weight.path`."""
+    """Returns the node of a parameter tree at a `Weight.path`."""
     return functools.reduce(lambda node, key: node[key], path, tree)

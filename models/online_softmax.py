@@ -1,26 +1,23 @@
-"""The statistics of a softmax in one pass over its scores.
+"""Computes the statistics of a softmax in one pass over its scores.
 
-Each element is merged into a running maximum and sums that are relative to it (Milakov
-and Gimelshein, arXiv 1805.02867). XLA makes one kernel of it on a GPU, where scores as
-large as a vocabulary are read from memory once and not twice. Elsewhere two passes are
-faster, since the merge is not vectorized.
+Each score is merged into a running maximum and into sums relative to the maximum
+(Milakov and Gimelshein, arXiv 1805.02867). On GPU, XLA compiles this to one kernel that
+reads the scores from memory once instead of twice. On other platforms two passes are
+faster, because the merge is not vectorized.
 """
 
 import jax
 import jax.numpy as jnp
 
 LEAST = float(jnp.finfo(jnp.float32).min)
-"""Finite, so that two empty parts are merged without NaN."""
+"""The lowest float32. It is finite, so that merging two empty parts gives no NaN."""
 
 
 def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Reduces the last axis.
+    """Returns the maximum and the sum of `exp(scores - maximum)` over the last axis.
 
     Args:
-      scores: float32 `[..., N]`, none below `LEAST`.
-
-    Returns:
-      The maximum, and the sum of `exp(scores - maximum)`.
+      scores: float32 `[..., N]`, at least `LEAST`.
     """
     top, total, _ = _reduce(scores, jnp.ones_like(scores), jnp.zeros_like(scores))
     return top, total
@@ -29,7 +26,7 @@ def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 def online_softmax_mean(
     scores: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """As `online_softmax`, with the sum of `scores * exp(scores - maximum)` too."""
+    """Returns `online_softmax` and the sum of `scores * exp(scores - maximum)`."""
     return _reduce(scores, jnp.ones_like(scores), scores)
 
 

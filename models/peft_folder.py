@@ -1,6 +1,6 @@
-"""PEFT folders: adapters alone, as `peft` and vLLM load them.
+"""Reads and writes PEFT folders: adapters without the base, for `peft` and vLLM.
 
-adapter_config.json          sizes, and the name of the base
+adapter_config.json          sizes of the adapters, and the name of the base model
 adapter_model.safetensors    lora_A [rank, in] and lora_B [out, rank] of each kernel
 """
 
@@ -25,13 +25,13 @@ from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out, place
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# Hugging Face's module of each kernel, `{}` standing for the layer.
+# The Hugging Face module of each kernel, with `{}` in place of the layer index.
 _MODULES = {
     weight.path[-1]: weight.hf_name.removesuffix(".weight")
     for weight in TABLE
     if weight.path[-1] in lora.KERNELS["all"]
 }
-# Settings that change what an adapter computes, with the only values that are read.
+# Settings that change the output of an adapter, with their only supported values.
 _SUPPORTED: Mapping[str, Any] = {
     "peft_type": "LORA",
     "bias": "none",
@@ -47,11 +47,11 @@ _SUPPORTED: Mapping[str, Any] = {
 
 
 def describe(config: DecoderConfig, *, base: str) -> str:
-    """Return the text of adapter_config.json.
+    """Returns the text of adapter_config.json.
 
     Args:
-      config: the architecture, with its adapters' sizes.
-      base: name or path of the base model.
+      config: the architecture, with the sizes of the adapters.
+      base: the name or path of the base model.
     """
     assert config.lora is not None
     alpha = config.lora.alpha
@@ -70,7 +70,7 @@ def describe(config: DecoderConfig, *, base: str) -> str:
 
 
 def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
-    """Return `(shape, dtype)` of every tensor by its name in the file."""
+    """Returns `(shape, dtype)` of every tensor by its name in the file."""
     assert config.lora is not None
     rank = config.lora.rank
     specs: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
@@ -91,9 +91,9 @@ def _names(kernel: str, layer: int) -> tuple[str, str]:
 def export_tensors(
     params: Params, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the adapters in a tree of parameters as `(name, array)`.
+    """Yields the adapters of a parameter tree as `(name, array)`.
 
-    With several processes all of them must run the iterator to its end.
+    With several processes, all processes must exhaust the iterator.
     """
     assert config.lora is not None
     rank, layers = config.lora.rank, params[lora.LAYERS]
@@ -121,16 +121,16 @@ def save_folder(
     base: str,
     dtype: str = "float32",
 ) -> None:
-    """Write a PEFT folder; it appears under its name only when complete.
+    """Writes a PEFT folder, which gets its name only when it is complete.
 
-    With several processes all of them call it, and the first one writes.
+    With several processes, all must call this function; the first process writes.
 
     Args:
-      folder: replaced if it exists.
-      params: a tree with the adapters.
-      config: the architecture, with the adapters' sizes.
-      base: name or path of the base model.
-      dtype: of the adapters, a key of `models.hf.DTYPES`.
+      folder: the folder to write; an existing one is replaced.
+      params: a parameter tree with the adapters.
+      config: the architecture, with the sizes of the adapters.
+      base: the name or path of the base model.
+      dtype: the dtype of the adapters, a key of `models.hf.DTYPES`.
     """
     folder = pathlib.Path(folder)
     stream = export_tensors(params, config, DTYPES[dtype])
@@ -145,16 +145,16 @@ def save_folder(
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:
-    """Read adapter_config.json.
+    """Reads adapter_config.json.
 
     Raises:
-      ValueError: it is missing or damaged, or has a setting that is not supported.
+      ValueError: the file is missing or damaged, or has an unsupported setting.
     """
     path = pathlib.Path(folder) / CONFIG
     content = read_json(path, "PEFT")
     fields = JsonFields(content, str(path))
     for key, value in _SUPPORTED.items():
-        # Both mean that the setting is not used.
+        # A missing key and an empty value both mean that the setting is unused.
         if (content.get(key) or None) != (value or None):
             fields.refuse(key, content.get(key), repr(value))
     fields.size("r")
@@ -165,19 +165,19 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
 def load_adapters(
     folder: str | os.PathLike, model: Decoder
 ) -> tuple[DecoderConfig, Params]:
-    """Read a PEFT folder onto a model's mesh.
+    """Loads a PEFT folder onto a model's mesh.
 
     Args:
-      folder: its kernels need not have adapters in every layer.
-      model: with its mesh.
+      folder: the folder; it may have adapters of only some kernels and layers.
+      model: the model, with its mesh.
 
     Returns:
-      The model's architecture with adapters of all kernels, and the adapters; those
-      that the folder lacks are zero.
+      The model's config with adapters of all kernels, and the adapters. Those missing
+      in the folder are zero.
 
     Raises:
-      ValueError: a setting that is not supported, a tensor that the model does not
-        have, or one of another shape.
+      ValueError: a setting is not supported, or the model lacks a tensor of the folder
+        or has it in another shape.
     """
     folder, content = pathlib.Path(folder), read_config(folder)
     sizes = lora.Lora(rank=content["r"], alpha=content["lora_alpha"], targets="all")

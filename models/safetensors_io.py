@@ -1,8 +1,8 @@
-"""Safetensors files read and written one tensor at a time.
+"""Reads and writes safetensors files one tensor at a time.
 
-The `safetensors` package writes a file only from a whole dictionary in memory and has
-no zero-copy reader; a 7B model wants host memory near one tensor. The format: an
-8-byte little-endian header length, a JSON header, the tensors' bytes one after another
+The `safetensors` package writes a file from a dictionary of all tensors, and has no
+zero-copy reader. This module limits the peak of host memory to about one tensor. A file
+has an 8-byte little-endian header length, a JSON header and the bytes of the tensors
 (https://github.com/huggingface/safetensors#format).
 """
 
@@ -29,11 +29,11 @@ Specs = Mapping[str, tuple[tuple[int, ...], np.dtype]]
 
 
 def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Maps every tensor of a file as a read-only array; pages are read when touched.
+    """Returns the tensors of a file as read-only, memory-mapped arrays.
 
     Raises:
-      ValueError: the header is damaged, the file is shorter or longer than it says, or
-        a tensor is of another dtype, as quantised ones are.
+      ValueError: the header is damaged, the file size differs from the header, or a
+        tensor has an unsupported dtype, such as that of a quantized weight.
     """
     path = pathlib.Path(path)
     size = path.stat().st_size
@@ -81,19 +81,20 @@ def write_tensors(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes one file from a stream, byte for byte as the `safetensors` package does.
+    """Writes a file from a stream, with the same bytes as the `safetensors` package.
 
     Args:
-      path: written in place; callers publish it atomically by a rename. A file that
-        is there already is overwritten where it lies: in shared memory fresh pages cost
-        three times as much as the bytes that go into them.
-      specs: `(shape, dtype)` by name, all that the file will hold.
-      tensors: `(name, array)` in any order, each consumed before the next is asked
-        for.
-      metadata: the header's free text; transformers wants `{"format": "pt"}`.
+      path: the file to write. An existing file is overwritten in place, because new
+        pages of shared memory cost three times as much as the copy. Callers that need
+        an atomic update write to a temporary name and rename.
+      specs: `(shape, dtype)` of every tensor of the file, by name.
+      tensors: `(name, array)` pairs in any order; each is written before the next one
+        is requested.
+      metadata: text entries of the header; transformers requires `{"format": "pt"}`.
 
     Raises:
-      ValueError: the stream does not hold just what `specs` announces.
+      ValueError: a tensor is missing, or has another shape or dtype than in `specs`.
+      KeyError: a tensor is not in `specs`, or occurs twice.
     """
     text, offsets, size = _layout(specs, metadata)
     left = dict(specs)
@@ -118,7 +119,7 @@ def write_tensors(
 def _layout(
     specs: Specs, metadata: Mapping[str, str] | None
 ) -> tuple[bytes, dict[str, int], int]:
-    """Return the header, the offset of each tensor, and the size of the file."""
+    """Returns the header, the offset of each tensor, and the size of the file."""
     order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))
     header: dict[str, dict[str, Any]] = {}
     offsets, cursor = {}, 0

@@ -1,7 +1,7 @@
-"""Attention over packed rows on TPUs: JAX's splash attention.
+"""Computes attention over packed rows on TPUs with JAX's splash attention.
 
-It takes segment ids, shares kv heads and skips the blocks above the diagonal. It cannot
-let a segment see another one, so rows with shared prompts need another implementation.
+Splash attention supports segment ids and grouped queries, and skips blocks above the
+diagonal. It does not support shared prefixes, which need another implementation.
 
 Axes: B rows, T positions, N query heads, K kv heads, H head width.
 """
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-_BLOCKS = (512, 256, 128)  # positions of a block: the largest that divides a row
+_BLOCKS = (512, 256, 128)  # block sizes; the largest that divides a row is used
 
 
 def splash_attention(
@@ -20,17 +20,17 @@ def splash_attention(
     segment_ids: jax.Array,
     interpret: bool = False,
 ) -> jax.Array:
-    """Each position attends to its own segment up to itself.
+    """Computes causal attention within segments.
 
     Args:
-      q: `[B, T, N, H]`, rotated.
-      k: `[B, T, K, H]`, rotated.
-      v: `[B, T, K, H]`.
-      segment_ids: int32 `[B, T]`, 0 for padding at a row's end.
-      interpret: runs anywhere, for tests.
+      q: the rotated queries, `[B, T, N, H]`.
+      k: the rotated keys, `[B, T, K, H]`.
+      v: the values, `[B, T, K, H]`.
+      segment_ids: int32 `[B, T]`, the segment of each position; 0 for padding.
+      interpret: whether to interpret the kernel, to run tests without a TPU.
 
     Returns:
-      `[B, T, N, H]` in the dtype of `v`.
+      The attention output, `[B, T, N, H]`, in the dtype of `v`.
     """
     length, heads, width = q.shape[1:]
     pad = -length % _BLOCKS[-1]
