@@ -1,7 +1,7 @@
-"""Configs: `base` holds every key with its default and a comment.
+"""Defines the configs of runs: `base` declares every key with its default and meaning.
 
-Enters: nothing; a config is a module with `get_config()`, given by `--config`.
-Leaves: a `ConfigDict`, which `configs.base.from_config` checks and gives types.
-Begin at `base`; the others are short deltas to it, or to each other. `reading` finds
-and runs a config's file, `schema` holds its sections to the signatures that take them.
+A config is a Python file with `get_config()`, which returns a `ConfigDict`; commands
+take its path by `--config`. `configs.base.from_config` checks the ConfigDict and
+converts it to dataclasses. Read `base` first: the other configs change a few of its
+keys. `reading` runs config files, `schema` and `checks` check the values.
 """

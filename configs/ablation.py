@@ -1,7 +1,7 @@
-"""Ablations: runs that differ from one config in a few keys each, their arms.
+"""Defines ablations: sets of runs ("arms") that each change a few keys of one config.
 
-A file that defines one as `ABLATION` is what `tools.ablate` runs, and each of its arms
-is a config: `FILE.py:ARM`, or with another base than its own `FILE.py:ARM@BASE`.
+`tools.ablate` runs a file that defines an `ABLATION`. Each arm is a config as well:
+`FILE.py:ARM` changes the ablation's base config, `FILE.py:ARM@BASE` another one.
 """
 
 import dataclasses
@@ -19,18 +19,17 @@ SEPARATOR = "@"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """What is varied.
+    """Represents the arms, the base config and the seeds of an ablation.
 
     Attributes:
-      arms: what each sets, by dotted keys of the config; nothing leaves the base as it
-        is.
-      reference: the arm that all others are compared with.
-      base: the config that they change, as `--config` names one.
-      seeds: each arm is run with each.
+      arms: for each arm, the values that it sets by dotted key; `{}` is the base.
+      reference: the arm that all other arms are compared with.
+      base: the config that the arms change, in the form of `--config`.
+      seeds: the random seeds; each arm is run once with each seed.
 
     Raises:
-      ValueError: the reference is not an arm, a name could be mistaken for a base, or a
-        seed comes twice.
+      ValueError: the reference is not an arm, the name of an arm contains a space or
+        "@", there are no seeds, or a seed occurs twice.
     """
 
     arms: Arms
@@ -47,10 +46,10 @@ class Ablation:
         check_seeds(self.seeds)
 
     def get_config(self, text: str = "") -> ConfigDict:
-        """An arm's config.
+        """Returns the config of an arm.
 
         Args:
-          text: "ARM", "ARM@BASE" or "@BASE"; without an arm it is the reference.
+          text: "ARM", "ARM@BASE" or "@BASE"; the default arm is the reference.
         """
         arm, _, base = text.partition(SEPARATOR)
         arm = arm or self.reference
@@ -62,16 +61,16 @@ class Ablation:
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Refuses none, and one twice: its run would count twice."""
+    """Raises ValueError if there are no seeds or if a seed occurs twice."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds={list(seeds)}: give some, each once")
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
-    """Arms for every combination of values, named `key=value,key=value`.
+    """Returns an arm for each combination of values, named "key=value,key=value".
 
     Args:
-      axes: the values of each dotted key; the last part of it makes the name.
+      axes: the values of each dotted key; names of arms have its last part only.
     """
     return {
         ",".join(

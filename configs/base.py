@@ -1,8 +1,8 @@
-"""Every key, with its type, range, default and meaning; other configs change a few.
+"""Defines every key of a config: its type, range, default and meaning.
 
-The keys are dataclasses, so that a type checker follows each one from here to its use.
-A config file changes the ConfigDict of `get_config`; `from_config` checks it and turns
-it back into a `RunConfig`.
+Other config files start from `get_config`, which returns the defaults as a ConfigDict,
+and change a few keys. `from_config` checks a ConfigDict and converts it to a
+`RunConfig`. The sections are dataclasses, so a type checker can follow every key.
 """
 
 import dataclasses
@@ -40,108 +40,134 @@ AlarmName = Literal[
 
 @section
 class Lora:
-    """Trains low-rank adapters and leaves the base as it is; see docs/lora.md."""
+    """Trains low-rank adapters on a frozen base model; see docs/lora.md."""
 
-    rank: Index = 0  # 0: trains all parameters
-    alpha: Positive = 32.0  # adapters are scaled by alpha / rank
+    rank: Index = 0  # rank of the adapters; 0 trains all parameters instead
+    alpha: Positive = 32.0  # the product of A and B is multiplied by alpha / rank
     targets: Literal["attention", "mlp", "all"] = "all"  # kernels that have adapters
-    init_seed: Index = 0  # of the adapters' random half
+    init_seed: Index = 0  # random seed of the adapters' A matrices; B starts at 0
 
 
 @section
 class Model:
-    path: str = ""  # Hugging Face folder or hub id of the base model
-    maker: str = ""  # or "module:function" that makes one and returns its folder
-    maker_args: Mapping[str, Any] = field(default_factory=dict)
-    dtype: DType = "bfloat16"  # of activations and matrix products
-    # Of products on accelerators if dtype is float32. default is TF32 on GPUs and one
-    # bfloat16 pass on TPUs; highest is float32.
+    path: str = ""  # base model: a folder in Hugging Face format, or a hub id
+    maker: str = ""  # instead of path: "module:function" that returns such a folder
+    maker_args: Mapping[str, Any] = field(default_factory=dict)  # arguments of maker
+    dtype: DType = "bfloat16"  # dtype of activations and matrix products
+    # Precision of matrix products on accelerators if dtype is float32. default is TF32
+    # on GPUs and one bfloat16 pass on TPUs; highest is float32.
     matmul_precision: Literal["default", "high", "highest"] = "highest"
-    param_dtype: DType = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
-    # What the backward pass recomputes.
+    # Dtype of the trained parameters; adapters are always float32. At a learning rate
+    # of 1e-6, most updates are too small to change a bfloat16 parameter.
+    param_dtype: DType = "float32"
+    # The backward pass recomputes nothing (none), everything in a layer except the
+    # results of matrix products (dots), or everything in a layer (full).
     remat: Literal["none", "dots", "full"] = "full"
-    # triton runs on GPUs, splash on TPUs; auto chooses by platform and dtype.
+    # Attention kernel. triton needs a GPU and splash a TPU; xla runs everywhere. auto
+    # chooses by platform and dtype.
     attention: Literal["auto", "xla", "triton", "splash"] = "auto"
-    head_chunk: Count = 1024  # tokens per device whose logits exist at a time
+    head_chunk: Count = 1024  # tokens per device whose logits are computed at a time
     lora: Lora = field(default_factory=Lora)
 
 
 @section
 class Mesh:
-    """One of data, fsdp and tensor may be -1: all devices that the others leave."""
+    """Sets the device mesh of the trainer.
 
-    data: int = 1
-    fsdp: int = -1
-    tensor: int = 1
-    offload_optimizer: bool = False  # keep the optimizer state in host memory
-    cpu_devices: int = 0  # virtual devices on CPU; 0: one per core, at most
+    The product of data, fsdp and tensor is the number of devices. One of the three may
+    be -1: it is then computed from the other two.
+    """
+
+    data: int = 1  # copies of the parameters; each computes a part of the batch
+    fsdp: int = -1  # devices that split the parameters and the batch
+    tensor: int = 1  # devices that split attention heads, MLP width and vocabulary
+    offload_optimizer: bool = False  # optimizer state is in host memory between updates
+    # Virtual devices on a CPU. 0: the largest divisor of a micro-batch's rows that is
+    # at most the number of cores.
+    cpu_devices: int = 0
 
 
 @section
 class Data:
-    # JSONL files, local or hf://OWNER/DATASET@REVISION/FILE, separated by commas; or
-    # "module:function".
+    # Training problems: JSONL files separated by commas, each a local path or
+    # hf://OWNER/DATASET@REVISION/FILE; or "module:function" that returns the problems.
     train: str = ""
-    train_args: Mapping[str, Any] = field(default_factory=dict)  # of that function
-    # Held-out problems in the same forms, or several sets by name, such as
-    # {"math500": "a.jsonl", "aime2024": "b.jsonl"}; the first decides which checkpoint
-    # is the best. Empty: no evaluation.
+    train_args: Mapping[str, Any] = field(default_factory=dict)  # function's arguments
+    # Held-out problems in the forms of data.train, or several sets by name, such as
+    # {"math500": "a.jsonl", "aime2024": "b.jsonl"}. Accuracy on the first set decides
+    # which checkpoint is the best. Empty: no evaluation.
     eval: str | Mapping[str, str] = ""
-    eval_args: Mapping[str, Any] = field(default_factory=dict)  # several sets: by name
-    # Our field name -> the file's column, where they differ.
+    # Arguments if data.eval is a function; with several sets, the arguments by set.
+    eval_args: Mapping[str, Any] = field(default_factory=dict)
+    # Column of a field if it has another name, such as {"problem": "question"}.
     fields: Mapping[str, str] = field(default_factory=dict)
-    # Share of problems that may be left out because the verifier cannot read the gold
-    # or the tokenizer loses characters of the prompt.
+    # Largest share of problems that may be dropped because the verifier cannot read the
+    # reference answer or the tokenizer loses characters of the prompt.
     unreadable: Share = 0.01
-    # qwen_math | r1 | none | a text with {problem} | model: the tokenizer's own chat
-    # template, with arguments as in model:{"enable_thinking": false}.
+    # Prompt template: qwen_math, r1, none, or a text with {problem} in it. model is the
+    # tokenizer's chat template; model:{"enable_thinking": false} passes it arguments.
     template: str = "qwen_math"
 
 
 @section
 class Curriculum:
-    # Stages in order (rl.problems.curriculum); empty: one stage over all problems. A
-    # stage is {"name": text, "levels": {"1": share, ...}, "steps": n, "advance":
-    # {"metric": "accuracy" or "solve_all", "at_least": x, "window": steps}}, and may
-    # override "max_response_tokens", "group_size", "temperature", "eps_high" and
-    # "learning_rate".
+    # Stages in order, see rl/problems/curriculum.py. Empty: one stage with all
+    # problems. A stage is a mapping:
+    #   name      text
+    #   levels    share of the prompts by difficulty level, such as {"1": 0.3, "2": 0.7}
+    #   steps     the largest number of steps
+    #   advance   ends the stage earlier, {"metric": "accuracy" or "solve_all",
+    #             "at_least": value, "window": steps over which the metric is computed}
+    # and max_response_tokens, group_size, temperature, eps_high or learning_rate, which
+    # replace the run's values during the stage.
     stages: tuple[Mapping[str, Any], ...] = ()
 
 
 @section
 class Vllm:
-    """The servers. VLLM_API_KEY in the environment is their key, if any."""
+    """Configures the vLLM servers; see docs/vllm.md.
 
-    python: str = ".venv-vllm/bin/python"  # starts servers that end with the run
-    url: str = ""  # or running servers to attach to, separated by commas
-    devices: str = ""  # GPUs of each server: "0;1", "0,1;2,3"; empty: all others
-    dtype: str = ""  # of serving; empty: model.dtype
-    # Completions decoded together by a server.
+    If the servers need an API key, set VLLM_API_KEY in the environment.
+    """
+
+    python: str = ".venv-vllm/bin/python"  # Python with vLLM; runs the servers
+    url: str = ""  # URLs of running servers to use instead, separated by commas
+    # GPUs of each started server: "0;1" is two servers of one GPU, "0,1;2,3" two of
+    # two. Empty: one server on each GPU that JAX does not use.
+    devices: str = ""
+    dtype: str = ""  # dtype of the served weights; empty: model.dtype
+    # Completions that one server decodes at the same time.
     max_num_seqs: Annotated[int, Range(2)] = 256
-    gpu_memory_utilization: float = 0.0  # 0: 0.9; set it on a shared GPU
-    enforce_eager: bool = False  # True starts sooner and decodes slower
+    # Share of the GPU memory that vLLM uses; 0: 0.9. Required if JAX uses the same GPU.
+    gpu_memory_utilization: float = 0.0
+    enforce_eager: bool = False  # no CUDA graphs: starts sooner, decodes more slowly
     weight_dir: str = ""  # directory shared with the servers; empty: /dev/shm
-    # merged: all weights | adapter: those of model.lora, applied by the servers.
+    # What is sent to the servers: all weights, adapters included (merged), or only the
+    # adapters of model.lora (adapter).
     publish: Literal["merged", "adapter"] = "merged"
-    # Mean gap of the probe after a publish, in nats per token; 0: by dtype.
+    # After each publish, servers and trainer compute the log-probabilities of a probe
+    # text. Largest mean difference, in nats per token; 0: a default for the dtype.
     probe_tolerance: float = 0.0
 
 
 @section
 class Rollout:
-    # jax: embedded in the trainer | vllm: servers, see rollout.vllm.
+    # jax samples in the trainer's process; vllm samples on servers (rollout.vllm).
     backend: Literal["jax", "vllm"] = "jax"
-    # one_step_off and async require vllm.
+    # When a batch is sampled. sync: before its update. one_step_off: during the update
+    # of the step before. async: up to max_staleness versions ahead. The last two need
+    # the vllm backend.
     schedule: Literal["sync", "one_step_off", "async"] = "sync"
-    # async: how many versions ahead of its use a batch may be started.
+    # async: most versions between the start of a batch's sampling and its update.
     max_staleness: Count = 2
     group_size: Annotated[int, Range(2)] = 16  # G, completions per prompt
-    temperature: Positive = 1.0
-    max_prompt_tokens: Count = 1024  # longer prompts are left out, and counted
-    max_response_tokens: Count = 3072
-    stop_token_ids: tuple[Index, ...] = ()  # empty: those of the model folder
-    slots: Count = 256  # completions decoded together by the embedded sampler
-    # Devices per copy of the embedded sampler's weights; 0: the fewest that hold one.
+    temperature: Positive = 1.0  # of sampling and of the log-probabilities in the loss
+    max_prompt_tokens: Count = 1024  # problems with longer prompts are left out
+    max_response_tokens: Count = 3072  # longer completions are truncated
+    stop_token_ids: tuple[Index, ...] = ()  # end a completion; empty: the model's
+    slots: Count = 256  # completions that the jax backend decodes at the same time
+    # jax backend: devices per copy of the sampler's weights; 0: the fewest that have
+    # enough memory.
     tensor: Index = 0
     # "module:function" that adds groups to a step; see docs/extending.md.
     extra_groups: str = ""
@@ -150,167 +176,198 @@ class Rollout:
 
 @section
 class Sampling:
-    """Which problems are drawn; see docs/sampling.md."""
+    """Selects the problems that are sampled; see docs/sampling.md."""
 
-    # signal: prefer problems that are likely to have both right and wrong answers.
+    # uniform samples all problems that the curriculum offers. signal skips most of
+    # those whose completions are likely to be all right or all wrong.
     policy: Literal["uniform", "signal"] = "uniform"
-    # signal: the least chance that a problem on offer is drawn.
+    # signal: the smallest probability of sampling a problem that is offered.
     explore: Annotated[float, Range(0, 1, open=True)] = 0.05
-    half_life: Positive = 200.0  # steps, of what is known about a problem
+    # signal: steps after which a verdict counts half in the estimated solve rate.
+    half_life: Positive = 200.0
 
 
 @section
 class DynamicSampling:
-    filter: bool = True  # drop groups without signal, see filter_on
-    # correct: groups that are all right or all wrong | reward: all rewards equal |
-    # auto: correct if the verifier is the first term of reward.function, else reward.
+    """Samples in rounds until a batch is full of groups that give a gradient."""
+
+    filter: bool = True  # drop the groups that filter_on names
+    # correct drops groups that are all right or all wrong; reward drops groups with
+    # equal rewards. auto is correct if the first term of reward.function is the
+    # verifier or if sampling.policy is signal, and reward otherwise.
     filter_on: Literal["auto", "correct", "reward"] = "auto"
-    max_rounds: Count = 8  # of sampling per step
-    # Prompts of a round, at most, as a multiple of a step's prompts.
+    max_rounds: Count = 8  # most rounds of sampling per step
+    # Most prompts of a round, as a multiple of batch.prompts_per_step. With carry: a
+    # round starts this many times the prompts that it is expected to need.
     oversample: Annotated[float, Range(1)] = 2.0
-    # Steps, not skipped, that a surplus group may wait; with carry one more.
+    # Steps for which a surplus group may wait until it is trained on; steps without an
+    # update do not count. carry allows one step more.
     max_age: Index = 1
-    carry: bool = False  # unfinished groups wait for the next step, not the step
+    # End a round once it has enough groups; unfinished completions continue in the
+    # next step.
+    carry: bool = False
+    # If a batch is not full after max_rounds: skip the update, train on the partial
+    # batch, or stop the run. Five skipped steps in a row end the run.
     on_shortfall: Literal["skip", "partial", "stop"] = "skip"
 
 
 @section
 class Reward:
-    # verifier | module:function | a sum like "verifier + 0.1*my_reward:brevity", whose
-    # first term decides what is correct; see docs/extending.md.
+    # "verifier", "module:function", or a sum such as "verifier + 0.1*my_reward:brevity"
+    # whose first term decides which completions are correct; see docs/extending.md.
     function: str = "verifier"
-    # A reward that does not say what is correct counts as correct from here on.
+    # If a reward function does not return "correct": the smallest reward of a correct
+    # completion.
     right_from: float = 1.0
-    # Where the gold is a number, 48+24 for 72 is unfinished: nothing may be left to
-    # calculate. False accepts any expression that is equal.
+    # If the reference answer is a number, the verifier rejects unfinished arithmetic
+    # such as 48+24 for 72. False accepts every expression of equal value.
     literal: bool = True
-    after: str = ""  # ignore all before its last occurrence, such as "</think>"
-    workers: Count = 2  # processes that judge; the same number again for your functions
-    timeout: Positive = 5.0  # seconds per answer, or per call of a function
-    shuffle: bool = False  # the control experiment: verdicts are dealt at random
-    overlong_buffer: Count = 512  # tokens
-    overlong_factor: NotNegative = 0.0  # 0: off
+    # The verifier reads only the text after the last occurrence, such as "</think>".
+    after: str = ""
+    workers: Count = 2  # verifier processes; as many again for your reward functions
+    timeout: Positive = 5.0  # seconds per verdict, or per call of a reward function
+    shuffle: bool = False  # control experiment: permute rewards at random in each round
+    # Length penalty of DAPO: over the last overlong_buffer tokens before
+    # rollout.max_response_tokens, it grows linearly from 0 to overlong_factor.
+    overlong_buffer: Count = 512
+    overlong_factor: NotNegative = 0.0  # largest length penalty; 0 disables it
 
 
 @section
 class Objective:
-    # The loss of a token: grpo | dual_clip | cispo | gspo | dppo, or "module:function";
-    # see rl.update.losses. configs/objectives.py has the methods of papers by name.
+    # Loss of each token: grpo, dual_clip, cispo, gspo, dppo, or "module:function"; see
+    # rl/update/losses.py. configs/objectives.py lists published methods by name.
     function: str = "grpo"
-    function_args: Mapping[str, Any] = field(default_factory=dict)  # of that function
-    # sampler: use the sampler's log-probabilities where it drew a micro-batch with the
-    # current weights in this process; saves a forward pass, differs by rounding.
+    function_args: Mapping[str, Any] = field(default_factory=dict)  # loss arguments
+    # Log-probabilities of the policy before the step's updates. trainer computes them.
+    # sampler saves this forward pass where the jax backend sampled a micro-batch with
+    # the current weights; the values differ by rounding.
     old_logprobs: Literal["trainer", "sampler"] = "trainer"
-    eps_low: Share = 0.2
-    eps_high: Positive = 0.28
-    # std | mean | batch_std | maxrl | leave_one_out, or "module:function"; see
-    # rl.groups.advantages.
+    eps_low: Share = 0.2  # lower clip bound of the ratio is 1 - eps_low
+    eps_high: Positive = 0.28  # upper clip bound of the ratio is 1 + eps_high
+    # std, mean, batch_std, maxrl, leave_one_out, or "module:function"; see
+    # rl/groups/advantages.py.
     advantage: str = "std"
+    # How token losses are averaged: over all tokens (token), over each group's tokens
+    # and then groups (group), or over each completion's tokens and then completions
+    # (sequence). constant divides by completions x rollout.max_response_tokens.
     aggregation: Literal["token", "group", "sequence", "constant"] = "token"
-    # Off-policy tokens: truncate weighs them | mask and geometric, or
-    # "module:function", reject some before the loss is averaged (rl.update.rejection).
+    # Off-policy tokens: truncate weights them by the truncated importance ratio. mask,
+    # geometric or "module:function" drop some of them; see rl/update/rejection.py.
     correction: str = "truncate"
-    correction_cap: Annotated[float, Range(1)] = 2.0
-    entropy_bonus: float = 0.0  # times the entropy in nats; 0: off
-    kl_penalty: NotNegative = 0.0  # times the KL to the base; above 0 it stays loaded
-    kl_estimate: Literal["k1", "k3"] = "k3"
-    # The model of the KL term, a folder or hub id with the same tokenizer; empty: the
-    # base. See docs/extending.md, "Another reference".
+    correction_cap: Annotated[float, Range(1)] = 2.0  # bound of the importance ratio
+    entropy_bonus: float = 0.0  # coefficient of the entropy in nats; 0 disables it
+    kl_penalty: NotNegative = 0.0  # coefficient of the KL term; 0 disables it
+    kl_estimate: Literal["k1", "k3"] = "k3"  # estimate of the KL; see rl.update.losses
+    # Reference model of the KL term, a folder or hub id with the same tokenizer; empty:
+    # the base model. See docs/extending.md, "A reference".
     reference: str = ""
-    reset_every: Index = 0  # steps after which the policy becomes it; 0: never
+    # Steps after which the policy's weights replace the reference's; 0: never.
+    reset_every: Index = 0
 
 
 @section
 class Batch:
-    prompts_per_step: Count = 128
-    prompts_per_update: Count = 32
-    ppo_epochs: Count = 1
-    # Lengths of packed rows; the one that packs a mini-batch fullest is used.
+    prompts_per_step: Count = 128  # prompts, and thus groups, that a step trains on
+    prompts_per_update: Count = 32  # prompts per mini-batch; divides prompts_per_step
+    ppo_epochs: Count = 1  # passes over the step's mini-batches
+    # Allowed lengths of packed rows, in tokens. Each mini-batch uses the length with
+    # the least padding.
     row_lengths: tuple[Count, ...] = (4096,)
-    # Completions in one row share the positions of their prompt: pays where prompts are
-    # long compared with completions.
+    # Completions of a group in one row share one copy of their prompt. Saves compute
+    # if prompts are long compared with completions.
     share_prompts: bool = False
-    micro_tokens: Count = 32768  # tokens of one micro-batch, over all devices
+    # Most tokens of a micro-batch over all devices, padding included.
+    micro_tokens: Count = 32768
 
 
 @section
 class Optimizer:
-    # adamw, or "module:function": an Optax transformation; see docs/extending.md.
+    # "adamw", or "module:function" that returns an Optax transformation; see
+    # docs/extending.md.
     function: str = "adamw"
-    b1: Share = 0.9
-    b2: Share = 0.99
-    weight_decay: NotNegative = 0.0
-    max_grad_norm: Positive = 1.0
-    moments_dtype: Literal["float32", "bfloat16"] = "float32"
+    b1: Share = 0.9  # decay of AdamW's first moment
+    b2: Share = 0.99  # decay of AdamW's second moment
+    weight_decay: NotNegative = 0.0  # decoupled; not applied to norms and biases
+    max_grad_norm: Positive = 1.0  # gradients are clipped to this global norm
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of AdamW's moments
 
 
 @section
 class Schedule:
-    """The learning rate, by updates."""
+    """Sets the learning rate of each update."""
 
-    learning_rate: Positive = 1e-6
-    warmup_updates: Index = 10
-    decay: Literal["constant", "linear", "cosine"] = "constant"
-    decay_updates: Index = 0  # from the end of the warm-up to a rate of 0
+    learning_rate: Positive = 1e-6  # peak learning rate
+    warmup_updates: Index = 10  # updates of the linear warm-up
+    decay: Literal["constant", "linear", "cosine"] = "constant"  # after the warm-up
+    decay_updates: Index = 0  # updates from the end of the warm-up to a rate of 0
 
 
 @section
 class Eval:
-    every_steps: Index = 0  # 0: only before and after
-    # Problems of each set that the curve of every_steps is over, always the same; 0:
-    # all. Before and after, all problems are evaluated.
+    """Evaluates the sets of data.eval before, during and after training."""
+
+    every_steps: Index = 0  # steps between evaluations; 0: only before and after
+    # Number of problems of each set that are evaluated during training, always the
+    # same; 0: all. Before and after training, all problems are evaluated.
     problems: Index = 0
-    samples: Count = 8  # per problem, at eval.temperature
-    temperature: NotNegative = 1.0
-    reward: str = ""  # as reward.function; empty: the same
-    greedy: bool = True  # also a greedy pass
+    samples: Count = 8  # completions per problem at eval.temperature
+    temperature: NotNegative = 1.0  # of these completions
+    reward: str = ""  # in the forms of reward.function; empty: reward.function
+    greedy: bool = True  # also sample one greedy completion per problem
 
 
 @section
 class Checkpoint:
-    every_steps: Index = 20
-    # The newest that are retained; the last healthy and the best one are as well.
+    every_steps: Index = 20  # steps between checkpoints; 0: only after the last step
+    # Newest checkpoints that are retained. The best one and the last one without
+    # alarms are retained as well.
     keep: Count = 3
-    # Seconds that a step may take to end after a signal, before it is abandoned: what
-    # the scheduler grants, less the time of a save.
+    # Seconds that a step may still take after SIGTERM or Ctrl-C; a longer one is
+    # abandoned. Set it to the scheduler's grace period minus the time of a save.
     grace_seconds: NotNegative = 1.5
 
 
 @section
 class Export:
-    dtype: DType = "bfloat16"  # of the Hugging Face folder at the end
+    dtype: DType = "bfloat16"  # dtype of the weights in WORKDIR/hf, written at the end
 
 
 @section
 class Log:
-    # Completions per step in samples.jsonl and TensorBoard.
+    # Completions per step that are written to samples.jsonl and TensorBoard.
     samples: Annotated[int, Range(0, 8)] = 4
-    sinks: tuple[str, ...] = ()  # more metric loggers: "wandb", or "module:function"
+    sinks: tuple[str, ...] = ()  # further metric loggers: "wandb" or "module:function"
 
 
 @section
 class Profile:
-    steps: tuple[int, ...] = ()  # first and last step of a trace in WORKDIR/profile
+    # First and last step of a profiler trace in WORKDIR/profile; empty: no trace.
+    steps: tuple[int, ...] = ()
 
 
 @section
 class Alarms:
-    """Every alarm warns at each step at which it holds; some end the run.
+    """Ends a run that goes wrong; the limits are in rl/alarms.py.
 
-    Their limits are in rl/alarms.py.
+    Every alarm prints a warning at each step whose metrics are beyond its limit.
     """
 
-    # Names of the alarms that end the run.
+    # Alarms that end the run.
     stop_on: tuple[AlarmName, ...] = ("truncated", "unjudged", "skipped_updates")
-    patience: Count = 5  # steps in a row at which an alarm holds, before it ends a run
+    # Steps in a row with a warning after which an alarm of stop_on ends the run.
+    # stuck_reward and skipped_updates have their own counts in rl/alarms.py.
+    patience: Count = 5
 
 
 @section
 class RunConfig:
-    seed: Index = 0
-    # Whether a GPU repeats a run bit for bit, at some cost in speed; a CPU always does.
+    """Holds all sections. Keys without a section are set as --config.KEY=VALUE."""
+
+    seed: Index = 0  # random seed of problem order, sampling and evaluation
+    # On GPUs, repeat a run bit for bit, at some cost in speed. CPUs always do.
     deterministic: bool = False
-    steps: Count = 200  # steps of the run; one is sample ... publish
+    steps: Count = 200  # a step samples a batch, updates the policy and publishes it
     # JAX compilation cache directory; empty disables it.
     compiled: str = "~/.cache/compass-thinker"
     model: Model = field(default_factory=Model)
@@ -334,18 +391,18 @@ class RunConfig:
 
 
 def get_config() -> ConfigDict:
-    """Return the defaults; a key that does not exist cannot be set."""
+    """Returns the defaults. Setting a key that does not exist is an error."""
     tree = dataclasses.asdict(RunConfig())
-    # A text by default, which a config may replace by a mapping.
+    # The default is a text; a config file may replace it by a mapping.
     tree["data"]["eval"] = FieldReference(tree["data"]["eval"], field_type=object)
     return ConfigDict(tree).lock()
 
 
 def from_config(config: ConfigDict) -> RunConfig:
-    """Check a config and give its keys their types.
+    """Checks a config and converts it to its dataclass.
 
     Raises:
-      ValueError: an unknown or missing key, or a value out of range; one line with the
-        key, the value, and what it must be.
+      ValueError: a key is unknown or missing, or a value is out of range. The message
+        is one line with the key, the value, and what it must be.
     """
     return parse(RunConfig, config.to_dict())

@@ -1,6 +1,6 @@
-"""Checks of a config that concern several of its keys.
+"""Checks keys of a config against each other.
 
-Each raises ValueError with one line that names the keys, their values, and what to do.
+An error is a ValueError with one line: the keys, their values, and what to do.
 """
 
 import functools
@@ -10,7 +10,8 @@ from typing import Any, Literal, NoReturn
 from configs.base import RunConfig
 
 _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:])")
-# Keys without effect at one value of another key, and with an effect at one value only.
+# A key of _IDLE_AT has no effect if the other key has this value; a key of _ONLY_AT
+# has an effect only if the other key has this value.
 _IDLE_AT: dict[str, tuple[str, Any]] = {
     "objective.kl_estimate": ("objective.kl_penalty", 0),
     "dynamic_sampling.filter_on": ("dynamic_sampling.filter", False),
@@ -30,11 +31,14 @@ _OF_REFERENCE = ("objective.reference", "objective.reset_every")
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
-    """Check everything that neither the model, the data nor the devices decide.
+    """Checks all conditions that do not depend on the model, the data or the devices.
 
     Args:
       c: the config.
-      needs_data: whether problems to train on must be named.
+      needs_data: whether `data.train` must be set.
+
+    Raises:
+      ValueError: one line with a key, its value, and what to do.
     """
 
     def refuse(key: str, reason: str) -> NoReturn:
@@ -102,13 +106,16 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
 
 
 def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
-    """Reject an overlong buffer that covers the whole response.
+    """Rejects an overlong buffer that covers the whole response.
 
     Every completion would be penalized.
 
     Args:
       c: the config.
-      max_response_tokens: of the run, or of a stage.
+      max_response_tokens: the response length of the run or of a stage.
+
+    Raises:
+      ValueError: the buffer is not shorter than the response.
     """
     buffer = c.reward.overlong_buffer
     if c.reward.overlong_factor and buffer >= max_response_tokens:
@@ -119,11 +126,11 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
 
 
 def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
-    """Return a line on each setting of a config that changes nothing.
+    """Returns one message for each setting of a config that has no effect.
 
     Args:
       c: the config.
-      needs_reference: whether the objective reads the reference's log-probabilities.
+      needs_reference: whether the loss reads log-probabilities of the reference model.
     """
     b, d, lines = c.batch, c.dynamic_sampling, []
     if b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
@@ -154,9 +161,10 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 
 
 def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
-    """Return what has to differ in a group that is trained on.
+    """Resolves `dynamic_sampling.filter_on`: "auto" becomes "correct" or "reward".
 
-    A reward of the user's may be graded: groups that are all wrong can still differ.
+    "correct" keeps groups with right and wrong completions. "reward" keeps groups with
+    different rewards, since a user's reward may rank completions that are all wrong.
     """
     chosen = c.dynamic_sampling.filter_on
     if chosen != "auto":

@@ -1,16 +1,16 @@
-"""Compass-Thinker-7B (arXiv 2508.08909): Qwen2.5-Math-7B with the paper's numbers.
+"""Trains Compass-Thinker-7B (arXiv 2508.08909): Qwen2.5-Math-7B, the paper's numbers.
 
 Command:   python -m rl.train --config=configs/compass_thinker_7b.py:h100-8
                --workdir=DIR --config.data.train=problems.jsonl
                --config.data.eval=math500.jsonl
-           problems.jsonl as `python -m tools.curate --config=configs/curate.py:recipe`
-           writes it: 30 thousand and more problems with levels 1 to 5 on one scale.
+           `python -m tools.curate --config=configs/curate.py:recipe --out DIR` writes
+           problems.jsonl: more than 30 thousand problems with levels 1 to 5.
 Hardware:  h100-8    8 x H100 80 GB
-           h100-4+4  the same: 4 train, vLLM samples on 4 (CUDA_VISIBLE_DEVICES=0,1,2,3)
+           h100-4+4  8 x H100 80 GB: 4 train (CUDA_VISIBLE_DEVICES=0,1,2,3), 4 run vLLM
            v5p-16    TPU v5p, 2x2x2: 8 chips
            v5e-16    TPU v5e, 4x4: 16 chips
            h100-1-lora, v5e-8-lora    one H100; TPU v5e, 2x4: adapters, see LORA
-           docs/scaling.md says what of it the accelerators' compilers have shown.
+           docs/scaling.md reports the memory of each choice, by the chips' compilers.
 Score:     none yet; this configuration has not been run to its end. The paper reports
            AIME2024 40.0, AMC 65.0, MATH-500 82.9, Minerva 36.4, OlympiadBench 43.5.
 
@@ -18,8 +18,8 @@ The paper gives: no KL term, clip-higher, dynamic sampling, token-level loss, re
 +1 and -1, train batch 128, mini-batch 32, 16 updates per iteration, learning rate 1e-6,
 4,096 tokens, temperature 1, top-p 1.
 
-With verl's meaning of the first two numbers an iteration has 128 / 32 = 4 updates;
-`ppo_epochs=4` keeps all three printed numbers, which is our reading.
+If train batch and mini-batch have verl's meaning, an iteration has 128 / 32 = 4
+updates. `ppo_epochs=4` then gives the 16 updates; this is our interpretation.
 """
 
 from collections.abc import Mapping
@@ -31,15 +31,15 @@ from configs import base
 
 Choices = Mapping[str, Mapping[str, Any]]
 
-# The paper trains in stages of different difficulty and settings, and gives none of
-# them: we chose this plan. At 128 prompts a step the three stages train on about 7,700,
-# 10,200 and 7,700 groups, so that 30 thousand problems last for most of the run though
-# a part of the groups is filtered out; a level that runs out starts over.
-# 1. Levels 1 to 3, short answers: format and plain skill, cheap completions. Left
-#    early once a quarter of the groups is all right, since those teach nothing more.
-# 2. The middle of the scale with the full length.
-# 3. Levels 4 and 5: more completions per prompt, since a hard problem needs more tries
-#    for one that is right; a wider upper clip, to keep exploring; half the rate.
+# The paper trains in stages but does not describe them, so these stages are our choice.
+# At 128 prompts per step they train on about 7,700, 10,200 and 7,700 groups. Thus 30
+# thousand problems last for most of the run although some groups are filtered out. A
+# level starts again when all of its problems have been sampled.
+# 1. Levels 1 to 3 with short responses: format and basic skill at low cost. The stage
+#    ends early if a quarter of the groups is all right, because these give no gradient.
+# 2. All levels but the easiest, with the full response length.
+# 3. Levels 3 to 5: more completions per prompt, because hard problems are rarely
+#    solved; a higher upper clip bound, for exploration; half the learning rate.
 STAGES = (
     {
         "name": "warm-up",
@@ -62,17 +62,17 @@ STAGES = (
     },
 )
 
-# Ours: adapters of rank 32 on all kernels, trained at ten times the rate of full
-# training. "LoRA Without Regret" (Schulman et al., Thinking Machines, 2025) found that
-# ratio best over many models, and lower ranks enough in reinforcement learning.
+# Our choice: adapters of rank 32 on all kernels, with ten times the learning rate of
+# full training. "LoRA Without Regret" (Schulman et al., Thinking Machines, 2025) found
+# this factor best for many models, and small ranks sufficient for RL.
 LORA = {
     "model.lora.rank": 32,
     "schedule.learning_rate": 1e-5,
     "curriculum.stages": (*STAGES[:-1], {**STAGES[-1], "learning_rate": 5e-6}),
 }
 
-# Mesh, micro-batch and remat, chosen with tools.plan (docs/scaling.md). Without a
-# choice all devices share one fsdp axis.
+# Mesh, micro-batch, remat and sampler by hardware, chosen with tools.plan; see
+# docs/scaling.md. The default is an fsdp axis over all devices.
 HARDWARE: Choices = {
     "h100-8": {
         "mesh.fsdp": 8,
@@ -115,16 +115,16 @@ def get_config(hardware: str = "") -> ConfigDict:
 def recipe(
     model: str, hardware: str, choices: Choices, *, slots: int = 256
 ) -> ConfigDict:
-    """Return the recipe for a base model.
+    """Returns the config of the recipe for a base model.
 
     Args:
-      model: folder or hub id.
-      hardware: a key of `choices`, or empty.
-      choices: values by the config's dotted keys.
-      slots: of the embedded sampler, unless the choice sets them.
+      model: folder or hub id of the base model.
+      hardware: a key of `choices`; empty keeps the default mesh.
+      choices: for each hardware, values by dotted key of the config.
+      slots: `rollout.slots`, unless `choices` sets it.
 
     Raises:
-      ValueError: there is no such choice; names those that there are.
+      ValueError: `choices` lacks the hardware; the message lists its keys.
     """
     if hardware and hardware not in choices:
         raise ValueError(f"hardware {hardware!r}: must be one of {', '.join(choices)}")
@@ -132,22 +132,22 @@ def recipe(
     c.model.path = model
     c.rollout.slots = slots
 
-    # The paper's.
+    # Values of the paper.
     c.batch.prompts_per_step = 128
     c.batch.prompts_per_update = 32
     c.schedule.learning_rate = 1e-6
     c.rollout.temperature = 1.0  # top-p is always 1 in training
     c.objective.aggregation = "token"
 
-    # Our choice: the paper does not give them.
-    c.batch.ppo_epochs = 4  # 16 updates per step, see above
+    # Our choices, which the paper does not give.
+    c.batch.ppo_epochs = 4  # 16 updates per step
     c.rollout.group_size = 16
     c.objective.eps_low = 0.2
     c.objective.eps_high = 0.28
-    c.rollout.max_prompt_tokens = 1024  # of the 4,096 tokens
+    c.rollout.max_prompt_tokens = 1024  # with the response: the paper's 4,096 tokens
     c.rollout.max_response_tokens = 3072
-    # Our choice: the base scores 50.6 on MATH-500 with this template and 69.0 with none
-    # (arXiv 2503.20783); this one asks for the box that the verifier looks for.
+    # The base model scores 50.6 on MATH-500 with this template and 69.0 without one
+    # (arXiv 2503.20783). We use it because it asks for the box that the verifier reads.
     c.data.template = "qwen_math"
     c.schedule.warmup_updates = 10
     c.optimizer.weight_decay = 0.0

@@ -1,21 +1,24 @@
-"""Curation of the open mathematics sets into problems for reinforcement learning.
+"""Curates open mathematics data sets into problems for reinforcement learning.
 
     python -m tools.curate --config=configs/curate.py --out DIR
     python -m tools.curate --config=configs/curate.py:recipe --out DIR
 
-The first curates the files of SHARED_DATA (by default ../shared/data): 67 thousand rows
-in two minutes on two cores. Hardly any of them has evidence, so the others stay.
-The second makes the problems of `compass_thinker_7b` from public sets on the Hugging
-Face Hub whose columns say who solved a row, and keeps only rows with such evidence.
-Read DIR/report.html. Another set: `--input A.json,B.parquet`, or a copy of this file.
+The first command curates the files in SHARED_DATA (by default ../shared/data): 67
+thousand rows in two minutes on two cores. Few of these rows have evidence that the
+answer is right, so rows without evidence are retained.
+The second command makes the problems for `compass_thinker_7b` from public sets on the
+Hugging Face Hub. Their columns record solve rates of models; only rows with such
+evidence are retained.
+The report is DIR/report.html. For other data, use `--input A.json,B.parquet` or a copy
+of this file.
 
-The paper (arXiv 2508.08909) says only that 30 thousand verifiable problems were kept:
-every threshold below is a choice of this project.
+The paper (arXiv 2508.08909) reports 30 thousand verifiable problems but no thresholds:
+all thresholds below are our choice.
 """
 
 from ml_collections import ConfigDict
 
-# Big-Math asks for an account that has accepted its terms.
+# Big-Math needs a Hugging Face account that has accepted the terms of the data set.
 RECIPE = (
     {"path": "hf://LLM360/guru-RL-92k/train/math__combined_54.4k.parquet"},
     {"path": "hf://SynthLabsAI/Big-Math-RL-Verified/data/train-00000-of-00001.parquet"},
@@ -24,9 +27,10 @@ RECIPE = (
 
 
 def get_config(sets: str = "shared") -> ConfigDict:
-    """Returns the sources, in order of preference among duplicates, and the rules.
+    """Returns the sources and the rules of a curation.
 
-    `sets` is "shared" (files of SHARED_DATA) or "recipe" (sets on the hub).
+    Args:
+      sets: "shared" (files in SHARED_DATA) or "recipe" (sets on the Hugging Face Hub).
     """
     if sets not in ("shared", "recipe"):
         raise ValueError(f"configs/curate.py:{sets}: must be shared or recipe")
@@ -34,11 +38,14 @@ def get_config(sets: str = "shared") -> ConfigDict:
     train = f"{data}/train"
     c = ConfigDict(
         {
-            # JSONL, JSON, Parquet, or hf://ORG/NAME/FILE, in a known format or with
-            # `fields` such as {"problem": "prompt[0].content", "answer": "gold"};
-            # `level_source` names the scale of its levels, `evidence` what the set's
-            # documentation says of every row, `origin` where its golds were made: two
-            # origins that state the same answer are evidence.
+            # Files to curate; of duplicate problems, the one listed first is retained.
+            #   path          JSONL, JSON, Parquet, or hf://ORG/NAME/FILE
+            #   fields        columns of an unknown format, such as
+            #                 {"problem": "prompt[0].content", "answer": "gold"}
+            #   level_source  name of the scale of the difficulty levels
+            #   evidence      evidence that holds for every row, such as a solve rate
+            #   origin        who made the answers; equal answers of two origins are
+            #                 evidence
             "sources": (
                 {
                     "path": f"{train}/deepscaler_levels.jsonl",
@@ -51,7 +58,8 @@ def get_config(sets: str = "shared") -> ConfigDict:
                 {"path": f"{data}/raw/raw_mixed.jsonl"},
                 {"path": f"{data}/raw/bigmath_hard_to_verify.jsonl"},
             ),
-            # No kept problem may match one of these: names, .jsonl files or hf://.
+            # Evaluation sets, as names, .jsonl files or hf://; problems that match one
+            # of their problems are dropped.
             "evaluation": (
                 "aime2024",
                 "amc83",
@@ -62,35 +70,35 @@ def get_config(sets: str = "shared") -> ConfigDict:
             ),
             "data_dir": f"{data}/eval",
             "screen": {
-                # Of a problem; about 3.5 characters make a token.
+                # Lengths of problem and answer; a token has about 3.5 characters.
                 "min_chars": 16,
                 "max_chars": 2500,
                 "max_answer_chars": 120,
             },
-            # Jaccard similarity of token 3-grams.
+            # Smallest Jaccard similarities of token 3-grams.
             "near": {
-                # duplicates, whatever they ask
+                # of two duplicate problems
                 "threshold": 0.8,
-                # enough where numbers and answers agree as well
+                # of two duplicates whose numbers and answers are equal
                 "same_answer_threshold": 0.6,
-                # from here on, two answers to the same numbers contradict each other
+                # of two problems with equal numbers that must have equal answers
                 "conflict_threshold": 0.9,
-                # against evaluation problems
+                # of a problem and an evaluation problem that it duplicates
                 "contamination_threshold": 0.8,
             },
-            # What becomes of rows that no independent solver is known to have solved.
-            # "required": they go. "preferred": they stay, those that were tried in
-            # vain as the hardest level, and of copies that contradict each other
-            # the one with evidence stays. "off": evidence decides nothing.
+            # How evidence that an independent solver found the answer is used.
+            # "required" drops rows without evidence. "preferred" retains these rows, as
+            # the hardest level if solvers failed; of duplicates with different answers
+            # it retains the one with evidence. "off" ignores evidence.
             "evidence": "preferred",
-            # Evidence is the lower end of the 95% interval of a solver's rate: 12 of 16
-            # solved is 0.51, 40 of 64 is 0.50, 4 of 4 is 0.51. Every wrong gold that a
-            # reader found among 229 of GURU had been solved in at most 8 of 16.
+            # Evidence is the lower bound of the 95% interval of a solve rate: 0.51 for
+            # 12 of 16 solved, 0.50 for 40 of 64, 0.51 for 4 of 4. In a sample of 229
+            # rows of GURU, each wrong answer had been "solved" at most 8 of 16 times.
             "min_evidence": 0.5,
-            # JSONL of golds checked by hand, {"source": ..., "wrong": true} each: the
-            # report gives the share of wrong ones by source.
+            # JSONL file of answers checked by hand, {"source": ..., "wrong": true} per
+            # row; the report shows the share of wrong answers by source.
             "readings": "",
-            "workers": 2,
+            "workers": 2,  # processes
         }
     )
     if sets == "recipe":

@@ -1,4 +1,4 @@
-"""The main job in small: a tiny base learns to add by reinforcement learning.
+"""Trains a tiny model to add numbers by reinforcement learning.
 
 Command:   python -m rl.train --config=configs/quickstart.py --workdir=runs/quickstart
 Hardware:  two CPU cores, no GPU, no download.
@@ -19,7 +19,7 @@ def get_config() -> ConfigDict:
             cache="runs/bases",
             hidden_size=64,
             layers=3,
-            heads=2,  # of width 32, the least that vLLM serves on a CPU
+            heads=2,  # head width 32, the smallest that vLLM supports on a CPU
             steps=600,
             batch=64,
             learning_rate=3e-3,
@@ -49,11 +49,11 @@ def get_config() -> ConfigDict:
     c.batch.row_lengths = (128,)
     c.batch.micro_tokens = 2048
 
-    # At 3e-4 samples that are one version old teach much more slowly.
+    # At 3e-4, training on samples that are one version old is much slower.
     c.schedule.learning_rate = 1e-4
     c.schedule.warmup_updates = 5
 
     c.eval.samples = 16
-    c.eval.every_steps, c.eval.problems = 20, 64  # a second each time
+    c.eval.every_steps, c.eval.problems = 20, 64  # takes one second
     c.export.dtype = "float32"
     return c

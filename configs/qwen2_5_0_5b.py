@@ -1,4 +1,4 @@
-"""Qwen2.5-0.5B: the smallest of the family.
+"""Trains Qwen2.5-0.5B, the smallest model of its family, with the recipe.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  h100-1    one H100 80 GB

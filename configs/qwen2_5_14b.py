@@ -1,4 +1,4 @@
-"""Qwen2.5-14B: does the recipe carry to a larger model?
+"""Trains Qwen2.5-14B, a larger model, with the recipe.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  h100-16   two nodes of 8 x H100 80 GB

@@ -1,4 +1,4 @@
-"""Qwen2.5-7B, the general base: does the recipe carry beyond the math base?
+"""Trains Qwen2.5-7B, a general base model, with the recipe.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  as in configs/compass_thinker_7b.py

@@ -1,4 +1,4 @@
-"""Qwen3-8B-Base: does the recipe carry to the next family?
+"""Trains Qwen3-8B-Base, a model of another family, with the recipe.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  h100-8    8 x H100 80 GB
@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from configs.compass_thinker_7b import HARDWARE, Choices, recipe
 
-# Its cache takes twice and a half what Qwen2.5-7B's does.
+# The key-value cache of this model is 2.6 times as large as that of Qwen2.5-7B.
 CHOICES: Choices = {"h100-8": {**HARDWARE["h100-8"], "rollout.slots": 512}}
 
 

@@ -1,6 +1,7 @@
-"""From `--config=FILE.py` and `--config.KEY=value` to a `ConfigDict`.
+"""Reads a `ConfigDict` from `--config=FILE.py` and `--config.KEY=value`.
 
-A config is a Python file with `get_config()`. An error in one is reported in one line.
+A config is a Python file with `get_config()`. An error in the file ends the command
+with a one-line message.
 """
 
 import json
@@ -19,18 +20,23 @@ from ml_collections import ConfigDict, config_flags
 from configs.base import get_config
 from configs.schema import config_json, differences, flatten
 
-# `--config` counts as a flag of the command that asks for it.
+# `--help` then lists `--config` as a flag of the command, not of this module.
 flags.disclaim_key_flags()
 
 _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class UnreadableConfig(flags.Error):
-    """The config file is missing, broken, or returns no config; one line says which."""
+    """Reports a config file that is missing, fails, or returns no config."""
 
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
-    """Defines the flag `--config`, and `--config.KEY` for each key of its file."""
+    """Defines the flag `--config`, and `--config.KEY` for each key of the file.
+
+    Args:
+      help: the help text of `--config`.
+      default: the file that is read if the flag is not given.
+    """
     holder = config_flags.DEFINE_config_file("config", None, help)
     flags.FLAGS["config"].parser = _Parser()
     if default:
@@ -39,14 +45,14 @@ def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
 
 
 def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequence[str]:
-    """For `app.run`: ends with one line where a flag, the file or a key is wrong.
+    """Parses the flags for `app.run`; exits with a one-line message on an error.
 
     Args:
-      argv: of the command.
-      keys: what `--help` says of the config's keys.
+      argv: the command line.
+      keys: returns the text that `--help` prints about the keys of the config.
     """
     if {"--help", "-help", "-h", "--helpfull"} & set(argv):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as of `--help | head`
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--help | head` ends quietly
         command = sys.modules["__main__"].__doc__
         print(f"{command}{flags.FLAGS.main_module_help()}\n{keys()}")
         sys.exit(0)
@@ -70,21 +76,25 @@ class _Parser(flags.ArgumentParser):
 
 
 def read_config(name: str) -> ConfigDict:
-    """Return the config of a file; `FILE.py:TEXT` gives TEXT to its `get_config`.
+    """Returns the config of a file.
+
+    Args:
+      name: "FILE.py" or "FILE.py:TEXT"; TEXT is the argument of `get_config`. If the
+        file defines an `ABLATION`, TEXT names an arm.
 
     Raises:
-      UnreadableConfig: one line that names the file and, where it has one, the line.
+      UnreadableConfig: one line with the file, the line number if known, and the error.
     """
     file, _, text = name.partition(":")
     module = run_file(file)
     get_config = module.get("get_config")
-    if "ABLATION" in module:  # each of its arms is a config
+    if "ABLATION" in module:
         get_config = module["ABLATION"].get_config
     if get_config is None:
         raise UnreadableConfig(f"{file}: defines no get_config()")
     try:
         config = get_config(*([text] if text else []))
-    except UnreadableConfig:  # of another file, on which this one is built
+    except UnreadableConfig:  # raised by another config file that this one reads
         raise
     except Exception as error:
         raise UnreadableConfig(f"{file}{_blame(error, module['__file__'])}") from None
@@ -95,14 +105,14 @@ def read_config(name: str) -> ConfigDict:
 
 
 def run_file(name: str) -> dict[str, Any]:
-    """Run a config file and return what it defines, by name.
+    """Runs a config file and returns its global variables by name.
 
-    The file's folder is added to `sys.path`, so that functions next to it are found by
-    "module:function". A relative name under configs/ that is not there is looked up
-    among the configs that came with this package.
+    The file's folder is added to `sys.path`, so that "module:function" in the config
+    can name a module in that folder. If a relative path under configs/ does not exist,
+    the file of that name in this package is used.
 
     Raises:
-      UnreadableConfig: as of `read_config`.
+      UnreadableConfig: the file is missing or raises an error.
     """
     path = user_path(name)
     if not path.is_file() and path.parts[:1] == (_HERE.name,):
@@ -121,7 +131,10 @@ def run_file(name: str) -> dict[str, Any]:
 
 
 def _blame(error: Exception, path: str) -> str:
-    """Return `:LINE: KIND: MESSAGE`; LINE is the last of the file in the traceback."""
+    """Returns `:LINE: KIND: MESSAGE` of an error raised by the file `path`.
+
+    LINE is the innermost line of the file in the traceback.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if f.filename == path]
     message = str(error)
@@ -134,9 +147,9 @@ def _blame(error: Exception, path: str) -> str:
 
 
 def _unknown_key(error: Exception) -> str:
-    """Return which key ml_collections does not know; empty for another error.
+    """Returns a message if ml_collections reports an unknown key; else an empty text.
 
-    Its own message shows the whole config, and may be in an error within an error.
+    Its own message prints the whole config and may be nested in another error.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]
@@ -149,12 +162,15 @@ def _unknown_key(error: Exception) -> str:
 
 
 def user_path(text: str) -> pathlib.Path:
-    """Return the path of a flag; `~` is the home folder."""
+    """Returns the path in a flag, with `~` replaced by the home folder."""
     return pathlib.Path(text).expanduser()
 
 
 def expand_home(config: ConfigDict) -> None:
-    """Replace `~` where it begins a text, or a part of one after a comma."""
+    """Replaces `~` by the home folder in all paths of a config, in place.
+
+    A text is read as paths that are separated by commas.
+    """
     with config.unlocked():
         for key, value in config.items():
             if isinstance(value, ConfigDict):
@@ -165,16 +181,20 @@ def expand_home(config: ConfigDict) -> None:
 
 
 def changes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a config, as JSON, whose values are not configs/base.py's."""
+    """Returns the values that differ from configs/base.py, by dotted key.
+
+    Args:
+      config: the config as JSON data, with `~` expanded.
+    """
     base = get_config()
-    expand_home(base)  # as in the config of a run
+    expand_home(base)
     found = differences(config, json.loads(config_json(base)))
     own = flatten(config)
     return {key: value for key, value, _ in found if key in own}
 
 
 def describe_keys() -> str:
-    """Return the sections of configs/base.py as they are written there."""
+    """Returns the source text of the sections in configs/base.py, for `--help`."""
     source = (_HERE / "base.py").read_text(encoding="utf-8")
     sections = source[source.index("@section") : source.index("def get_config")]
     return (

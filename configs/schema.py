@@ -1,7 +1,8 @@
-"""Typed sections of a config, and the check that values fit their types.
+"""Defines typed sections of a config, and checks values against their types.
 
-A key's annotation says what it may be: a type, a `Literal` of choices, a range, a tuple
-of any of these. Arguments of a user's function are checked against its signature.
+The annotation of a key declares its allowed values: a type, a `Literal` of choices, a
+`Range`, or a tuple of these. Arguments of a user's function are checked against its
+signature.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, or above `low` where that is `open`."""
+    """Represents the numbers from `low` to `high`; `open` excludes `low`."""
 
     low: float
     high: float = math.inf
@@ -44,23 +45,23 @@ Section = TypeVar("Section")
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
 def section(cls: type[Section]) -> type[Section]:
-    """Make a class a section of the config: a frozen dataclass of keywords."""
+    """Makes a class a section of the config: a frozen, keyword-only dataclass."""
     return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
 
 def parse(
     cls: type[Section], values: Mapping[str, Any], above: str = "config"
 ) -> Section:
-    """Return a section with the given values.
+    """Creates a section from a mapping of its keys to values.
 
     Args:
-      cls: the section; every one of its keys must be given.
-      values: by key; those of a section within it are mappings.
-      above: the section's name, for errors.
+      cls: the class of the section.
+      values: the value of every key; the value of a nested section is a mapping.
+      above: the dotted name of the section, for error messages.
 
     Raises:
-      ValueError: an unknown or missing key, or a value that does not fit; one line with
-        the key, the value, and what it must be.
+      ValueError: a key is unknown or missing, or a value does not fit its type. The
+        message is one line with the key, the value, and what it must be.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     if unknown := sorted(values.keys() - hints.keys()):
@@ -83,11 +84,16 @@ def parse(
 
 
 def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
-    """Check a user's arguments against the signature of the function that takes them.
+    """Checks the arguments in a config against the signature of a user's function.
+
+    Args:
+      section: the dotted key of the arguments, without "config."; may be empty.
+      values: the arguments by name.
+      function: the function, or a class.
 
     Raises:
-      ValueError: an argument that it does not take, or a value that does not fit; one
-        line with the key, the value, and what it must be.
+      ValueError: the function does not take an argument, or a value does not fit its
+        type. The message is one line with the key, the value, and what it must be.
     """
     hints = typing.get_type_hints(
         function.__init__ if inspect.isclass(function) else function,
@@ -104,10 +110,10 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
 
 
 def call(function: Callable, section: str, values: Mapping[str, Any], **others) -> Any:
-    """Call a user's function with its section and with `others`.
+    """Calls a user's function with the arguments in a config and with `others`.
 
     Raises:
-      ValueError: as of `check`, or a key that is missing.
+      ValueError: `check` rejects the arguments, or a required one is missing.
     """
     check(section, values, function)
     try:
@@ -119,7 +125,7 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
 
 
 def _wrong(value: Any, hint: Any) -> str:
-    """Return what `value` must be to fit `hint`; empty if it does."""
+    """Returns what `value` must be to fit the type `hint`; empty if it fits."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):
@@ -138,24 +144,24 @@ def _wrong(value: Any, hint: Any) -> str:
         entries = (_wrong(entry, arguments[0]) for entry in value)
         return next((f"each {said}" for said in entries if said), "")
     if hint not in (int, float, str, bool, types.NoneType):
-        return ""  # a mapping, which its reader checks
+        return ""  # mappings are checked where they are used
     wanted = (int, float) if hint is float else hint
     fits = isinstance(value, wanted) and (hint is bool or not isinstance(value, bool))
     return "" if fits else f"be of type {hint.__name__}"
 
 
 def config_json(config: Any) -> str:
-    """Return a config, a ConfigDict or its dataclass, as JSON with sorted keys."""
+    """Returns a ConfigDict or a config dataclass as JSON with sorted keys."""
     is_typed = dataclasses.is_dataclass(config) and not isinstance(config, type)
     tree = dataclasses.asdict(config) if is_typed else config.to_dict()
     return json.dumps(tree, indent=2, sort_keys=True)
 
 
 def check_same(config: Any, of_leader: str) -> None:
-    """Compare this process's config with the leader's, given as JSON.
+    """Compares this process's config with the JSON of the leader's.
 
     Raises:
-      ValueError: they differ; names the first key that does.
+      ValueError: the configs differ; the message names the first such key.
     """
     own = json.loads(config_json(config))
     for key, mine, other in differences(own, json.loads(of_leader)):
@@ -165,14 +171,17 @@ def check_same(config: Any, of_leader: str) -> None:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Return (dotted key, first, second) of each leaf that differs; None: missing."""
+    """Returns (dotted key, value in `first`, value in `second`) of keys that differ.
+
+    The value of a missing key is None.
+    """
     a, b = flatten(first), flatten(second)
     keys = sorted(a.keys() | b.keys())
     return [(k, a.get(k), b.get(k)) for k in keys if a.get(k) != b.get(k)]
 
 
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return the leaves of nested sections by their dotted names."""
+    """Returns the values in nested mappings by their dotted keys."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):

@@ -1,21 +1,21 @@
-"""A real language model learns: SmolLM2-135M-Instruct on word problems made here.
+"""Trains SmolLM2-135M-Instruct on word problems that are made from templates.
 
 Command:   python -m rl.train --config=configs/smollm2_words.py --workdir=runs/smollm2
-Hardware:  two CPU cores, no GPU, for two hours; no download beyond the package that
-           holds the base.
+Hardware:  two CPU cores, no GPU, two hours; downloads only the package that contains
+           the base model.
 
-The base speaks English and can add, but seldom does both in the asked form: ability is
-there, elicitation is not. Held-out problems are worded by templates of their own.
+The base model can read English and add, but rarely gives the answer in the requested
+format. Held-out problems have templates that no training problem has.
 """
 
 from ml_collections import ConfigDict
 
 from configs import base
 
-# Worked examples, none of whose sentences is a training template. They are a page of
-# questions and answers: as a chat, the base leaves out the box twice as often at
-# temperature 1, and is right half as often greedily. Three of them: five give the same
-# accuracy, and with two half of the completions have no box.
+# Examples in the prompt; no training template has their sentences. They are plain text:
+# as a chat, the base model omits the box twice as often at temperature 1, and its
+# greedy accuracy is half as high. Five examples give the same accuracy as three; with
+# two, half of the completions have no box.
 _SHOTS = (
     ("Sue baked 15 pies. She ate 9. How many pies are there?", "15 - 9 = 6", 6),
     (
@@ -41,7 +41,7 @@ TEMPLATE = (
 
 
 def get_config(text: str = "") -> ConfigDict:
-    """Return the config; of its first stage alone where `text` is "first"."""
+    """Returns the config; with `text="first"`, only its first stage."""
     if text not in ("", "first"):
         raise ValueError(f"{text!r}: must be 'first', or left out")
     c = base.get_config()
@@ -71,10 +71,10 @@ def get_config(text: str = "") -> ConfigDict:
     )
     c.data.template = TEMPLATE
 
-    # Two steps from the start: a policy that has only ever met one writes one sum for
-    # all, so surely that hardly a group has anything else in it. Larger numbers, and
-    # stories that name more than is asked for, once sums of small ones are right; and
-    # those again at half the rate: what was right of them is lost a little meanwhile.
+    # The first stage includes two-step problems: a policy trained on one-step problems
+    # alone almost always writes one calculation, so few groups have a signal. The
+    # second stage adds larger numbers and irrelevant facts. The last one returns to the
+    # easy levels at half the learning rate, because their accuracy falls in between.
     c.curriculum.stages = (
         {"name": "small", "levels": {"1": 0.8, "2": 0.2}, "steps": 36},
         {
@@ -96,16 +96,16 @@ def get_config(text: str = "") -> ConfigDict:
 
     c.dynamic_sampling.max_rounds = 4
     c.batch.prompts_per_step = 16
-    # Four updates a step, so that ratios leave 1 and clipping can act.
+    # With four updates per step, ratios differ from 1 and clipping has an effect.
     c.batch.prompts_per_update = 4
-    # The prompt, mostly worked examples, is several times as long as a completion. A
-    # row has two groups, and each of two cores takes one.
+    # The prompt with its examples is several times as long as a completion. A row has
+    # two groups, and each of two cores computes one row.
     c.batch.share_prompts = True
     c.batch.row_lengths = (704, 768, 832)
     c.batch.micro_tokens = 1664
 
-    # Fixed before the first run with four updates a step: 2e-5, which one update had,
-    # over the square root of four.
+    # Chosen before the first run with four updates per step: 2e-5, the rate for one
+    # update per step, divided by the square root of four.
     c.schedule.learning_rate = 1e-5
     c.schedule.warmup_updates = 8
 

@@ -1,6 +1,7 @@
-"""Ablations that are ready to run: each file says in a few lines what is varied.
+"""Defines ablations that are ready to run, each in one file.
 
-Enters: nothing; a file is given by `--config` to `tools.ablate`.
-Leaves: its `ABLATION`, and each arm's config, `FILE.py:ARM`.
-Begin at `clip_higher`; `configs.ablation` says what an ablation is.
+    python -m tools.ablate --config=configs/ablations/NAME.py --out=DIR
+
+Each file defines an `ABLATION`, and each of its arms is a config, `FILE.py:ARM`. Read
+`clip_higher` first; `configs.ablation` documents the classes.
 """

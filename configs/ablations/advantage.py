@@ -1,4 +1,4 @@
-"""What a completion's reward is compared with; see `rl.groups.advantages`."""
+"""Compares the built-in advantages; see `rl.groups.advantages`."""
 
 from configs.ablation import Ablation, grid
 

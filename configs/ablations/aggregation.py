@@ -1,7 +1,7 @@
-"""How tokens are averaged; see `rl.groups.weights`.
+"""Compares the ways to average token losses; see `rl.groups.weights`.
 
-`constant` divides by the longest completion that is allowed, so that its gradients are
-smaller than those of the others. Adam hardly minds.
+`constant` divides by the largest allowed response length, so its gradients are smaller
+than those of the other arms. Adam's updates hardly depend on this scale.
 """
 
 from configs.ablation import Ablation, grid

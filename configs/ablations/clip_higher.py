@@ -1,4 +1,4 @@
-"""How far up may a ratio go? The paper gives no eps_high; DAPO took 0.28."""
+"""Compares upper clip bounds. The paper gives no eps_high; DAPO uses 0.28."""
 
 from configs.ablation import Ablation, grid
 

@@ -1,4 +1,4 @@
-"""Do draws that teach save completions, where most groups teach nothing?"""
+"""Compares signal and uniform sampling of problems if most groups have no signal."""
 
 from configs.ablation import Ablation
 

@@ -1,8 +1,8 @@
-"""Does it help to drop groups that teach nothing, and to sample others in their place?
+"""Compares ways to treat groups whose completions are all right or all wrong.
 
-`off` trains on every group; those that teach nothing have no advantage and count only
-in the mean over tokens. `filter` leaves them out, so that a batch is as large as what
-is left. `refill` is the paper's: rounds until the batch is full.
+`off` trains on all groups; such groups have zero advantages and count only in the mean
+over tokens. `filter` drops these groups, so batches are smaller. `refill` is the
+paper's method: it drops them and samples further groups until the batch is full.
 """
 
 from configs.ablation import Ablation

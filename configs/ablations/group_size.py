@@ -1,4 +1,4 @@
-"""How many completions of one problem? A step draws 256 of them, in two updates."""
+"""Compares group sizes with 256 completions per step and two updates per step."""
 
 from configs.ablation import Ablation
 

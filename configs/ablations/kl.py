@@ -1,4 +1,4 @@
-"""What does leaving out the KL term do? It is measured to the base, which is kept."""
+"""Compares training without a KL term to KL penalties against the base model."""
 
 from configs.ablation import Ablation, grid
 

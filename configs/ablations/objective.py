@@ -1,8 +1,9 @@
-"""Every loss that is built in, with the bounds, advantage and mean of its paper.
+"""Compares all built-in losses, each with the settings of its paper.
 
-A method of `configs/objectives.py` sets all four, so that it differs from the base in
-more than its loss. DPPO's bounds are of a probability's change; they and dual clip's
-are the base's numbers, which their papers do not give.
+The methods of `configs/objectives.py` also set clip bounds, advantage and aggregation,
+so an arm differs from the base in more than its loss. `dppo` and `dual_clip` use the
+base's clip bounds, because their papers give none. DPPO bounds the change of a token's
+probability, not the ratio.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""How far behind may the policy be that draws, and which correction copes with it?
+"""Compares the staleness of the sampling policy and corrections for off-policy tokens.
 
-All arms sample on a vLLM server, since the embedded sampler shares its devices with the
-update: `make vllm` comes first.
+All arms sample on a vLLM server, because the embedded sampler cannot run during an
+update. Install vLLM first: `make vllm`.
 """
 
 from configs.ablation import Ablation

@@ -1,11 +1,11 @@
-"""Which parts of the recipe help a real language model? Its first stage, part by part.
+"""Removes parts of the recipe one by one, for a real language model (SmolLM2).
 
     python -m tools.ablate --config=configs/ablations/recipe.py --out=runs/recipe
 
-Every arm makes the same number of updates with the same number of completions trained
-on; compare them at equal sampled tokens (the report's curves), since an arm without
-refill samples less for each update. `format_only` rewards any box and so shows what the
-form of the answer gains by itself. Held-out problems are judged by the verifier.
+All arms train for the number of steps of the base's first stage. Compare them at equal
+sampled tokens (the report's curves), because `no_refill` samples fewer completions per
+step. `format_only` rewards every boxed answer, and so measures how much accuracy comes
+from the answer format alone. The verifier judges held-out problems in every arm.
 """
 
 from configs.ablation import Ablation

@@ -1,4 +1,4 @@
-"""Do stages of difficulty help? Those of the quickstart, against all levels at once."""
+"""Compares the quickstart in stages of difficulty to the quickstart with all levels."""
 
 from configs import quickstart_staged
 from configs.ablation import Ablation

@@ -1,4 +1,4 @@
-"""How many updates to make of one step's 32 prompts, and of which kind."""
+"""Compares 4 updates per step to 16 by PPO epochs or by smaller mini-batches."""
 
 from configs.ablation import Ablation
 

@@ -1,4 +1,4 @@
-"""Does the judge matter? Other judges than the verifier.
+"""Compares the verifier with other judges as the reward.
 
 The verifier judges held-out problems in every arm.
 """

@@ -1,8 +1,9 @@
-"""What do wrong verdicts cost? 5 and 10% of them inverted, in both directions.
+"""Measures the effect of wrong verdicts: 5% or 10% of all verdicts are inverted.
 
-`random` inverts single completions, by a hash of the completion. `systematic` inverts
-all completions of a problem, by a hash of the problem, as a wrong gold does. The
-verifier judges held-out problems in every arm.
+`random` inverts the verdicts of single completions, chosen by a hash of problem and
+completion. `systematic` inverts all verdicts of a problem, chosen by a hash of the
+problem; a wrong reference answer has a similar effect. The verifier judges held-out
+problems in every arm.
 """
 
 from configs.ablation import Ablation
