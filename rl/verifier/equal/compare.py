@@ -1,8 +1,8 @@
-"""Whether two answers mean the same, kind by kind.
+"""Compares two answers, with one rule for each kind of node.
 
-Every rule takes its two sides in the fixed order of their kinds, and every rule for two
-sides of one kind treats them alike: so the relation is symmetric. It is reflexive
-because equal trees, and equal words, are equal before any rule is asked.
+The comparison is symmetric: rules for two kinds get their nodes in a fixed order, and
+rules for one kind treat both nodes in the same way. It is reflexive: equal trees and
+equal texts are accepted before any rule runs.
 """
 
 import itertools
@@ -26,7 +26,7 @@ from .prover import Prover
 from .regions import Region, Regions
 
 _MAX_ITEMS = 40
-"""Of longer lists the members must be written alike, as numbers are."""
+"""Limit of items compared by value; items of longer lists must be identical."""
 _MAX_SIGNS = 4
 _STEPS_OF_A_PAIR = 20
 _COUNTING = frozenset("kmn")
@@ -46,11 +46,11 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
 
     Args:
       left: one answer.
-      right: the other one.
-      prover: shows equality within a budget.
+      right: the other answer.
+      prover: prover that compares expressions within its budget.
 
     Raises:
-      Open: when the budget, or the stack, is spent.
+      Open: if the budget or the recursion limit is exhausted.
     """
     try:
         return _same(left, right, prover)
@@ -72,7 +72,7 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
 
 
 def _renamed(b: t.Node, a: t.Node) -> t.Node:
-    """Renames the number of turns of one side as on the other: k pi, n pi."""
+    """Renames the free integer of `b` to that of `a`: n pi becomes k pi."""
     mine = (t.symbols(a) - t.symbols(b)) & _COUNTING
     theirs = (t.symbols(b) - t.symbols(a)) & _COUNTING
     if len(mine) == len(theirs) == 1:
@@ -93,7 +93,7 @@ class _Comparison:
     """Compares two trees.
 
     Args:
-      prover: shows that expressions are equal.
+      prover: prover that compares expressions.
       signs: whether either answer has a plus-minus sign.
     """
 
@@ -103,10 +103,10 @@ class _Comparison:
         self._regions = Regions(prover)
 
     def same(self, a: t.Node, b: t.Node) -> bool:
-        """Returns whether two nodes mean the same."""
+        """Returns whether two nodes are equivalent."""
         self._prover.charge(3)
         if isinstance(a, t.Several) and isinstance(b, t.Several):
-            # Of values both are a list: "1 and 2", "1 or 2".
+            # For plain values, both words only join a list: "1 and 2", "1 or 2".
             if {a.joined, b.joined} == {"and", "or"} and _states(a) and _states(b):
                 return False
         if a == b:
@@ -173,7 +173,7 @@ class _Comparison:
     # --- sets of reals
 
     def _same_regions(self, a: t.Node, b: t.Node) -> bool | None:
-        """Compares sets of reals; None unless one side surely is one."""
+        """Compares sets of reals; returns None if the nodes are not such sets."""
         if relates_names(a) and relates_names(b):
             return None
         first, second = self._regions.read(a), self._regions.read(b)
@@ -243,7 +243,7 @@ class _Comparison:
         return found
 
     def _matched(self, first: Sequence[t.Node], second: Sequence[t.Node]) -> bool:
-        """Returns whether the items pair off, whatever their order."""
+        """Returns whether the items of two lists can be paired, in any order."""
         common = Counter(first) & Counter(second)
         rest = list((Counter(second) - common).elements())
         if len(rest) > _MAX_ITEMS:
@@ -320,7 +320,7 @@ class _Comparison:
         return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
-        """Compares nodes of one kind part by part, in order."""
+        """Compares two nodes of one kind part by part, in order."""
         if type(a) is not type(b):
             return False
         for name in a.__slots__:
@@ -337,7 +337,7 @@ class _Comparison:
     def _same_clocks(self, a: t.Clock, b: t.Node) -> bool:
         match b:
             case t.Clock():
-                # A missing half is forgiven where neither side counts to 24.
+                # "am" or "pm" may be missing unless a side counts 24 hours.
                 unsaid = None in (a.half, b.half) and not (a.of_day or b.of_day)
                 return a.minutes == b.minutes and (unsaid or a.half == b.half)
             case t.Ratio((t.Num(hours), t.Num(minutes))) if _is_time(b):
@@ -368,10 +368,10 @@ class _Comparison:
         if isinstance(b, t.Degrees) and a.unit in ("celsius^1", "fahrenheit^1"):
             return self.same(a.value, b.value)
         if isinstance(b, t.Percent | t.Degrees | t.Ratio | t.Clock):
-            # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
+            # "5% growth" equals 5%, but "5 apples" does not.
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
             return words and type(a.value) is type(b) and self.same(a.value, b)
-        # A variable of the other side is not a unit: l^2/8 square feet.
+        # A variable that both sides share is not a unit: l in l^2/8 square feet.
         if not isinstance(b, t.Quantity) and not t.symbols(a.value) & t.symbols(b):
             b = _in_letters(b) or b
         if not isinstance(b, t.Quantity):
@@ -382,7 +382,13 @@ class _Comparison:
         return self.same(*values)
 
     def _same_marked(self, bare: t.Node, value: t.Node, b: t.Node) -> bool:
-        """Compares a number that has a sign for percent or degrees."""
+        """Compares a number with a percent or degree sign to another node.
+
+        Args:
+          bare: number without its sign.
+          value: value of the number with its sign.
+          b: other node.
+        """
         if isinstance(b, _MARKED):
             same_mark = isinstance(value, t.Degrees) == isinstance(b, t.Degrees)
             return same_mark and self.same(bare, b.value)
@@ -395,7 +401,7 @@ class _Comparison:
 
 
 def _states(node: t.Several) -> bool:
-    """Returns whether a list has words, or gives values to more than one name."""
+    """Returns whether a list has words or gives values to more than one name."""
     named = {
         label_of(item)
         for item in node.items
@@ -409,7 +415,7 @@ def _is_letter(node: t.Node) -> bool:
 
 
 def _as_tuple(node: t.Node) -> t.Node:
-    """Returns a row or a column as a tuple; so is [3, 4] compared with a matrix."""
+    """Converts a row, a column, or a closed interval such as [3, 4] to a tuple."""
     match node:
         case t.Matrix(width, cells) if width in (1, len(cells)):
             return t.Tuple(cells)
@@ -419,7 +425,7 @@ def _as_tuple(node: t.Node) -> t.Node:
 
 
 def _in_letters(node: t.Node) -> t.Quantity | None:
-    """Reads 9.8 m/s^2 where the letters of the unit were taken for variables."""
+    """Reads a product such as 9.8 m/s^2 as a quantity if its letters form a unit."""
     if not isinstance(node, t.Mul):
         return None
     words, numbers = [], []
@@ -438,7 +444,7 @@ def _in_letters(node: t.Node) -> t.Quantity | None:
 
 
 def _plus_minus_values(node: t.Node) -> list[t.Node]:
-    """Returns all values of a node with plus-minus signs."""
+    """Returns the values of a node for all choices of its plus-minus signs."""
     if not t.contains(node, t.Sign):
         return [node]
     count = sum(isinstance(part, t.Sign) for part in t.walk(node))

@@ -1,4 +1,4 @@
-"""The public comparisons of two answers, cheapest test first."""
+"""Defines the public functions that compare answers; the cheapest tests run first."""
 
 import functools
 import re
@@ -35,15 +35,15 @@ _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 
 
 def is_equivalent(predicted: str, gold: str, *, keep_golds: bool = True) -> bool:
-    """Returns whether two answers are shown to be the same; reflexive and symmetric.
+    """Returns whether two answers are shown to be equal; reflexive and symmetric.
 
-    A function of its arguments alone, in bounded time: what cannot be shown within a
-    fixed number of steps is not equivalent.
+    The result depends only on the two texts. Answers that cannot be shown equal within
+    a fixed number of steps are not equivalent.
 
     Args:
-      predicted: the answer of a model, as `extract_answer` returns it.
-      gold: the accepted answer.
-      keep_golds: keep parsed golds for the next call.
+      predicted: answer of a model, as `extract_answer` returns it.
+      gold: accepted answer.
+      keep_golds: whether to cache parsed golds for later calls.
     """
     if predicted == gold:
         return True
@@ -64,13 +64,14 @@ def _same(left: Answer, right: Answer) -> bool:
 
 
 def self_check(answer: str) -> str | None:
-    """Returns why an answer cannot serve as a gold, or None where it can.
+    """Returns why an answer cannot serve as a gold, or None if it can.
 
     Args:
-      answer: a gold answer.
+      answer: gold answer.
 
     Returns:
-      For instance "has an unclosed brace": the answer could only be compared as text.
+      Reason, for instance "has an unclosed brace". Such an answer could only be
+      compared as text.
     """
     parsed = parse_answer(answer)
     if parsed.node is None:
@@ -81,7 +82,7 @@ def self_check(answer: str) -> str | None:
 
 
 def canonical_key(answer: str) -> str:
-    """Returns a cheap key: answers with the same key are equivalent."""
+    """Returns a key that is cheap to compute; equal keys imply equivalent answers."""
     value = _plain_value(answer)
     if value is not None:
         return f"={value}"
@@ -89,14 +90,14 @@ def canonical_key(answer: str) -> str:
 
 
 def equivalence_classes(answers: Sequence[str | None]) -> list[int | None]:
-    """Numbers the classes of answers, for a majority vote.
+    """Numbers the classes of equivalent answers, for a majority vote.
 
     Args:
-      answers: what several completions answered, or None.
+      answers: answers of several completions, None for completions without an answer.
 
     Returns:
-      For each answer the number of its class, counted from 0 in order of appearance;
-      None for None.
+      Number of each answer's class, counted from 0 in order of appearance; None for
+      None.
     """
     by_key: dict[str, int] = {}
     representatives: list[str] = []

@@ -1,10 +1,10 @@
-"""Enclosures: where exact algebra does not reach, balls that surely hold the value.
+"""Encloses the values of expressions with Arb's ball arithmetic.
 
-Every value is an interval of Arb's ball arithmetic, so that no rounding is ever lost
-sight of: two balls that do not meet are two numbers, whatever happened on the way.
-Expressions with variables are evaluated at the points of `points`. Over the reals as
-far as possible: odd roots of negatives are real, and a point at which something is
-undefined says nothing. Expressions with i are evaluated over the complex numbers.
+A ball is an interval that contains the exact value, including all rounding errors. If
+two balls do not overlap, their values differ. Expressions with variables are evaluated
+at the points of `points`. Evaluation is real if possible: odd roots of negative numbers
+are real, and points where an expression is undefined are skipped. Expressions with i
+are evaluated over the complex numbers.
 
 F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic,
 IEEE Transactions on Computers 66(8), 2017.
@@ -32,9 +32,11 @@ from .points import (
 
 FIRST_BITS = 128
 FULL_BITS = 2048
-"""Balls that still meet at this precision, beyond what the smallest part of either side
-contributes, count as one number: at least 300 digits agree behind the last that any
-part could change."""
+"""Working precision at which values with overlapping balls count as equal.
+
+The bits of the smallest part of either side are added. So at least 300 digits agree
+beyond the last digit that any part could change.
+"""
 _NARROW_BITS = 1024
 _MAX_BITS = 40_000
 _MAX_FACTORIAL = 10**6
@@ -43,14 +45,14 @@ _MAX_ROOT = 100
 _STEPS_OF_A_PAIR = 10
 _STEPS_OF_GAMMA = 60
 _GCD_BITS = 1 << 21
-"""The product of the lengths of two numbers whose divisor is found in a microsecond."""
+"""Product of the bit lengths of two numbers whose gcd takes about a microsecond."""
 
 _lock = threading.RLock()
 
 
 @contextlib.contextmanager
 def _precision(bits: int) -> Iterator[None]:
-    """Sets Arb's precision, one setting for all threads."""
+    """Sets Arb's precision, which all threads share."""
     with _lock:
         before, ctx.prec = ctx.prec, bits
         try:
@@ -59,27 +61,27 @@ def _precision(bits: int) -> Iterator[None]:
             ctx.prec = before
 
 
-Value = Any  # arb, or acb where the numbers are complex
+Value = Any  # arb, or acb for complex numbers
 
 
 class Undefined(Exception):
-    """Raised where an expression surely has no value."""
+    """Signals that an expression certainly has no value."""
 
 
 class Unresolved(Exception):
-    """Raised where the ball is too wide; a higher precision may do."""
+    """Signals that a ball is too wide; a higher precision may help."""
 
 
 class Balls:
-    """Encloses the values of expressions, each computed once.
+    """Encloses the values of expressions, computing each only once.
 
     Args:
-      budget: what the evaluations may take.
+      budget: limit on the steps of all evaluations.
     """
 
     def __init__(self, budget: Budget):
         self._budget = budget
-        # The node itself is kept: its id stays its own.
+        # Storing the node prevents that its id is reused.
         self._known: dict[tuple, tuple[t.Node, Value | Exception]] = {}
         self._reach: dict[tuple, int] = {}
 
@@ -89,15 +91,15 @@ class Balls:
         """Returns an enclosure of an expression.
 
         Args:
-          node: an expression without plus-minus.
+          node: expression without plus-minus signs.
           bits: working precision.
-          point: which values the variables take.
-          imaginary: evaluate over the complex numbers.
+          point: values of the variables.
+          imaginary: whether to evaluate over the complex numbers.
 
         Raises:
-          Undefined: where it has no value at this point.
-          Unresolved: where the precision does not suffice.
-          Open: when the budget is spent.
+          Undefined: if the expression has no value at this point.
+          Unresolved: if the precision does not suffice.
+          Open: if the budget is exhausted.
         """
         key = (id(node), bits, point, imaginary)
         if key not in self._known:
@@ -124,11 +126,11 @@ class Balls:
             return a - b
 
     def agree(self, left: t.Node, right: t.Node) -> bool | None:
-        """Returns whether two expressions have the same values wherever both have one.
+        """Returns whether two expressions have equal values wherever both are defined.
 
         Returns:
-          False at the first point where they differ, True where they agree at
-          several points to hundreds of digits, None where that cannot be said.
+          False at the first point where they differ. True if they agree to hundreds of
+          digits at several points, or at one if they are constants. None if undecided.
         """
         self._budget.charge(_STEPS_OF_A_PAIR)
         imaginary = _has_i(left) or _has_i(right)
@@ -188,10 +190,10 @@ class Balls:
         return None
 
     def _resolution(self, left: t.Node, right: t.Node, *where) -> tuple[int, int]:
-        """Returns the precision at which to compare, and the bits that must agree.
+        """Returns the precision of a comparison and the number of bits that must agree.
 
-        A part may contribute far less than the whole: 10^-400 in 1 + 10^-400,
-        the last digit of a long number, 1 - tanh 1000.
+        A part may contribute far less than the whole: 10^-400 in 1 + 10^-400, the last
+        digit of a long number, 1 - tanh 1000.
         """
         reach = 0
         for node in (left, right):
@@ -199,7 +201,7 @@ class Balls:
         return FULL_BITS + reach, _NARROW_BITS + reach
 
     def sign(self, node: t.Node, other: t.Node) -> int | None:
-        """Returns the sign of a difference of real constants; None if unknown."""
+        """Returns the sign of node - other for real constants, or None if unknown."""
         for full in (False, True):
             bits = (
                 self._resolution(node, other, REAL[0], False)[0] if full else FIRST_BITS
@@ -217,7 +219,7 @@ class Balls:
         return 0 if self.agree(node, other) else None
 
     def nearest_integer(self, node: t.Node) -> int | None:
-        """Returns the integer nearest to a real constant."""
+        """Returns the integer nearest to a real constant, or None if it is unknown."""
         try:
             value = self.value(node, FIRST_BITS)
         except (Undefined, Unresolved):
@@ -227,7 +229,7 @@ class Balls:
         return None if whole is None else int(whole)
 
     def fraction(self, node: t.Node) -> Fraction | None:
-        """Returns a real constant as a fraction, good to 30 digits."""
+        """Returns a real constant as a fraction accurate to 30 digits, or None."""
         try:
             value = self.value(node, FIRST_BITS)
         except (Undefined, Unresolved):
@@ -241,10 +243,10 @@ class Balls:
 
 
 def _bends(node: t.Node) -> set[t.Node]:
-    """Returns the arguments at which an expression bends.
+    """Returns the arguments with a corner at their roots: x - 4 for |2x - 8|.
 
-    Two expressions may differ only between two roots of such an argument, so both sides
-    must have the same ones, up to a factor.
+    Points may miss a region between two corners. So two expressions count as equal only
+    if they have the same corners.
     """
     found = set()
     for part in t.walk(node):
@@ -262,7 +264,7 @@ def _bends(node: t.Node) -> set[t.Node]:
 
 
 def _monic(node: t.Node) -> t.Node:
-    """Divides an argument by its constant factor: |2x - 8| bends as |x - 4| does."""
+    """Divides an argument by its constant factor: 2x - 8 becomes x - 4."""
     match node:
         case t.Mul((t.Num(), *rest)):
             return t.mul(*rest)
@@ -294,7 +296,7 @@ def _magnitude(value: Value) -> int | None:
 
 
 class _Evaluator:
-    """Evaluates at one point, to one precision."""
+    """Evaluates expressions at one point with one precision."""
 
     def __init__(self, budget: Budget, bits: int, point: Point, imaginary: bool):
         self._budget = budget
@@ -303,7 +305,7 @@ class _Evaluator:
         self._point = point
         self._imaginary = imaginary
         self.reach = 0
-        """Bits by which the smallest contribution met so far lies below the whole."""
+        """Bits by which the smallest contribution so far lies below the whole value."""
 
     def value(self, node: t.Node) -> Value:
         self._budget.charge(2)
@@ -356,9 +358,9 @@ class _Evaluator:
             self._note(max(sizes) - min(sizes))
 
     def _note_flat(self, name: str, value: Value) -> None:
-        """Notes the bits hidden where a function is nearly constant or linear.
+        """Records the bits hidden where a function is nearly constant or linear.
 
-        Near zero cos x is 1 to the square of x, and so is sin x / x.
+        Near zero, cos x and sin x / x differ from 1 by the order of x^2 only.
         """
         size = _magnitude(value)
         if size is None or name == "log":
@@ -366,7 +368,7 @@ class _Evaluator:
         if size < 0 or name == "arctan":
             self._note(2 * abs(size))
         elif name in _EXPONENTIAL:
-            # To e^-2x, tanh x is 1 and 2 cosh x is e^x.
+            # tanh x and 2 cosh x / e^x differ from 1 by about e^-2x.
             self._note(3 << min(size, 20))
 
     def _number(self, value: Fraction) -> arb:
@@ -379,7 +381,7 @@ class _Evaluator:
         self._budget.charge(left.bit_length() * right.bit_length() // _GCD_BITS)
 
     def _unknown(self, name: str, values: list[Value]) -> Value:
-        """Evaluates an unknown function f(x) as one that has no relations."""
+        """Evaluates an unknown function as a fixed arbitrary one of its arguments."""
         total: Value = arb(0)
         for place, value in enumerate(values):
             factor = self._number(coordinate(f"{name} {place}", REAL[4]))
@@ -426,7 +428,7 @@ class _Evaluator:
         if base > 0:
             result = base**power
             if result.contains(0):
-                # A power is never zero: this one is too small for the precision.
+                # The power is positive, but too small for the precision.
                 raise Unresolved
             return result
         if base == 0 and power > 0:
@@ -503,7 +505,7 @@ class _Evaluator:
 
 
 def _integer(value: Value) -> fmpz | None:
-    """Returns the integer that a value is: exactly, or to half of the digits."""
+    """Returns the integer that a value equals exactly or to half of the precision."""
     if isinstance(value, acb):
         if not value.imag == 0:
             return None
@@ -517,10 +519,9 @@ def _integer(value: Value) -> fmpz | None:
 
 
 def _only_integer(value: arb) -> fmpz | None:
-    """Returns the only integer in a ball, if it has at most MAX_BITS.
+    """Returns the only integer in a ball, if it has at most MAX_BITS bits.
 
-    Of a ball whose exponent is itself a large integer, such as that of 2^(-10^30),
-    FLINT ends the process when it is asked.
+    FLINT aborts the process if the exponent of the ball is huge, as for 2^(-10^30).
     """
     above = value.abs_upper()
     if above < 1:

@@ -1,9 +1,9 @@
-"""Where expressions with variables are compared: fixed pseudo-random points.
+"""Chooses fixed pseudo-random points at which expressions with variables are compared.
 
-Two expressions that part only beyond x = 5, or only where a and b have different signs,
-must be asked there. So there are a few points near zero, where most functions have
-values, and points in every gap between the constants of the two sides, up to thousands,
-and each variable, and each pair of them, takes all its signs.
+Two expressions may differ only for x > 5, or only if a and b have different signs. So
+some points lie near zero, where most functions are defined. Others lie in every gap
+between the constants of both expressions. Each pair of variables gets all combinations
+of signs.
 """
 
 import functools
@@ -17,19 +17,19 @@ from ..parse import tree as t
 _MARKS = tuple(map(Fraction, ("0.1", "3", "100", "10000")))
 _MAX_CONSTANTS = 12
 _MAX_CONSTANT_BITS = 60
-"""Longer ones are digits of something, and no place where anything bends."""
+"""Longer constants are ignored, because expressions rarely change behaviour there."""
 _MAX_ROUNDS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Chooses a value for each variable.
+    """Represents a point: a value for each variable.
 
     Attributes:
-      seed: chooses among all values.
-      low: the least size of a value.
-      high: the greatest one.
-      negative: the names whose values are below zero.
+      seed: seed of the pseudo-random values.
+      low: lower bound of a value, before negation.
+      high: upper bound of a value, before negation.
+      negative: names of the variables whose values are negated.
       whole: whether the values are integers.
     """
 
@@ -46,8 +46,7 @@ REAL = tuple(
         ((15, 85), (-250, 250), (110, 290), (-90, -10), (20, 500))
     )
 )
-"""Near zero and of all signs: some of them lie where an arcsine or a logarithm has a
-value."""
+"""Points near zero with both signs; some lie in the domain of arcsine or logarithm."""
 INTEGER = tuple(
     Point(seed, Fraction(1), Fraction(30), whole=True) for seed in range(5, 17)
 )
@@ -69,10 +68,11 @@ def coordinate(name: str, point: Point) -> Fraction:
 def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
     """Yields real points in every gap between the constants of two expressions.
 
-    In each gap all variables are positive once, then some are negative, then the others
-    are. Which ones changes from gap to gap, so that any two names have one sign here
-    and different signs there: their places in the alphabet differ in some bit, and in
-    the gap whose number is just that bit they part.
+    Each gap is used with all variables positive, with a subset of them negative, and
+    with the other variables negative. The subset changes from gap to gap: any two
+    variables have equal signs at some points and different signs at others. In turn n
+    the subset consists of the variables whose index shares an odd number of 1 bits with
+    n.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:
@@ -92,7 +92,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """Returns the sizes of the numbers in two expressions, in order."""
+    """Returns the absolute values of the numbers in two expressions, in order."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:
@@ -104,12 +104,12 @@ def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
         ):
             found.add(abs(part.value))
         elif type(part) is t.Add:
-            # 2x - 40 bends at 20.
+            # |2x - 40| has a corner at 20.
             slopes = {term.factors[0].value for term in part.terms if _is_scaled(term)}
             shifts = {term.value for term in part.terms if type(term) is t.Num}
             found |= {abs(c / k) for c in shifts for k in slopes}
         stack.extend(t.children(part))
-    # Of too many every second, or third; the greatest always, that it be passed.
+    # If there are too many, keep every second or third, and always the greatest.
     step = -(-len(found) // _MAX_CONSTANTS) or 1
     return sorted(found)[::-step][::-1]
 

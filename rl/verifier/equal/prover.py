@@ -1,4 +1,4 @@
-"""Decides whether two expressions are equal: number by number, or by enclosures."""
+"""Decides whether expressions are equal, by exact numbers or interval arithmetic."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -10,28 +10,30 @@ from .intervals import Balls
 from .points import REAL, coordinate
 
 Way = Literal["text", "number", "enclosure"]
-"""How two answers were shown equal."""
+"""Names how two answers were shown equal."""
 
 PRINTED_DIGITS = 14
-"""A decimal with this many significant digits is a printed float: it means the exact
-number that it is the nearest decimal to."""
+"""Significant digits from which a decimal counts as a printed float.
+
+A printed float equals every exact number that is rounded to it.
+"""
 _STEPS_OF_A_POINT = 100
 _INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
 
 class Prover:
-    """Shows that expressions are equal, and remembers how.
+    """Shows that expressions are equal, and records how.
 
     Args:
-      budget: steps that may be taken; by default what one verdict has.
-      percents: whether the sign for percent may be left out.
-      ratios: whether 2:40 is surely a ratio and not a time.
-      times: whether it is surely a time.
-      percents_only: whether a number without a sign is one of percent.
+      budget: limit on steps; the default is the limit of one verdict.
+      percents: whether a missing percent sign is accepted.
+      ratios: whether 2:40 is always read as a ratio.
+      times: whether 2:40 is always read as a time.
+      percents_only: whether a number without "%" is read as a percentage.
 
     Attributes:
-      way: the most involved way by which anything was shown equal so far.
-      is_open: whether something was neither shown equal nor shown different.
+      way: most complex method that was needed so far.
+      is_open: whether some comparison could not be decided.
     """
 
     def __init__(
@@ -50,14 +52,14 @@ class Prover:
         self.balls = Balls(self._budget)
 
     def charge(self, steps: int) -> None:
-        """Takes steps for work that is done elsewhere; see `Budget.charge`."""
+        """Charges the budget for work done elsewhere; see `Budget.charge`."""
         self._budget.charge(steps)
 
     def equal(self, left: t.Node, right: t.Node) -> bool:
         """Returns whether two folded expressions are equal wherever both are defined.
 
         Raises:
-          Open: when the budget is spent.
+          Open: if the budget is exhausted.
         """
         self.charge(1)
         if left == right:
@@ -77,7 +79,7 @@ class Prover:
         return self.equal(node, t.ZERO)
 
     def sign(self, left: t.Node, right: t.Node) -> int | None:
-        """Returns the sign of left - right for real constants, else None."""
+        """Returns the sign of left - right for real constants, or None if unknown."""
         if left == right:
             return 0
         ranks = [(n == t.INFINITY) - (n == t.MINUS_INFINITY) for n in (left, right)]
@@ -95,13 +97,13 @@ class Prover:
     def proportional(
         self, left: t.Node, right: t.Node, *, positive: bool = False
     ) -> bool:
-        """Returns whether one expression is a constant, not zero, times the other.
+        """Returns whether one expression is a nonzero constant times the other.
 
-        Then left(x) right(y) = left(y) right(x), for a y where neither vanishes.
+        Tests left(x) right(y) = left(y) right(x) for a point y where neither is zero.
 
         Args:
-          left: an expression that depends on a variable.
-          right: another one.
+          left: expression that depends on a variable.
+          right: other expression that depends on a variable.
           positive: whether the constant must be positive.
         """
         for point in REAL:
@@ -124,7 +126,7 @@ class Prover:
         return True
 
     def _rounds(self, left: t.Node, right: t.Node) -> bool:
-        """Returns whether one side is a decimal that rounds the other one."""
+        """Returns whether one side is a printed float of the other side."""
         return any(
             self._prints(decimal, exact)
             for decimal, exact in ((left, right), (right, left))
@@ -132,7 +134,7 @@ class Prover:
         )
 
     def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
-        """Returns whether a decimal is what a machine prints for an exact number."""
+        """Returns whether a decimal is a printed float of an exact number."""
         ulp = decimal.ulp or Fraction(1)
         digits = len(str(abs(decimal.value / ulp).numerator))
         if digits < PRINTED_DIGITS or (value := self._other(decimal, exact)) is None:
@@ -147,12 +149,12 @@ class Prover:
         return (decimal.value, decimal.ulp) == (Fraction(printed), last_place)
 
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
-        """Returns whether a decimal is an exact number rounded, or cut off.
+        """Returns whether a decimal is an exact number after rounding or truncation.
 
         Args:
-          decimal: a number with the unit of its last place.
-          exact: a real constant.
-          least: significant digits that the decimal must show.
+          decimal: number with the unit of its last place.
+          exact: real constant.
+          least: minimum number of significant digits of the decimal.
         """
         ulp = decimal.ulp or Fraction(1)
         digits = len(str(abs(decimal.value / ulp).numerator))
@@ -164,7 +166,11 @@ class Prover:
         return rounded and self._shown()
 
     def _other(self, decimal: t.Num, exact: t.Node) -> Fraction | None:
-        """Returns the exact value that a decimal may round, if it cannot show it."""
+        """Returns the exact value that a decimal may round, or None.
+
+        None means that the decimal could show the value exactly, or that the other node
+        is a decimal or not a real constant.
+        """
         if type(exact) is t.Num:
             fits = (exact.value / (decimal.ulp or 1)).denominator == 1
             return None if exact.ulp is not None or fits else exact.value

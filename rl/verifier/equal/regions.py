@@ -1,4 +1,4 @@
-"""Sets of real numbers: intervals, their unions, and the inequalities they solve."""
+"""Reads sets and inequalities as unions of intervals, and compares these."""
 
 import functools
 from typing import NamedTuple
@@ -13,21 +13,26 @@ Intervals = tuple[t.Interval, ...]
 
 
 class Region(NamedTuple):
-    """Intervals that a label ranges over; the label may be None."""
+    """Represents a set of reals.
+
+    Attributes:
+      label: name of the quantity that lies in the set, or None.
+      intervals: intervals whose union is the set.
+    """
 
     label: t.Node | None
     intervals: Intervals
 
 
 class Incomparable(Exception):
-    """Raised where the order of two ends is not known."""
+    """Signals that the order of two interval ends is unknown."""
 
 
 class Regions:
     """Reads and compares sets of reals.
 
     Args:
-      prover: decides which of two ends is greater.
+      prover: prover that decides which of two interval ends is greater.
     """
 
     def __init__(self, prover: Prover):
@@ -36,7 +41,7 @@ class Regions:
     def read(self, node: t.Node) -> Region | None:
         """Returns the set of reals that a node describes, or None.
 
-        A tuple of two and a finite set count as regions only inside of others: see
+        A pair and a finite set are regions only inside other sets: see
         `read_as_region`.
         """
         match node:
@@ -49,7 +54,7 @@ class Regions:
             case t.Chain():
                 return _between(node)
             case t.Braces((t.Rel() | t.Chain() as condition,)):
-                # {x : x > 2}: outside of it, the name means nothing.
+                # {x : x > 2}: the set binds the name x.
                 found = self.read(condition)
                 return found and Region(None, found.intervals)
             case t.Several() | t.Braces():
@@ -57,20 +62,21 @@ class Regions:
         return None
 
     def read_as_region(self, node: t.Node) -> Region | None:
-        """Reads a region where the context says that one is meant."""
+        """Returns the set of reals of a node, which may be a pair or a finite set."""
         match node:
             case t.Tuple((t.Expression() as low, t.Expression() as high)):
                 if self._prover.sign(low, high) in (0, 1):
-                    return None  # a point, which no interval without points is
+                    return None  # a point; as an interval it would be empty
                 return Region(None, (t.Interval(low, high, False, False),))
             case t.Braces(items) if all(isinstance(p, t.Expression) for p in items):
                 return Region(None, tuple(t.Interval(p, p, True, True) for p in items))
         return self.read(node)
 
     def same(self, left: Region, right: Region) -> bool:
-        """Returns whether two regions are one, whatever the order of their parts.
+        """Returns whether two regions are equal, whatever the order of their intervals.
 
-        What has no points, such as [1, 0] and [3, 2], is nothing else that has none.
+        Empty regions are equal only if they are written alike: [1, 0] differs from [3,
+        2].
         """
         if None not in (left.label, right.label) and left.label != right.label:
             return False
@@ -134,11 +140,10 @@ class Regions:
         return Region(left, _half_line(relation, right))
 
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
-        """Reads several inequalities, or sets.
+        """Reads several inequalities or sets as one region.
 
-        "or" unites them, and single points with them. Else inequalities that have
-        points in common are conditions that hold together, and sets and inequalities
-        without are alternatives.
+        The word "or" joins them, including single points such as x = 1. Otherwise
+        labelled regions with common points are intersected, and all others are joined.
         """
         read = [self.read(part) for part in node.items]
         if getattr(node, "joined", "and") == "or" and any(read):
@@ -202,7 +207,7 @@ class Regions:
         return tuple(merged)
 
     def _hull(self, first: t.Interval, second: t.Interval) -> t.Interval:
-        """Joins two intervals that overlap; the first begins first."""
+        """Joins two overlapping intervals, of which `first` starts first."""
         order = self._order(first.high, second.high)
         high, closed = first.high, first.high_closed
         if order == 0:
@@ -260,7 +265,7 @@ def _half_line(relation: str, bound: t.Node) -> Intervals:
 
 
 def _between(node: t.Chain) -> Region | None:
-    """Reads a < x < b, in either direction."""
+    """Reads a < x < b or b > x > a."""
     if len(node.steps) != 2:
         return None
     first, second = node.steps

@@ -1,24 +1,28 @@
-"""How much work one verdict may take, counted in steps and never in seconds."""
+"""Bounds the work of a verdict, counted in steps and not in seconds."""
 
 STEPS = 15_000
-"""A step takes one to four microseconds; an ordinary verdict takes hundreds."""
+"""Default limit of one verdict. A step takes 1 to 4 µs; most verdicts take hundreds."""
 
 
 class Open(Exception):
-    """Raised when the steps are spent: whether the answer is right stays open."""
+    """Signals that the budget is exhausted, so that equality remains undecided."""
 
 
 class Budget:
-    """Counts steps; the same work takes the same steps on every machine."""
+    """Counts steps; the same work takes the same number of steps on every machine.
+
+    Args:
+      steps: limit on the steps.
+    """
 
     def __init__(self, steps: int = STEPS):
         self._left = steps
 
     def charge(self, steps: int) -> None:
-        """Takes steps.
+        """Subtracts steps from the budget.
 
         Raises:
-          Open: when there are none left.
+          Open: if no steps are left.
         """
         self._left -= steps
         if self._left < 0:

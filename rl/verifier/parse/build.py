@@ -1,4 +1,4 @@
-"""Builds nodes from what the grammar has read."""
+"""Builds nodes from the operands and operators that the parser reads."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -46,7 +46,7 @@ def signed(sign: t.Node, node: t.Node) -> t.Node:
 
 
 def multiplied(factors: Sequence[t.Node]) -> t.Node:
-    """Returns a product; of a matrix and numbers, the matrix of the products."""
+    """Returns a product; numbers times a matrix are multiplied into its cells."""
     matrices = [part for part in factors if isinstance(part, t.Matrix)]
     if len(matrices) != 1:
         return t.Mul(tuple(map(numeric, factors)))
@@ -79,7 +79,7 @@ def periodic(text: str, block: str) -> Fraction:
 
 
 def based(digits: str, index: str) -> t.Node:
-    """Returns a number in a base: 101 with the index 2 or two."""
+    """Returns a number in a base, for instance 101 with the index "2" or "two"."""
     word = index.lower().strip(" ()~")
     base = COUNTING.index(word) if word in COUNTING else word
     whole, _, places = digits.partition(".")
@@ -149,7 +149,7 @@ def bracket_node(opening: str, closing: str, items: list[t.Node]) -> t.Node:
 
 
 def is_proper(node: t.Node) -> bool:
-    """Returns whether a written quotient is a proper fraction."""
+    """Returns whether a written quotient is a proper fraction such as 3/4."""
     if not isinstance(node, t.Mul) or len(node.factors) != 2:
         return False
     top, bottom = node.factors
