@@ -1,6 +1,6 @@
-"""Training, top to bottom: sample, judge, filter, pack, update, publish.
+"""Trains a policy: sample, judge, filter, pack, update, publish.
 
-Enters: a config, a base model, problems.
-Leaves: a workdir of metrics, checkpoints and the trained model.
-Begin at `loop`; `train` is the command around it, `types` the data that flows.
+Input: a config, a base model and problems.
+Output: a workdir with metrics, checkpoints and the trained model.
+Read `loop` first. `train` is the command; `types` defines the data types.
 """

@@ -1,4 +1,4 @@
-"""Alarms over the metrics of each step: they warn, or end the run."""
+"""Defines alarms, which check the metrics of each step and warn or end the run."""
 
 import math
 import operator
@@ -11,22 +11,22 @@ Metrics = Mapping[str, float]
 
 
 class Alarm(RuntimeError):
-    """Ends a run."""
+    """Ends a run because of an alarm; the message says which."""
 
 
 class Rule(NamedTuple):
     """Describes one alarm."""
 
-    name: str  # of its limit
-    value: Callable[[Metrics], float]  # NaN, if the metrics lack it, never alarms
+    name: str  # the alarm's name in `alarms.stop_on`
+    value: Callable[[Metrics], float]  # NaN if the metric is missing: no alarm
     beyond: Callable[[float, float], bool]  # compares the value with the limit
-    says: str  # formatted with the value and the names that are not finite
-    counts: bool = False  # the value counts steps in a row, and stops at its limit
+    says: str  # message, formatted with the value and names of non-finite metrics
+    counts: bool = False  # the value counts steps in a row; the run ends at `limit`
     limit: float = 0.0
 
 
 def _of(*names: str) -> Callable[[Metrics], float]:
-    """Return a function that returns the first of these metrics that exists."""
+    """Returns a function that reads the first of these metrics that exists."""
     return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
 
 
@@ -82,7 +82,7 @@ RULES = (
     ),
     Rule(
         "sampler_gap",
-        # Where the schedule leaves no token of the current version, the older ones'.
+        # The second metric is used if no token is from the current policy version.
         _of("policy/sampler_gap_mean", "off_policy/stale_gap"),
         operator.gt,
         "sampler and trainer differ by {:.4f} nats per token on average",
@@ -114,11 +114,11 @@ RULES = (
 
 
 class Alarms:
-    """Compares each step's metrics with the limits.
+    """Compares each step's metrics with the limits of `RULES`.
 
-    Every alarm warns at each step at which it holds. Those of `stop_on` end the run
-    after `patience` such steps in a row. One whose value counts steps in a row ends it
-    at its limit.
+    An alarm is active at a step if its metric is beyond its limit. Every active alarm
+    gives a warning. An alarm of `alarms.stop_on` ends the run after `alarms.patience`
+    active steps in a row, or at its limit if its value counts steps (`Rule.counts`).
     """
 
     def __init__(self, settings: base.Alarms):
@@ -128,10 +128,10 @@ class Alarms:
         self._unmoved = 0
 
     def check(self, metrics: Metrics) -> tuple[list[str], str | None]:
-        """Check the metrics of a step.
+        """Checks the metrics of a step.
 
         Returns:
-          The warnings, none for a healthy step, and the reason to stop the run, if any.
+          The warnings, and the reason to end the run or None.
         """
         warnings: list[str] = []
         due: list[str] = []
@@ -145,11 +145,11 @@ class Alarms:
         return warnings, next(iter(due), None)
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
-        """Return the warnings of `check` by the alarm's name."""
+        """Returns a step's warnings by alarm name; use instead of `check`."""
         return {rule.name: text for rule, _, text in self._holding(metrics)}
 
     def _holding(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:
-        """Return the rules that hold at a step, each with its value and message."""
+        """Returns the active alarms of a step, each with its value and message."""
         metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
         names = ", ".join(_not_finite(metrics)[:3])
         holding = []
@@ -163,7 +163,7 @@ class Alarms:
         return holding
 
     def _count_unmoved(self, metrics: Metrics) -> int:
-        """Count steps in a row with the same mean reward; steps without one pass."""
+        """Counts steps in a row with the same mean reward, ignoring those without."""
         reward = metrics.get("reward/mean")
         if reward is not None:
             same = self._reward is not None and math.isclose(reward, self._reward)

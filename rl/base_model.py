@@ -1,4 +1,4 @@
-"""The model that a run begins from: found or made, built, counted."""
+"""Locates or creates the base model's folder and builds the decoder from it."""
 
 import dataclasses
 import pathlib
@@ -25,12 +25,12 @@ from rl.problems.functions import load_function
 def base_folder(
     c: RunConfig, *, described_in: pathlib.Path | None = None
 ) -> pathlib.Path:
-    """Return the base model's folder, made or downloaded if it is not there.
+    """Returns the base model's folder; makes or downloads the model if it is missing.
 
     Args:
-      c: the config.
-      described_in: an empty folder. Where the model is not there, it gets the files
-        that describe it, config and tokenizer, and nothing else is written.
+      c: the run's config.
+      described_in: an empty folder, or None. If the model is missing, only its config
+        and tokenizer are written, to this folder, which is then returned.
     """
     m = c.model
     if m.maker:
@@ -43,7 +43,7 @@ def base_folder(
 
 
 def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
-    """Refuses shared prompts where the model's attention does not know them."""
+    """Rejects `batch.share_prompts` if the model's attention does not support it."""
     if share_prompts and model.attention not in SHARES_PREFIXES:
         raise ValueError(
             f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
@@ -54,9 +54,9 @@ def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
 def model_from_config(
     c: RunConfig, architecture: DecoderConfig, mesh: Mesh | None
 ) -> Decoder:
-    """Build the model in training as a config says.
+    """Builds the decoder to train from the config.
 
-    With adapters the base has the dtype of computation; only they are masters.
+    With adapters the frozen base has dtype `model.dtype`.
     """
     m, sizes = c.model, lora_from_config(c)
     return Decoder(
@@ -73,7 +73,7 @@ def model_from_config(
 
 
 def lora_from_config(c: RunConfig) -> lora.Lora | None:
-    """Return the sizes of the adapters that a config trains, if any."""
+    """Returns the sizes of the config's LoRA adapters, or None without adapters."""
     sizes = c.model.lora
     if not sizes.rank:
         return None
@@ -81,13 +81,13 @@ def lora_from_config(c: RunConfig) -> lora.Lora | None:
 
 
 def new_adapters(model: Decoder, mesh: Mesh, seed: int) -> Params:
-    """Make the adapters that training starts with; `{}` if the model has none."""
+    """Returns newly initialized adapters; `{}` if the model has none."""
     shapes, _ = abstract_params(model)
     return lora.init_adapters(shapes, param_shardings(model, mesh), seed)
 
 
 def base_name(c: RunConfig, folder: pathlib.Path) -> str:
-    """Return what checkpoints and exports of adapters call their base."""
+    """Returns the base's path or Hub id, for checkpoints and exports of adapters."""
     local = c.model.maker or pathlib.Path(c.model.path).expanduser().is_dir()
     return str(folder.absolute()) if local else c.model.path
 

@@ -1,12 +1,12 @@
-"""Checkpoints of a run, `WORKDIR/checkpoints/STEP/`, by Orbax's CheckpointManager.
+"""Saves and restores checkpoints with Orbax, in `WORKDIR/checkpoints/STEP/`.
 
-    state/      the train state, on any mesh
-    loop/       the loop's own state, as JSON
-    checksums/  of both, see `rl.checksums`
+    state/      the train state, which can be restored on any mesh
+    loop/       the state of the training loop, as JSON
+    checksums/  checksums of both, see `rl.checksums`
 
-The three are one save: a step's folder gets its name when all of it is on the disk. A
-checkpoint that does not match its checksums is never loaded: it is set aside, and the
-one before it is used.
+A step's folder gets its final name when all three parts are on the disk. A checkpoint
+that does not match its checksums is not loaded: its folder is renamed, and the
+checkpoint before it is used.
 """
 
 import concurrent.futures
@@ -41,10 +41,10 @@ _LEFTOVER_SECONDS = 10.0
 
 
 class Checkpoints:
-    """The checkpoints of one run.
+    """Saves, restores and rotates the checkpoints of one run.
 
-    With several processes all of them make one and make the same calls; the first one
-    checks, renames and removes.
+    With several processes every process has an instance and makes the same calls. Only
+    process 0 verifies, renames and removes folders.
     """
 
     def __init__(
@@ -56,10 +56,11 @@ class Checkpoints:
     ):
         """
         Args:
-          folder: made by the first save.
-          keep: newest checkpoints that are retained; the newest healthy one and the one
-            with the best score are as well.
-          base: of adapters, see `checksums.describe_base`; None: all is trained.
+          folder: folder of the checkpoints, made by the first save.
+          keep: number of newest checkpoints to retain. The newest healthy checkpoint
+            and the one with the best score are also retained.
+          base: the adapters' base model, see `checksums.describe_base`; None without
+            adapters.
         """
         self._base = base or {}
         self._folder, self._keep = folder.absolute(), keep
@@ -69,7 +70,7 @@ class Checkpoints:
         self._pending: tuple[int, concurrent.futures.Future] | None = None
 
     def latest(self) -> int | None:
-        """Return the newest complete step."""
+        """Returns the step of the newest complete checkpoint, or None."""
         return max(steps_in(self._folder), default=None)
 
     def save(
@@ -81,23 +82,23 @@ class Checkpoints:
         healthy: bool = True,
         score: float | None = None,
     ) -> None:
-        """Begin to write a checkpoint; returns when the state is copied to the host.
+        """Starts to write a checkpoint; returns when the state is copied to the host.
 
-        A step that is there already is not written again.
+        An existing checkpoint of the step is not written again.
 
         Args:
-          step: steps done.
-          state: may be donated as soon as this returns.
-          loop: as JSON; may change as soon as this returns.
+          step: number of steps done.
+          state: the train state, which may be donated after this call.
+          loop: JSON-serializable state of the training loop, which is copied.
           healthy, score: see `Record`.
 
         Raises:
           NotFinite: the state holds a NaN or an infinity; nothing was written.
-          OSError: too little space, and nothing was written; or the save before this
-            one failed.
+          OSError: the disk has too little space and nothing was written, or the
+            previous save failed.
         """
         self.wait()
-        # Another process may see the folder as it was, and what follows is joint.
+        # Process 0 decides: another process may see an old state of the file system.
         if _from_first(step in steps_in(self._folder)):
             return
         check_finite(state, f"step {step} is not saved")
@@ -133,31 +134,31 @@ class Checkpoints:
                 options=ocp.CheckpointManagerOptions(
                     preservation_policy=_Retained(self._records, self._keep),
                     cleanup_tmp_directories=True,
-                    # A folder that cannot be made is then an error at once, and not
-                    # after five minutes.
+                    # Otherwise a folder that cannot be made is an error only after
+                    # five minutes.
                     async_options=ocp.AsyncOptions(
                         create_directories_asynchronously=False
                     ),
-                    # A step that is removed loses its name at once, whatever happens.
+                    # Rename a step before removing it, so that none is half removed.
                     todelete_subdir=_DELETED,
                     lightweight_initialize=True,
                     save_root_metadata=False,
                 ),
             )
-        # Each thread receives the error of a failed removal once; `_finish` printed it.
+        # Ignore the error of a failed removal, which `_finish` has printed.
         with contextlib.suppress(Exception):
             self._manager.wait_until_finished()
         return self._manager
 
     def _failed(self, step: int, error: Exception) -> OSError:
-        """Start over after a failed save, some of whose writes may not have ended."""
+        """Cleans up after a failed save and returns the error to raise."""
         self._records.pop(step, None)
         if self._manager is not None:
-            with contextlib.suppress(Exception):  # the same one again
+            with contextlib.suppress(Exception):  # raises the same error again
                 self._manager.close()
             self._manager = None
         if jax.process_index() == 0:
-            # The writes make their folder again: remove it until it stays away.
+            # Writes that have not ended recreate their folder: remove it repeatedly.
             until = time.monotonic() + _LEFTOVER_SECONDS
             while left := list(self._folder.glob(f"{step}.*tmp*")):
                 for folder in left:
@@ -192,10 +193,10 @@ class Checkpoints:
             _discard(self._folder / _DELETED)
 
     def record_score(self, step: int, score: float) -> None:
-        """Add the result of an evaluation that ended after the step had been saved.
+        """Adds an evaluation score to the checkpoint of `step`, which exists already.
 
         Raises:
-          OSError: it cannot be written; or the save before has failed.
+          OSError: the score cannot be written, or the previous save failed.
         """
         self.wait()
         if jax.process_index() == 0:
@@ -203,20 +204,20 @@ class Checkpoints:
             self._records |= records_in(self._folder)
 
     def finish(self) -> None:
-        """Wait for the save in the background; `wait` reports how it ended."""
+        """Waits for the save in the background without raising its error."""
         if pending := self._pending:
             concurrent.futures.wait([pending[1]])
 
     def check(self) -> None:
-        """Raise OSError if a save in the background has failed; does not wait."""
+        """Raises OSError if the save in the background has failed; does not wait."""
         if self._pending and self._pending[1].done():
             self.wait()
 
     def wait(self) -> None:
-        """Wait for the save in the background.
+        """Waits for the save in the background.
 
         Raises:
-          OSError: it failed; earlier checkpoints stay as they were.
+          OSError: the save failed; earlier checkpoints are unchanged.
         """
         if self._pending is None:
             return
@@ -229,21 +230,21 @@ class Checkpoints:
     def restore(
         self, abstract: TrainState, *, make_room: Callable[[], None] = lambda: None
     ) -> tuple[int, TrainState, dict[str, Any]] | None:
-        """Read the newest intact checkpoint onto the devices that `abstract` names.
+        """Reads the newest intact checkpoint, with the shardings of `abstract`.
 
-        Those that are corrupt are set aside, with a warning.
+        Folders of corrupt checkpoints are renamed to `STEP.damaged`, with a warning.
 
         Args:
-          abstract: see `abstract_state`.
-          make_room: called before a state is read, if there is one: frees the memory
-            that it needs.
+          abstract: shapes, dtypes and shardings, see `abstract_state`.
+          make_room: frees device memory; called before a checkpoint is read.
 
         Returns:
-          Its step, state and loop state; None if there is no checkpoint.
+          The checkpoint's step, train state and loop state; None if there is no
+          checkpoint.
 
         Raises:
           CorruptCheckpointError: none of the checkpoints is intact.
-          ValueError: a checkpoint is of another model, base or optimizer.
+          ValueError: the checkpoint is of another model, base or optimizer.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -260,13 +261,13 @@ class Checkpoints:
                 continue
             if jax.process_index() == 0:
                 self._set_aside(corrupt, step)
-                if not (folder / checksums.SUMS).exists():  # a kill came first
+                if not (folder / checksums.SUMS).exists():  # killed before writing it
                     checksums.write_sums(folder)
             return step, state, loop
         return None
 
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
-        """Judge by the files alone; the first process decides for all."""
+        """Returns the newest step that passes `checksums.verify` in process 0."""
         found = -1
         if jax.process_index() == 0:
             for step in sorted(steps_in(self._folder) - corrupt.keys(), reverse=True):
@@ -288,7 +289,7 @@ class Checkpoints:
         for step, error in corrupt.items():
             folder = self._folder / str(step)
             aside = folder.with_name(folder.name + DAMAGED)
-            if os.path.lexists(aside):  # of an earlier time
+            if os.path.lexists(aside):  # from an earlier start
                 remove(aside)
             folder.rename(aside)
             print(
@@ -297,7 +298,7 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Wait for the save in the background; see `wait` for errors."""
+        """Waits for the save in the background; see `wait` for errors."""
         try:
             self.wait()
         finally:
@@ -307,7 +308,7 @@ class Checkpoints:
 
 
 class _Retained(preservation_policy.PreservationPolicy):
-    """Retains the newest, the last healthy and the best checkpoints."""
+    """Applies `retained_steps` as Orbax's preservation policy."""
 
     def __init__(self, records: Mapping[int, Record], keep: int):
         self._records, self._keep = records, keep
@@ -320,7 +321,7 @@ class _Retained(preservation_policy.PreservationPolicy):
 
 
 def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[str]]:
-    """Return the steps that a rotation leaves, each with the reasons."""
+    """Returns the steps to retain, each with reasons: newest, healthy or best."""
     reasons = {step: ["newest"] for step in sorted(records)[-keep:]}
     healthy = [step for step, record in records.items() if record.healthy]
     if healthy:
@@ -332,7 +333,7 @@ def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[s
 
 
 def steps_in(folder: pathlib.Path) -> set[int]:
-    """Return the steps whose checkpoints are complete, intact or not."""
+    """Returns the steps with a complete checkpoint; their files may be corrupt."""
     return {
         int(p.name)
         for p in folder.glob("*")
@@ -341,7 +342,7 @@ def steps_in(folder: pathlib.Path) -> set[int]:
 
 
 def records_in(folder: pathlib.Path) -> dict[int, Record]:
-    """Return the records by step, of the checkpoints whose record can be read."""
+    """Returns the readable records of a folder's checkpoints, by step."""
     records = {}
     for step in sorted(steps_in(folder)):
         with contextlib.suppress(CorruptCheckpointError):
@@ -350,7 +351,7 @@ def records_in(folder: pathlib.Path) -> dict[int, Record]:
 
 
 def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainState:
-    """Return shapes with shardings, as `Checkpoints.restore` takes them."""
+    """Returns shapes and dtypes with shardings, for `Checkpoints.restore`."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         state_shapes,
@@ -375,12 +376,12 @@ def _read_state(
 
 
 def _from_first(value: int) -> int:
-    """Return the value of the first process, in all of them."""
+    """Returns the value of process 0 in all processes."""
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
 def remove(path: pathlib.Path) -> None:
-    """Remove a file or a link, or a folder with all its content."""
+    """Removes a file or a link, or a folder with all its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -388,7 +389,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def _discard(path: pathlib.Path) -> None:
-    """Remove a path; if that fails, a later save tries again."""
+    """Removes a path, or prints a warning; a later save tries again."""
     try:
         remove(path)
     except OSError as error:
@@ -396,20 +397,19 @@ def _discard(path: pathlib.Path) -> None:
 
 
 def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
-    """Return the bytes of a checkpoint's tensors.
+    """Returns the size of a checkpoint's tensors in bytes.
 
     Args:
-      params: arrays or shapes with dtypes.
-      optimizer: whose state is saved too.
+      params: trained parameters, as arrays or as shapes with dtypes.
+      optimizer: the optimizer, whose state is saved as well.
     """
     leaves = jax.tree.leaves((params, jax.eval_shape(optimizer.init, params)))
     return sum(x.size * x.dtype.itemsize for x in leaves)
 
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
-    """Describe the disk space of checkpoints of `nbytes`, and the time of a save."""
-    # The newest, the last healthy one, the best one, the one being written, and that of
-    # a dump.
+    """Describes the disk space and the save time of checkpoints of `nbytes` each."""
+    # In addition to the newest: the last healthy, the best, one in progress, a dump's.
     most = (keep + 4) * nbytes
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
@@ -421,18 +421,25 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
 
 
 def size_of(folder: pathlib.Path) -> int:
-    """Return the bytes of a folder's files."""
+    """Returns the total size of a folder's files in bytes."""
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
 
 
 def load_run_params(
     checkpoints: pathlib.Path, step: int | None, abstract: Params
 ) -> tuple[int, Params]:
-    """Read only the parameters of a run's checkpoint, the newest by default.
+    """Reads only the parameters of a run's checkpoint.
+
+    Args:
+      checkpoints: folder of the run's checkpoints.
+      step: step of the checkpoint; None reads the newest.
+      abstract: parameters as shapes with dtypes and shardings.
+
+    Returns:
+      The checkpoint's step and its parameters.
 
     Raises:
-      ValueError: the checkpoint does not exist, and the message lists those that do; or
-        it is corrupt.
+      ValueError: the checkpoint does not exist or is corrupt.
     """
     steps = sorted(steps_in(checkpoints))
     if not steps:

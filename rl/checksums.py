@@ -1,7 +1,8 @@
-"""Checksums of a checkpoint: of its tensors, of the loop's state, and of its files.
+"""Computes and checks a checkpoint's checksums.
 
-Those of tensors and loop are an item of the save itself (`Record`). `SHA256SUMS` is
-written once all files are on the disk; `sha256sum -c` reads it too.
+Checksums of the tensors and of the loop's state are saved with them (`Record`).
+Checksums of all files are written to `SHA256SUMS` when the save is complete;
+`sha256sum -c` can check them.
 """
 
 import concurrent.futures
@@ -21,24 +22,26 @@ LOOP_FILE, RECORD_FILE = "loop/metadata", "checksums/metadata"  # named by Orbax
 SUMS, SCORE = "SHA256SUMS", "score.json"
 
 Tensors = Mapping[str, tuple[list[int], str, int]]
-"""Shape, dtype and checksum of each tensor by its path, such as `params/layers/q`."""
+"""Maps a tensor's path, such as `params/layers/q`, to its shape, dtype and checksum."""
 
 
 class CorruptCheckpointError(ValueError):
-    """A checkpoint does not match its checksums; the message names file or tensor."""
+    """Reports a checkpoint that is unreadable or does not match its checksums."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a checkpoint says about itself.
+    """Holds the metadata and checksums of a checkpoint.
 
     Attributes:
-      step, updates: steps and optimizer applications done.
-      healthy: whether no alarm held when it was saved.
-      score: by which the best is retained, higher is better; None if not evaluated.
+      step: number of steps done.
+      updates: number of optimizer updates done.
+      healthy: whether the last step before the save had no warning.
+      score: accuracy of the evaluation after this step; None if not evaluated. The
+        checkpoint with the highest score is retained.
       loop: SHA-256 of the loop's state.
-      tensors: see `Tensors`.
-      base: path and digest of the frozen base of its adapters; empty without.
+      tensors: shape, dtype and checksum of each tensor, by path.
+      base: path and digest of the adapters' frozen base; empty without adapters.
     """
 
     step: int
@@ -51,12 +54,12 @@ class Record:
 
 
 def hash_json(value: Any) -> str:
-    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
+    """Returns the SHA-256 of a JSON value, independent of the order of keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def tensors_of(tree: Any) -> Tensors:
-    """Compute the checksums of a tree of arrays, on the devices."""
+    """Computes the checksums of a tree of arrays, on the devices."""
     found = examine(tree)
     return {
         name: (list(x.shape), str(x.dtype), found[name].digest)
@@ -65,15 +68,15 @@ def tensors_of(tree: Any) -> Tensors:
 
 
 def describe_base(params: Any, path: str) -> dict[str, str]:
-    """Return a base as a record names it: its path, and a digest of its tensors."""
+    """Returns the `Record.base` of a frozen base: its path and tensor digest."""
     return {"path": path, "digest": hash_json(tensors_of(params))}
 
 
 def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) -> None:
-    """Refuse a checkpoint of adapters over another base.
+    """Rejects a checkpoint whose adapters belong to another base model.
 
     Raises:
-      ValueError: names both bases.
+      ValueError: the bases differ; the message names both.
     """
     if record.base.get("digest") != base.get("digest"):
         saved, own = (
@@ -87,10 +90,10 @@ def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) ->
 
 
 def read_record(folder: pathlib.Path) -> Record:
-    """Read what a checkpoint says about itself, with its late score if it has one.
+    """Reads a checkpoint's record, and its score if that was added later.
 
     Raises:
-      CorruptCheckpointError: it is missing, damaged, or of another step.
+      CorruptCheckpointError: the record is missing, damaged, or of another step.
     """
     try:
         record = Record(**_read(folder / RECORD_FILE))
@@ -108,10 +111,10 @@ def read_record(folder: pathlib.Path) -> Record:
 
 
 def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
-    """Read the loop's state of a checkpoint.
+    """Reads the loop's state of a checkpoint.
 
     Raises:
-      CorruptCheckpointError: it is missing or damaged.
+      CorruptCheckpointError: the state is missing or damaged.
     """
     loop = _read(folder / LOOP_FILE)
     if hash_json(loop) != record.loop:
@@ -120,25 +123,25 @@ def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
 
 
 def write_score(folder: pathlib.Path, score: float) -> None:
-    """Add a score to a checkpoint that was saved before the evaluation ended."""
+    """Writes an evaluation score into the folder of a saved checkpoint."""
     files.replace_json(folder / SCORE, _late_score(score))
 
 
 def write_sums(folder: pathlib.Path) -> None:
-    """Write the SHA-256 of every file of a checkpoint that is on the disk."""
+    """Writes the SHA-256 of every file of a complete checkpoint to `SHA256SUMS`."""
     sums = _hash_files(folder, sorted(_files_in(folder)))
     lines = (f"{sha}  {name}\n" for name, sha in sums.items())
     files.replace(folder / SUMS, "".join(lines))
 
 
 def verify(folder: pathlib.Path) -> None:
-    """Check the SHA-256 of every file of a checkpoint.
+    """Checks the SHA-256 of every file of a checkpoint.
 
-    A kill just after a save leaves it without them; what the run needs of it is still
-    covered by `read_loop` and `check_tensors`.
+    A checkpoint without `SHA256SUMS` passes, since the run may have been killed just
+    after the save. `read_loop` and `check_tensors` still check its content.
 
     Raises:
-      CorruptCheckpointError: names the first file that differs.
+      CorruptCheckpointError: a file differs, is missing, or is not listed.
     """
     sums = folder / SUMS
     if not os.path.lexists(sums):
@@ -161,7 +164,7 @@ def verify(folder: pathlib.Path) -> None:
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
-    """Compare a checkpoint's tensors with those that a run needs.
+    """Compares the names, shapes and dtypes of a checkpoint with those of a run.
 
     Raises:
       ValueError: the checkpoint is of another model or optimizer.
@@ -180,13 +183,13 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 
 
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
-    """Compare loaded tensors with their checksums, on the devices.
+    """Compares loaded tensors with their checksums, on the devices.
 
     Raises:
-      CorruptCheckpointError: names the first that is not what was saved.
+      CorruptCheckpointError: a tensor differs from the saved one.
     """
     for name, (_, dtype, checksum) in tensors_of(tree).items():
-        # A tensor that was cast when it was loaded has other bits.
+        # A tensor that was cast during loading has another checksum: skip it.
         if dtype == stated[name][1] and checksum != stated[name][2]:
             raise CorruptCheckpointError(f"{folder}: {name} is not what was saved")
 
@@ -212,7 +215,7 @@ def _hash_files(folder: pathlib.Path, names: list[str]) -> dict[str, str]:
 
 
 def _files_in(folder: pathlib.Path) -> set[str]:
-    """Return the files of a checkpoint that have a checksum, by path within it."""
+    """Returns the files of a checkpoint that have a checksum, by path within it."""
     own = {SUMS, SCORE, f".{SUMS}.part", f".{SCORE}.part"}
     paths = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
     return {path.relative_to(folder).as_posix() for path in paths} - own

@@ -1,4 +1,7 @@
-"""All that touches devices. With several processes each runs the same calls."""
+"""Defines `Engine`, which runs all computations on devices.
+
+With several processes every process makes the same calls in the same order.
+"""
 
 import itertools
 import pathlib
@@ -26,15 +29,16 @@ Reject = Callable[[Sequence[Batch]], list[Batch]]
 
 
 class Engine:
-    """The policy and its sampler: sample, update, publish, save, restore, export.
+    """Samples from, updates, publishes, saves, restores and exports the policy.
 
-    Arguments and results are plain host data, so that a leader can announce a call to
-    the other processes (`rl.processes.joint`).
+    Arguments and results are plain host data, so that the leader can send a call to the
+    other processes (`rl.processes.joint`).
 
     Attributes:
-      state: the train state.
-      sampler: serves the policy of the last publish.
-      checkpoints: of the run; every process has its own.
+      step: the jitted functions of an update.
+      state: the train state: parameters, optimizer state and counters.
+      sampler: the sampler, which uses the last published policy.
+      checkpoints: this process's access to the checkpoints of the run.
     """
 
     def __init__(
@@ -53,16 +57,24 @@ class Engine:
         settings: Objective,
         reject: Reject | None,
     ):
-        """See `rl.setup.make_engine`.
+        """Initializes the engine; `rl.setup.make_engine` makes the arguments.
 
         Args:
-          base: frozen parameters; `{}`: all of them are trained.
-          base_name: its path, or hub id, for those who load exported adapters.
-          reference: parameters of the KL term; None: of no model, or those of `state`.
-          score_reference: scores with them; None: as the policy is scored.
+          config: the model's architecture.
+          step: the jitted functions of an update.
+          state: the initial train state.
+          sampler: the sampler that receives published policies.
+          checkpoints: access to the checkpoints of the run.
+          assets: folder with the tokenizer and other files for exports.
+          base: the frozen parameters under the adapters; `{}` without adapters.
+          base_name: path or Hub id of the base model, written into exported adapters.
+          reference: parameters of the reference model; None if the objective has none
+            or if `state.reference` holds them.
+          score_reference: computes log-probabilities by the reference model; None uses
+            `step.score`.
           settings: the section `objective` of the config.
-          reject: removes tokens of a mini-batch, given old log-probabilities; None:
-            keeps all.
+          reject: removes tokens of a mini-batch that has old log-probabilities; None
+            retains all tokens.
         """
         self.step = step
         self.state, self._config = state, config
@@ -76,39 +88,39 @@ class Engine:
 
     @property
     def policy(self) -> Params:
-        """Return all parameters, the frozen ones among them."""
+        """All parameters, trained and frozen."""
         return lora.join(self.state.params, self._base)
 
     @property
     def updates(self) -> int:
-        """Optimizer applications so far."""
+        """Number of optimizer updates so far, without skipped ones."""
         return int(self.state.updates)
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Updates skipped for what is not finite: in a row by now, and in all."""
+        """Numbers of skipped updates: the last ones in a row, and all of the run."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     @property
     def sample(self) -> Callable[..., list[list[Completion]]]:
-        """See `rollout.types.Sampler.sample`."""
+        """The sampler's method; see `rollout.types.Sampler.sample`."""
         return self.sampler.sample
 
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[dict[str, Any]]:
-        """One step's updates.
+        """Makes all updates of one step.
 
         Args:
-          mini_batches: micro-batches of each mini-batch, NumPy arrays.
-          hypers: one per update; the mini-batches are gone through in order, over and
-            over (`ppo_epochs`), until these are used up.
+          mini_batches: the micro-batches of each mini-batch, as NumPy arrays.
+          hypers: the scalars of each update. The mini-batches are used in order, and
+            again in each epoch (`ppo_epochs`).
 
         Returns:
-          Statistics of each update (see `rl.update.objective.Objective`).
+          The statistics of each update (see `rl.update.objective.Objective`).
 
         Raises:
-          OSError: the checkpoint that was being written meanwhile has failed.
+          OSError: a checkpoint in the background could not be written.
         """
         self.checkpoints.check()
         self.sampler.make_room()
@@ -128,13 +140,16 @@ class Engine:
         return found
 
     def score(self, batch: Batch, hyper: Hyper) -> np.ndarray:
-        """Log-probabilities of a micro-batch's tokens by the parameters, `[R, T]`.
+        """Computes the log-probabilities of a micro-batch's tokens by the policy.
 
-        It has the memory that an update has: nothing is sampled until the next publish.
+        The sampler's memory is freed first: sampling needs another publish.
 
         Args:
-          batch: NumPy arrays.
-          hyper: of its temperature.
+          batch: a micro-batch of NumPy arrays.
+          hyper: scalars, of which the temperature is used.
+
+        Returns:
+          The log-probabilities, `[R, T]`.
         """
         self.sampler.make_room()
         placed = place(batch, self.step.rows)
@@ -144,13 +159,16 @@ class Engine:
     def prepare(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[list[Batch]]:
-        """The arguments of `update` as its programs take them: placed, and scored."""
+        """Places mini-batches on the devices, with the log-probabilities they need.
+
+        Fills `old_logprobs` and `reference_logprobs` where the objective uses them.
+        """
         hyper = hypers[0]
-        # With a single update the policy is its own old policy.
+        # With a single update the old policy is the current policy.
         scores = len(hypers) > 1
         off_policy = any(b.off_policy.any() for micro in mini_batches for b in micro)
         if self._reject is not None and off_policy:
-            scores = False  # rejection needs the scores already, on the host
+            scores = False  # computed here instead: rejection needs them on the host
             mini_batches = [
                 self._reject(
                     [b.replace(old_logprobs=self.score(b, hyper)) for b in micro]
@@ -177,10 +195,12 @@ class Engine:
         return [[prepared(batch) for batch in micro] for micro in mini_batches]
 
     def publish(self, version: int) -> None:
-        """Hands the current parameters to the sampler as `version`.
+        """Publishes the current parameters to the sampler as policy `version`.
+
+        Every `objective.reset_every` versions, the reference is reset to the policy.
 
         Raises:
-          NotFinite: they hold a NaN or an infinity; nothing is served.
+          NotFinite: a parameter is NaN or infinite; nothing is published.
         """
         check_finite(self.state.params, f"the policy of version {version}")
         every = self._settings.reset_every if self.state.reference else 0
@@ -201,14 +221,14 @@ class Engine:
         healthy: bool = True,
         score: float | None = None,
     ) -> None:
-        """Begins to write a checkpoint; see `Checkpoints.save`, for errors too."""
+        """Starts to write a checkpoint; see `Checkpoints.save`."""
         self.checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Goes back to the newest whole checkpoint, if any, and publishes the policy.
+        """Restores the newest intact checkpoint, if any, and publishes the policy.
 
         Returns:
-          The checkpoint's step and loop state; None where there is none. See
+          The checkpoint's step and loop state; None if there is no checkpoint. See
           `Checkpoints.restore` for errors.
         """
         abstract = abstract_state(self.state, self.step.shardings)
@@ -221,26 +241,26 @@ class Engine:
         return step, loop
 
     def _make_room(self) -> None:
-        # Two states of a large model do not fit.
+        # The old and the restored state of a large model do not fit together.
         self.state = cast(TrainState, None)
         self.sampler.make_room()
 
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
-        """Writes the policy as a Hugging Face folder, adapters merged.
+        """Writes the policy as a Hugging Face folder, with adapters merged.
 
-        Adapters are also written alone: the PEFT folder `adapter` next to it.
+        Adapters are also written separately, to the PEFT folder `adapter` next to it.
 
         Args:
-          folder: made here.
-          card: its README.md.
-          dtype: of its weights.
+          folder: path of the folder, which is replaced if it exists.
+          card: content of the folder's README.md.
+          dtype: dtype of the exported weights.
 
         Returns:
-          Whether it did; not after updates that were not finite. What is there then is
-          of an earlier end of the run.
+          True if the policy was exported. False if the last update was skipped as not
+          finite; an earlier export stays as it is.
 
         Raises:
-          ValueError: a weight is not finite, in `dtype` either; nothing is left.
+          ValueError: a weight is not finite, as it is or in `dtype`.
         """
         if self.skipped[0]:
             return False

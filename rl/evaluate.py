@@ -1,11 +1,11 @@
-"""Sample, judge and summarise: the evaluation of training and of tools.evaluate.
+"""Evaluates a policy, in training and in `tools.evaluate`.
 
     drawn = draw(problems, prompts, sampler=..., params=..., seed=..., decode=...)
     scored = score(drawn, problems, judge)
     summary = summarise(scored)
 
-`evaluate` calls these three. The tool stores the completions on disk, and repeats the
-second line when the verifier has changed.
+`evaluate` calls all three functions. `tools.evaluate` stores the completions, so that
+they can be scored again after a change of the verifier.
 """
 
 import dataclasses
@@ -29,19 +29,19 @@ Decode = Callable[[Sequence[int]], str]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SampledCompletion:
-    """Holds a completion as text; what is not known is None."""
+    """Holds a completion as text; a field that is not known is None."""
 
-    id: str  # of its problem
-    sample: int  # 0 to n - 1
-    completion: str  # decoded, without special tokens
-    tokens: int | None = None  # its length, the stop token included
+    id: str  # id of the problem
+    sample: int  # number of the completion among those of its problem, from 0
+    completion: str  # decoded text, without special tokens
+    tokens: int | None = None  # number of tokens, including the stop token
     finish_reason: FinishReason | None = None
-    repetitive: bool | None = None  # whether it repeats itself at its end
+    repetitive: bool | None = None  # see `rl.groups.stats.is_repetitive`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Holds a completion with its `rl.reward.score.Score`."""
+    """Holds a completion with its verdict, reward and reward components."""
 
     drawn: SampledCompletion
     verdict: Verdict
@@ -62,7 +62,7 @@ class Scored:
 
     @property
     def graded(self) -> bool:
-        """Return whether a reward gave more than right or wrong."""
+        """Whether the score is more than the verifier's right or wrong."""
         return bool(self.components) or self.verdict.rule == "reward"
 
 
@@ -80,19 +80,21 @@ def evaluate(
     judge: Reward,
     curve: Sequence[Problem] = (),
 ) -> tuple[list[Scored], dict[str, Any]]:
-    """Sample `params.n` completions per problem, judge and summarise them.
+    """Samples `params.n` completions per problem, and judges and summarises them.
 
     Args:
-      problems: with unique ids.
-      prompts: token ids for each problem, template applied.
-      sampler, params, seed: of the completions; temperature 0 and n=1 is greedy pass@1.
-      decode: token ids to text, special tokens left out.
-      judge: groups of texts and their problems to scores.
-      curve: a part of the problems, which is also summarised alone, under "curve".
+      problems: the problems, with unique ids.
+      prompts: token ids of each problem's prompt, template applied.
+      sampler: samples the completions.
+      params: sampling settings; temperature 0 with n=1 gives greedy pass@1.
+      seed: seed of the sampling.
+      decode: converts token ids to text without special tokens.
+      judge: scores groups of completions, given their problems.
+      curve: a subset of the problems that is also summarised separately, as "curve".
 
     Returns:
-      The scored completions, problem by problem, and `summarise` of them with the
-      accuracy of each source and each level.
+      The scored completions, ordered by problem, and their summary (see `summarise`),
+      with accuracies by source ("by_source") and by level ("by_level").
     """
     drawn = draw(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
@@ -113,9 +115,10 @@ def evaluate(
 
 
 def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
-    """Returns the template of each problem by id, None unless all have one.
+    """Returns the template of each problem by id; None if a problem has no template.
 
-    Problems of one template are not independent: intervals are over templates.
+    Problems from one template are not independent, so confidence intervals use the
+    templates as clusters.
     """
     found = {p.id: p.meta.get("template") for p in problems}
     if not found or any(template is None for template in found.values()):
@@ -133,9 +136,10 @@ def draw(
     decode: Decode,
     on_drawn: Callable[[SampledCompletion], None] | None = None,
 ) -> list[SampledCompletion]:
-    """Sample `params.n` completions per problem, in the order of `problems`.
+    """Samples `params.n` completions per problem, in the order of `problems`.
 
-    `on_drawn` is called with each completion as it ends, in any order.
+    `on_drawn` is called with each completion when it ends, in any order. See `evaluate`
+    for the other arguments.
     """
 
     def as_text(problem: int, sample: int, completion: Completion) -> SampledCompletion:
@@ -165,7 +169,7 @@ def draw(
 def score(
     drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Judge each completion against its problem, in one call; problem by problem."""
+    """Scores all completions in one call of `judge`; the result is in problem order."""
     by_id = {problem.id: problem for problem in problems}
     groups = by_problem(drawn)
     scores = judge(
@@ -182,15 +186,19 @@ def score(
 def summarise(
     scored: Sequence[Scored], clusters: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Compute the metrics of one benchmark; rates and scores lie in [0, 1].
+    """Computes the metrics of one benchmark; rates and accuracies lie in [0, 1].
 
-    `accuracy` is avg@k: the mean over problems of the share of right completions; it
-    and `pass@k` come with a 95% interval over problems (`mean_interval`). `pass@k` is
-    given for the fewest completions of a problem and the powers of two below it.
-    `rules` counts verdicts by what decided; `unjudged` ones count as wrong here.
-    `reward` and `component/NAME` are means of those judged, if they are graded.
-    `repeated`, `tokens_*` and `truncated` are absent if they are not known.
-    `clusters` of problems that are not independent: see `templates_of`.
+    `accuracy` is avg@k: the mean over problems of the share of correct completions.
+    `pass@k` is given for the smallest number of completions of a problem and for the
+    powers of two below it. Both have a 95% interval over problems (`mean_interval`).
+    `rules` counts verdicts by deciding rule. Completions without a verdict (`unjudged`)
+    count as wrong. `reward` and `component/NAME` are means over judged completions, if
+    rewards are graded. `repeated`, `tokens_*` and `truncated` are absent if not known.
+
+    Args:
+      scored: the scored completions of the benchmark.
+      clusters: cluster of each problem by id, if problems are not independent; see
+        `templates_of`.
     """
     groups = by_problem(scored)
     if not groups:
@@ -238,9 +246,9 @@ def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Return a summary as one line, with greedy accuracy and other sets if any."""
+    """Returns one line of text for a summary, including its other sets."""
     parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
-    # By number: what comes out of a checkpoint is sorted as text.
+    # Compare k as numbers: in a summary from a checkpoint, keys are sorted as text.
     most = max(int(key[5:]) for key in summary if re.fullmatch(r"pass@\d+", key))
     parts.append(f"pass@{most} {summary[f'pass@{most}']:.1%}")
     if "greedy_accuracy" in summary:
@@ -255,7 +263,12 @@ def headline(summary: Mapping[str, Any]) -> str:
 def accuracy_of(
     correct: Sequence[Sequence[bool]], clusters: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Returns avg@k of one row of verdicts per problem, with its 95% interval."""
+    """Returns avg@k with its 95% interval, and the number of problems.
+
+    Args:
+      correct: the verdicts of each problem's completions.
+      clusters: cluster of each problem, see `mean_interval`.
+    """
     scores = avg_at_k(correct)
     return {
         "accuracy": float(scores.mean()),
@@ -269,7 +282,7 @@ def breakdown(
     labels: Mapping[str, Any],
     clusters: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Compute `accuracy_of` the problems of each label; None is not a label."""
+    """Computes `accuracy_of` for each label; problems with label None are left out."""
     parts: dict[Any, dict[str, list[bool]]] = {}
     for id, group in by_problem(scored).items():
         if labels[id] is not None:
@@ -284,7 +297,7 @@ def breakdown(
 
 
 def by_problem(completions: Iterable[_Completion]) -> dict[str, list[_Completion]]:
-    """Group completions by problem id, in the order in which ids first appear."""
+    """Groups completions by problem id, in the order in which ids first appear."""
     groups: dict[str, list[_Completion]] = {}
     for one in completions:
         groups.setdefault(one.id, []).append(one)

@@ -1,8 +1,7 @@
-"""Files that outlive their writer: locked, replaced whole, appended row by row.
+"""Reads and writes files that survive a crash of the process or the machine.
 
-A kill at any moment, or a machine that stops, leaves the old file or the new one, and
-of an appended file every row but the one that was being written. No space left, or any
-other refusal of the system, names the file.
+After a crash, a replaced file has its old or its new content. An appended file has all
+rows except, at most, the last one. Error messages of failed writes name the file.
 """
 
 import codecs
@@ -16,15 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
-HUB = "hf://"  # begins the name of a file of a data set on the hub
+HUB = "hf://"  # prefix of files on the Hugging Face Hub
 
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-    """Makes a folder and holds it for one process, until that ends in whatever way.
+    """Makes a folder and locks it; the lock also ends with the process.
 
     Raises:
-      BlockingIOError: another process holds it.
+      BlockingIOError: another process has locked the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -36,7 +35,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
 
 
 def replace(path: pathlib.Path, text: str) -> None:
-    """Writes a file in one step: no reader ever sees half of it."""
+    """Writes a file atomically: readers see the old or the new content."""
     part = path.with_name(f".{path.name}.part")
     try:
         with named(path):
@@ -48,17 +47,17 @@ def replace(path: pathlib.Path, text: str) -> None:
 
 
 def replace_json(path: pathlib.Path, value: Any) -> None:
-    """`replace` with one indented JSON value."""
+    """Writes a JSON value to a file atomically, with indentation."""
     replace(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def replace_rows(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """`replace` with a line of JSON for each row."""
+    """Writes rows to a JSONL file atomically."""
     replace(path, "".join(map(json_line, rows)))
 
 
 def publish(part: pathlib.Path, path: pathlib.Path) -> None:
-    """Moves a finished file to where it is looked for, once it is on the disk."""
+    """Flushes a finished file to the disk, then renames it from `part` to `path`."""
     with named(path):
         sync(part)
         os.replace(part, path)
@@ -66,10 +65,10 @@ def publish(part: pathlib.Path, path: pathlib.Path) -> None:
 
 
 class Rows:
-    """Appends rows of JSON to a file; `write` returns when the system has them."""
+    """Appends rows to a JSONL file; `write` passes them to the operating system."""
 
     def __init__(self, path: pathlib.Path):
-        """Opens `path`, less a last row that a kill cut short."""
+        """Opens `path` for appending; removes an incomplete last row."""
         self._path = path
         _end_last_row(path)
         self._file = path.open("a", encoding="utf-8")
@@ -92,13 +91,13 @@ def json_line(row: Mapping[str, Any]) -> str:
 def read_rows(
     path: pathlib.Path, *, appended: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield `("PATH:LINE", object)` for each line of a JSONL file that is not blank.
+    """Yields `("PATH:LINE", object)` for each line of a JSONL file that is not blank.
 
-    A file that is `appended` to by `Rows` may be missing, and its last row may be cut
-    short.
+    With `appended`, as for files of `Rows`, the file may be missing, and an incomplete
+    last row is ignored.
 
     Raises:
-      ValueError: names the file and line without a JSON object, and says why.
+      ValueError: a line is not a JSON object; the message names file, line and reason.
     """
     if appended and not path.exists():
         return
@@ -120,21 +119,21 @@ def read_rows(
 
 
 def sha256(path: pathlib.Path) -> str:
-    """Return the digest of a file's bytes, in hexadecimal."""
+    """Returns the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fetched(name: str) -> pathlib.Path:
-    """Return where a file is on this machine, downloaded if it is on the hub.
+    """Returns the local path of a file; downloads it if it is on the Hugging Face Hub.
 
     Args:
-      name: a path, `~` and environment variables expanded; or
-        `hf://OWNER/DATASET/PATH` or `hf://OWNER/DATASET@REVISION/PATH` of a data set
-        on the Hugging Face Hub, which is stored in the hub's own cache.
+      name: a path, in which `~` and environment variables are expanded; or
+        `hf://OWNER/DATASET/PATH` or `hf://OWNER/DATASET@REVISION/PATH` for a file of a
+        data set, which is stored in the Hub's cache.
 
     Raises:
-      ValueError: names what could not be downloaded.
+      ValueError: the file could not be downloaded.
     """
     if name.startswith(HUB):
         return _download(name)
@@ -165,9 +164,9 @@ def _download(spec: str) -> pathlib.Path:
 def markdown_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], align: str = ""
 ) -> list[str]:
-    """Return the lines of a table in Markdown, a blank one last.
+    """Returns the lines of a Markdown table, followed by a blank line.
 
-    `align` has for each column `<`, or `>` for figures; all `<` by default.
+    `align` has one character per column: `<` aligns left (the default), `>` right.
     """
 
     def line(cells: Iterable[str]) -> str:
@@ -181,7 +180,7 @@ def markdown_table(
 def _parsed(line: bytes, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line.decode())
-        if b"\\u" in line:  # an escape may be half of a character
+        if b"\\u" in line:  # an escape may be half of a surrogate pair
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         at = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
@@ -213,7 +212,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _end_last_row(path: pathlib.Path) -> None:
-    """Makes a file ready for the next row: completes the last one, or cuts it off."""
+    """Ends the last row with a newline if it is complete; otherwise removes it."""
     if not path.exists() or not path.stat().st_size:
         return
     with path.open("rb+") as file:
@@ -229,7 +228,7 @@ def _end_last_row(path: pathlib.Path) -> None:
 
 
 def sync(path: pathlib.Path) -> None:
-    """Waits until a file's content, or a folder's names, are on the disk."""
+    """Waits until a file's content, or a folder's entries, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -239,7 +238,7 @@ def sync(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def named(path: pathlib.Path) -> Iterator[None]:
-    """Names the file of an error: the system does not say to which a write failed."""
+    """Adds the file's name to an OSError, which lacks it if a write fails."""
     try:
         yield
     except OSError as error:

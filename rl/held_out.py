@@ -1,4 +1,4 @@
-"""Measures held-out accuracy during a run, with the sampler and judge of the run."""
+"""Evaluates the policy on held-out problems during a run."""
 
 import dataclasses
 import functools
@@ -20,9 +20,9 @@ class HeldOut:
     """Evaluates the policy on the held-out sets of a run.
 
     Attributes:
-      spec: the run.
-      sampler: of the policy.
-      judge: of held-out completions.
+      spec: the checked run.
+      sampler: samples from the policy.
+      judge: the reward of held-out completions.
     """
 
     spec: RunSpec
@@ -30,11 +30,15 @@ class HeldOut:
     judge: Reward
 
     def measure(self, step: int, *, whole: bool) -> dict[str, Any]:
-        """Evaluate all sets: the first, with the others under "sets"; {} without one.
+        """Evaluates the held-out sets of the run and prints the result.
 
         Args:
-          step: steps done.
-          whole: evaluate all problems, not only those of the curve.
+          step: number of steps done.
+          whole: evaluate all problems instead of the first `eval.problems` of each set.
+
+        Returns:
+          The summary of the first set, with those of other sets under "sets"; `{}` if
+          the run has no held-out set.
         """
         if not self.spec.held_out:
             return {}
@@ -52,7 +56,7 @@ class HeldOut:
         return summary
 
     def _measure_set(self, held_out: ProblemSet, whole: bool) -> dict[str, Any]:
-        """Sample held-out completions, and greedy ones; the same seed every time."""
+        """Evaluates one set, with the same seed each time."""
         spec, e = self.spec, self.spec.config.eval
         every = held_out.problems
         of_curve = every[: e.problems] if e.problems else every
@@ -87,12 +91,12 @@ class HeldOut:
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Return the accuracy of the first set, over the problems of its curve."""
+    """Returns the first set's accuracy, over its first `eval.problems` problems."""
     return summary.get("curve", summary).get("accuracy")
 
 
 def scalars_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of each set's curve."""
+    """Returns metrics of each set, over its first `eval.problems` problems."""
     sets = {f"{name}/": of_set for name, of_set in summary.get("sets", {}).items()}
     return {
         f"{EVALUATED}{prefix}{key}": value

@@ -1,4 +1,4 @@
-"""The loop: sample, verify, filter, update, publish; `train`, from top to bottom."""
+"""Runs the training loop: sample, verify, filter, update, publish. See `train`."""
 
 import contextlib
 import dataclasses
@@ -52,25 +52,26 @@ def train(
     *,
     accept_changes: bool = False,
 ) -> dict[str, Any]:
-    """Run the loop from wherever the workdir's newest checkpoint left it.
+    """Runs the training loop, from the newest checkpoint of the workdir if it has one.
 
-    With several processes the leader runs it; the others run `joint.follow`.
+    With several processes only the leader calls this; the others run `joint.follow`.
 
     Args:
-      spec, processes: of the run.
-      workdir: locked.
-      stop: raises when a signal ends the run.
+      spec: the checked run.
+      workdir: folder of the run, which the caller has locked.
+      processes: the leader's connection to the run's processes, or the single process.
+      stop: signal handling; raises Stopped when a signal ends the run.
       accept_changes: see `rl.workdir.manifest.begin`.
 
     Returns:
-      What summary.json holds.
+      The content of summary.json.
 
     Raises:
       ValueError: the workdir holds another run.
-      Stopped: by a signal; saved, where there was something to save.
-      RewardError: a user's reward broke its contract; after saving.
-      SamplerError: no sampler is left; after saving.
-      Alarm: the run cannot continue; its last checkpoint stays.
+      Stopped: a signal ended the run; progress, if any, is in a checkpoint.
+      RewardError: a user's reward returned an invalid value; a checkpoint was written.
+      SamplerError: all samplers have failed; a checkpoint was written if possible.
+      Alarm: an alarm of `alarms.stop_on` ended the run; earlier checkpoints stay.
     """
     c = spec.config
     with (
@@ -94,8 +95,8 @@ def train(
         while run.done < c.steps:
             clock = run.begin_step()
 
-            # Sample completions, verify them, and keep the groups that have both right
-            # and wrong ones, in rounds until the batch is full (`groups.collect`).
+            # Sample and verify completions until the batch is full of informative
+            # groups, such as those with right and wrong completions (`groups.collect`).
             try:
                 with clock.phase("sample"), watch("sample"):
                     groups, stats = run.interruptible(
@@ -107,16 +108,16 @@ def train(
             metrics: dict[str, float] = {}
 
             if groups:
-                # Advantages within each group, and rows of packed tokens with each
-                # token's weight in the loss (`groups.packing`).
+                # Compute advantages within each group and pack the completions into
+                # rows, with a loss weight for each token (`groups.packing`).
                 with clock.phase("pack"):
                     batches = parts.pack(groups, version=run.done)
                     hypers = parts.hypers(
                         stats.stage, updates=engine.updates, mini_batches=len(batches)
                     )
 
-                # Old log-probabilities of all tokens, then an update per mini-batch:
-                # gradients of its micro-batches, one optimizer application (`engine`).
+                # Compute the old log-probabilities of all tokens. Then update once per
+                # mini-batch: sum the gradients of its micro-batches (`engine`).
                 with clock.phase("update"), watch("update"):
                     updates = engine.update(batches, hypers)
                 with clock.phase("log"):
@@ -126,7 +127,8 @@ def train(
             else:
                 print(f"step {run.done + 1}: too few informative groups, no update")
 
-            # Publish the new policy to the sampler, once nothing samples any more.
+            # Publish the new policy to the sampler. `one_step_off` first waits until
+            # sampling ends.
             with clock.phase("sample"):
                 parts.rollouts.wait()
             run.done += 1
@@ -141,14 +143,14 @@ def train(
 
         if ended:
             print(f"ending after step {run.done}: {ended}", flush=True)
-        # Also where the run has done more steps than it is now asked for.
+        # Evaluate at the end, also if `steps` was set below the steps already done.
         if run.evaluated < run.done or (run.latest or {}).get("part"):
             run.evaluate(whole=True)
         return run.finish(ended)
 
 
 def due(step: int, every_steps: int) -> bool:
-    """Return whether something that is due every `every_steps` is due; 0: never."""
+    """Returns whether `step` is a multiple of `every_steps`; False if that is 0."""
     return every_steps > 0 and step % every_steps == 0
 
 
@@ -160,7 +162,7 @@ def _open_run(
     processes: group.Processes,
     stop: StopSignals,
 ) -> Iterator["_Run"]:
-    """Load the newest checkpoint or publish the base; close the writer at the end."""
+    """Opens the run: restores the newest checkpoint, or publishes the base model."""
     run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
     stop.finish = parts.engine.checkpoints.finish
     with phase("serve", "the base, or the newest checkpoint"):
@@ -180,20 +182,22 @@ def _open_run(
         config=config_changes(spec.config),
         sinks=spec.sinks,
     )
-    with contextlib.closing(run.writer):  # metric loggers may hold rows back until then
+    with contextlib.closing(run.writer):  # metric loggers may buffer rows until closed
         yield run
 
 
 @dataclasses.dataclass(kw_only=True)
 class _Run:
-    """A run in progress: its parts, and how far it is.
+    """Represents a run in progress.
 
     Attributes:
-      done: steps done, which is also the policy version.
-      base, latest: the first and the newest evaluation; None before the first.
-      evaluated: the step of the newest evaluation.
-      healthy: whether no alarm held at the last step.
-      started: the time at which a run without interruptions would have started.
+      done: number of steps done, which is also the policy version.
+      base: summary of the evaluation of the base model; None before it.
+      latest: summary of the newest evaluation; None before the first one.
+      evaluated: the step of the newest evaluation; -1 before the first one.
+      healthy: False if the last step had a warning.
+      started: Unix time of the start, later by the time during which the run did not
+        run.
     """
 
     spec: RunSpec
@@ -217,7 +221,7 @@ class _Run:
         return self.spec.config
 
     def state(self) -> dict[str, Any]:
-        """Return the loop's own part of a checkpoint."""
+        """Returns the loop's state for a checkpoint."""
         return {
             "rollouts": self.parts.rollouts.state(),
             "alarms": self.parts.alarms.state(),
@@ -230,7 +234,7 @@ class _Run:
     def save(
         self, state: Mapping[str, Any], *, healthy: bool, wait: bool = False
     ) -> None:
-        """Start to write a checkpoint of the policy and of `state`; wait if asked."""
+        """Saves the train state and `state`, in the background unless `wait` is set."""
         evaluated = self.latest if state["evaluated"] == self.done else None
         score = score_of(evaluated or {})
         with self.stop.saving():
@@ -239,9 +243,9 @@ class _Run:
                 self.parts.engine.checkpoints.finish()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
-        """Run `work`; if interrupted, checkpoint the state from before it."""
+        """Runs `work`; if that is stopped or fails, saves the state from before it."""
         before = self.state()
-        # No context manager: a signal may come between its end and that of `with`.
+        # Not a context manager: a signal may arrive just after its `__exit__`.
         try:
             with self.stop.interruptible():
                 return work()
@@ -255,18 +259,18 @@ class _Run:
 
     @contextlib.contextmanager
     def checkpoint_on_error(self) -> Iterator[None]:
-        """Checkpoint the new policy even if publishing it fails."""
+        """Saves a checkpoint of the new policy if publishing it fails."""
         try:
             yield
         except (SamplerError, OSError):
-            # With several processes the others may be in the middle of it. The alarms
-            # have not judged this step yet.
+            # Saving is a joint call, and other processes may still be in `publish`.
+            # Not healthy, because the alarms have not checked this step yet.
             if self.processes.alone:
                 self.save(self.state(), healthy=False, wait=True)
             raise
 
     def begin_step(self) -> Stopwatch:
-        """Start to measure a step."""
+        """Starts the measurements of a step and returns its stopwatch."""
         self._judged = self.parts.rewards.counts
         self._compiled = self._compiles.programs
         self.parts.trace.begin(self.done + 1)
@@ -281,9 +285,9 @@ class _Run:
         updates: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Write distributions, and a dump if due; return the updates' metrics.
+        """Logs histograms and returns the metrics of the updates.
 
-        `clock` has measured the updates.
+        Writes a dump if an update was skipped. `clock` holds the seconds of "update".
         """
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
@@ -305,10 +309,10 @@ class _Run:
     def end_step(
         self, of_update: Mapping[str, float], stats: RolloutStats, clock: Stopwatch
     ) -> None:
-        """Write the metrics of a step and some of its completions.
+        """Writes the metrics of a step and some of its completions, and checks alarms.
 
         Raises:
-          Alarm: one of the alarms ends the run.
+          Alarm: an alarm ends the run.
         """
         engine, steps = self.parts.engine, self.config.steps
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
@@ -317,7 +321,7 @@ class _Run:
         compiled = self._compiles.programs - self._compiled
         metrics["timing/compiled_programs"] = compiled
         metrics["checkpoint/step"] = engine.checkpoints.latest() or 0
-        # A step that compiles says nothing about those to come.
+        # The time of a step that compiled programs does not predict later steps.
         left = None if compiled else clock.total * (steps - self.done)
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)
@@ -332,12 +336,16 @@ class _Run:
         self.healthy = not warnings
 
     def evaluation_due(self) -> bool:
-        """Return whether held-out accuracy is measured after this step."""
+        """Returns whether an evaluation is due after the current step."""
         last = self.done == self.config.steps
         return last or due(self.done, self.config.eval.every_steps)
 
     def evaluate(self, *, whole: bool = False) -> None:
-        """Measure held-out accuracy; `whole`, as at both ends: of all problems."""
+        """Evaluates the policy on the held-out sets.
+
+        Uses all problems if `whole` is set, before the first step and after the last.
+        Otherwise it uses the first `eval.problems` problems of each set.
+        """
         whole = whole or self.base is None or self.done == self.config.steps
         summary = self.interruptible(
             lambda: self.parts.held_out.measure(self.done, whole=whole)
@@ -349,7 +357,7 @@ class _Run:
             self.writer.scalars(self.done, scalars)
 
     def finish(self, ended: str) -> dict[str, Any]:
-        """Export the policy; return what summary.json holds."""
+        """Exports the policy and returns the content of summary.json."""
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped
         unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""

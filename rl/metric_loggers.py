@@ -1,8 +1,8 @@
-"""Additional metric loggers: services, and functions of the user.
+"""Logs metrics to additional metric loggers: services or the user's own.
 
-`log.sinks` names them: "wandb", or "module:function" of a `Maker`. Metrics are written
-to the workdir first. A logger that raises prints a warning and is closed: it never ends
-a run.
+`log.sinks` names them: "wandb", or "module:function" for a user's `Maker`. Metrics are
+written to the workdir first. A logger that raises an exception is removed with a
+warning; the run continues.
 """
 
 import contextlib
@@ -17,34 +17,34 @@ from rl.processes.stopping import one_line
 
 
 class Sink(Protocol):
-    """Receives the metrics of each step, in ascending order."""
+    """Defines a metric logger, which is called for each step in ascending order."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the finite metrics of a step."""
+        """Logs the finite metrics of a step."""
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Log distributions of a step, each with at least one value."""
+        """Logs distributions of a step, each with at least one value."""
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Log completions of a step, as in samples.jsonl."""
+        """Logs completions of a step, as in samples.jsonl."""
 
     def close(self) -> None:
-        """End: nothing follows."""
+        """Closes the logger; no other call follows."""
 
 
 Maker = Callable[..., Sink]
-"""`maker(workdir, *, config, keep)`: opens a metric logger for a run.
+"""Opens a metric logger for a run: `maker(workdir, *, config, keep)`.
 
-`config` holds the hyperparameters by dotted key; `keep` is the last step whose metrics
-stay, -1 for a new run.
+`config` holds the hyperparameters by dotted key. `keep` is the last step whose metrics
+stay when a run resumes; -1 for a new run.
 """
 
 
 def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
-    """Return the makers of `log.sinks`, by name.
+    """Returns the functions that open the loggers of `log.sinks`, by name.
 
     Raises:
-      ValueError: an unknown name, or its library is not installed; one line.
+      ValueError: a name is unknown, or its library is not installed.
     """
     key, makers = "config.log.sinks", {}
     for name in sinks:
@@ -58,7 +58,7 @@ def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
 
 
 class Sinks:
-    """Holds the metric loggers of a run; one that raises is dropped with a warning."""
+    """Calls the metric loggers of a run; removes a logger that raises an exception."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Sinks:
                 self._open[name] = maker(workdir, config=dict(config), keep=keep)
 
     def call(self, method: str, *arguments: Any) -> None:
-        """Call a method of all of them."""
+        """Calls a method of every open logger."""
         for name, sink in list(self._open.items()):
             with self._guarded(name):
                 getattr(sink, method)(*arguments)

@@ -1,7 +1,8 @@
-"""Compute the metrics of a step and write them, with examples of completions.
+"""Computes the metrics of a step and writes them, with examples of completions.
 
-They go to metrics.jsonl, samples.jsonl and TensorBoard, whose errors end
-the run, and to the metric loggers of the config, whose errors do not.
+Metrics are written to metrics.jsonl and TensorBoard, examples to samples.jsonl; an
+error there ends the run. Both are also sent to the metric loggers of `log.sinks`, whose
+errors do not end the run.
 """
 
 import contextlib
@@ -30,13 +31,13 @@ HEADLINE = {
     "clip fractions": CLIPPED,
     "speed, tokens per second": ("speed/sampling_tokens", "speed/update_tokens"),
 }
-"""Charts on which TensorBoard and the report open."""
+"""Names the main charts of TensorBoard and of the report, with their metrics."""
 
 EVALUATED = "eval/"  # prefix of the metrics of an evaluation
 
 
 class MetricsWriter:
-    """Writes the metrics of each step; a resumed run continues without a gap."""
+    """Writes the metrics and examples of each step; a resumed run appends to them."""
 
     def __init__(
         self,
@@ -49,12 +50,12 @@ class MetricsWriter:
     ):
         """
         Args:
-          workdir: `metrics.jsonl`, `samples.jsonl` and `tensorboard/` are in it.
-          keep: the last step whose rows stay; later ones belong to lost work and are
-            removed. -1 starts from nothing.
-          evaluated: the same for evaluations: that of a step may be lost alone.
+          workdir: folder for `metrics.jsonl`, `samples.jsonl` and `tensorboard/`.
+          keep: the step that the run resumes after; rows of later steps are removed.
+            -1 for a new run.
+          evaluated: the step of the last evaluation; later evaluations are removed.
           config: hyperparameters by dotted key.
-          sinks: more metric loggers by name; see `rl.metric_loggers`.
+          sinks: additional metric loggers by name; see `rl.metric_loggers`.
         """
         files = workdir / "metrics.jsonl", workdir / "samples.jsonl"
         for file in files:
@@ -74,7 +75,7 @@ class MetricsWriter:
             self._opened.callback(part.close)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write a row of metrics.jsonl and a point per name on TensorBoard."""
+        """Writes scalars by name; values that are not finite only to metrics.jsonl."""
         plain = {name: _plain(value) for name, value in values.items()}
         self._metrics.write({"step": step, **plain})
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
@@ -82,24 +83,24 @@ class MetricsWriter:
         self._sinks.call("scalars", step, finite)
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Write distributions of a step to TensorBoard."""
+        """Writes histograms to TensorBoard; leaves out empty arrays."""
         some = {name: array for name, array in values.items() if len(array)}
         self._board.histograms(step, some)
         self._sinks.call("histograms", step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write completions as text: a line each, and a table on TensorBoard."""
+        """Writes completions to samples.jsonl, and as a table to TensorBoard."""
         self._samples.write(*({"step": step, **row} for row in rows))
         self._board.samples(step, rows)
         self._sinks.call("samples", step, rows)
 
     def close(self) -> None:
-        """Closes all of them, though one fails; a second call does nothing."""
+        """Closes all files and loggers, even if one fails."""
         self._opened.close()
 
 
 class Stopwatch:
-    """Measures seconds by phase of one step; a trace shows the phases by name."""
+    """Measures the seconds of each phase of a step; names the phases in traces."""
 
     def __init__(self):
         self._began = time.perf_counter()
@@ -107,7 +108,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the time spent within to a phase, which may occur more than once."""
+        """Adds the time of the `with` block to the phase."""
         began = time.perf_counter()
         with jax.profiler.TraceAnnotation(name):
             yield
@@ -120,7 +121,7 @@ class Stopwatch:
 
 
 def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
-    """Return metrics of the completions sampled for a step."""
+    """Returns the metrics of all completions sampled for a step."""
     metrics: dict[str, float] = {
         "sampling/seconds": stats.seconds,
         "sampling/rounds": stats.rounds,
@@ -132,7 +133,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
         "sampling/unfinished": stats.unfinished,
     }
     if stats.completions:
-        # Of this step: under other schedules the verifier works on later ones too.
+        # Counted per step, since the verifier may also judge for later steps.
         metrics["sampling/unjudged"] = stats.unjudged / stats.completions
     if not stats.correct:
         return metrics
@@ -171,7 +172,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
 def distributions(
     stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Return lengths of all completions of a step, advantages of the trained ones."""
+    """Returns lengths of all sampled completions and advantages of the batch's."""
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {
@@ -181,7 +182,7 @@ def distributions(
 
 
 def _first_tokens(batch: Batch) -> np.ndarray:
-    """Return bool `[R, T]`, the first token of each completion."""
+    """Returns bool `[R, T]`: whether a token is the first of its completion."""
     same = batch.segment_ids[:, 1:] == batch.segment_ids[:, :-1]
     continues = np.zeros_like(batch.loss_mask)
     continues[:, 1:] = same & batch.loss_mask[:, :-1]
@@ -189,7 +190,7 @@ def _first_tokens(batch: Batch) -> np.ndarray:
 
 
 def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, float]:
-    """Return seconds of each phase of a step, and sampled tokens per second."""
+    """Returns the seconds of each phase of a step, and sampled tokens per second."""
     speeds = {f"seconds/{phase}": s for phase, s in clock.seconds.items()}
     speeds["seconds/step"] = clock.total
     if metrics.get("sampling/seconds"):
@@ -201,7 +202,7 @@ def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, f
 def verifier_metrics(
     before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return how many verdicts were given in between, in all and by rule."""
+    """Returns the differences between two states of the verifier's counts."""
     return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
 
 
@@ -214,13 +215,13 @@ LEGEND = (
 def console_line(
     step: int, steps: int, m: Mapping[str, float], left: float | None
 ) -> str:
-    """Return the progress of a run in at most 100 characters; see `LEGEND`.
+    """Returns a line for the console with the main metrics of a step; see `LEGEND`.
 
     Args:
-      step: steps done.
-      steps: of the run.
+      step: number of steps done.
+      steps: number of steps of the run.
       m: metrics of the step.
-      left: seconds that the run still takes; None for a step that compiled programs.
+      left: estimated seconds to the end of the run; None if the step compiled programs.
     """
     clipped = [m[key] for key in CLIPPED if key in m]
     values = {
@@ -246,7 +247,7 @@ def _plain(value: float) -> float | int:
 
 
 def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
-    """Remove the rows of later steps."""
+    """Removes rows of steps after `keep`, or after `evaluated` for evaluations."""
 
     def last(row: Mapping[str, Any]) -> int:
         return evaluated if any(name.startswith(EVALUATED) for name in row) else keep

@@ -1,11 +1,12 @@
-"""GRPO in one file: all of training, top to bottom, and no options.
+"""Implements GRPO in one file, without options.
 
     python -m rl.minimal WORKDIR
 
-trains the quickstart's model as `python -m rl.train --config=configs/quickstart.py`
-does, with the same functions and to the same numbers, bit for bit. It leaves out what
-else `rl.loop` has: stages, other samplers and schedules, several hosts, evaluation,
-checkpoints, alarms. Metrics go to WORKDIR/minimal.jsonl, the model to WORKDIR/hf.
+trains the quickstart's model, like `python -m rl.train --config=configs/quickstart.py`.
+Both use the same functions and give bit-identical results. This file omits the other
+features of `rl.loop`: stages, other samplers and schedules, several hosts, evaluation,
+checkpoints, alarms. Metrics are written to WORKDIR/minimal.jsonl, the model to
+WORKDIR/hf.
 """
 
 import contextlib
@@ -47,7 +48,7 @@ from sharding.mesh import make_mesh
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """The trained policy, its architecture, and the metrics of each step."""
+    """Holds the trained policy, its architecture, and one row of metrics per step."""
 
     params: dict[str, Any]
     model: DecoderConfig
@@ -55,12 +56,12 @@ class Trained:
 
 
 def train(c: RunConfig) -> Trained:
-    """Train a policy; config keys that choose other methods are ignored."""
+    """Trains a policy with GRPO; ignores config keys that select other methods."""
     folder = base_folder(c)
     architecture = DecoderConfig.from_folder(folder)
 
-    # The policy: parameters, split over a mesh of all devices, and their optimizer's
-    # state. `step` holds the jitted functions.
+    # `state` holds the parameters, sharded over a mesh of all devices, and the
+    # optimizer state. `step` holds the jitted functions.
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
     model = model_from_config(c, architecture, mesh)
     step = make_step(
@@ -72,7 +73,7 @@ def train(c: RunConfig) -> Trained:
     )
     state = step.init(hf.load_params(folder, model, mesh))
 
-    # The sampler decodes with a copy of the parameters, in a layout of its own.
+    # The sampler decodes with a copy of the parameters, sharded for inference.
     layout = make_layout(
         model,
         slots=c.rollout.slots,
@@ -93,9 +94,9 @@ def train(c: RunConfig) -> Trained:
         collector = Collector(c, tokenizer, stop_ids, sampler, pool)
         for number in range(c.steps):
             groups, metrics = collector.collect(number)
-            # Advantages (r - mean) / std within each group; one mini-batch per update.
-            # Each token's weight in the loss is counted on the host over its whole
-            # mini-batch, so that nothing that follows can change the average.
+            # Advantages are (r - mean) / std within each group. Loss weights of tokens
+            # are computed on the host over the whole mini-batch, so the average does
+            # not depend on the split into micro-batches.
             mini_batches = pack_groups(
                 groups, c, version=number, row_multiple=jax.device_count()
             )
@@ -113,7 +114,7 @@ def train(c: RunConfig) -> Trained:
 
 
 class Collector:
-    """Dynamic sampling: completions until the batch is full of informative groups."""
+    """Implements dynamic sampling: samples until a batch of informative groups."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Collector:
             temperature=c.rollout.temperature,
             stop_token_ids=stop_ids,
         )
-        # Passes over the problems, each in its own order.
+        # A stream of problems, reshuffled for each pass over the data.
         train = load_problems(
             c.data.train, key="config.data.train", **c.data.train_args
         )
@@ -141,10 +142,10 @@ class Collector:
         self.acceptance = 1.0
 
     def collect(self, step: int) -> tuple[list[Group], dict[str, float]]:
-        """Return the groups of a step, and metrics of all that was sampled for it."""
+        """Returns a step's informative groups, and metrics of all sampled groups."""
         c = self.c
         full = c.batch.prompts_per_step
-        # Surplus groups of the last step were sampled by the policy before this one.
+        # Use surplus groups of the last step, sampled by an older policy version.
         kept = [
             g for g in self.left if step - g.created_step <= c.dynamic_sampling.max_age
         ]
@@ -152,11 +153,11 @@ class Collector:
         for _ in range(c.dynamic_sampling.max_rounds):
             if len(kept) >= full:
                 break
-            # Ask for more prompts the fewer groups of late rounds had any signal.
+            # Sample more prompts if few groups of recent rounds were informative.
             missing = full - len(kept)
             count = min(math.ceil(missing / max(self.acceptance, 0.1)), 2 * full)
             drawn = self.sample(self.problems.draw(count), step)
-            # If all completions are right, or all wrong, every advantage is 0.
+            # Drop groups that are all right or all wrong: their advantages are 0.
             accepted = [g for g in drawn if g.correct.any() and not g.correct.all()]
             self.acceptance = 0.5 * self.acceptance + 0.5 * len(accepted) / count
             sampled += drawn
@@ -173,14 +174,14 @@ class Collector:
         }
 
     def sample(self, problems: list[Problem], step: int) -> list[Group]:
-        """Sample G completions of each problem, and verify them."""
+        """Samples G completions of each problem and verifies them."""
         seed = run_seed(self.c.seed, Stream.SAMPLING, self.rounds)
         self.rounds += 1
         texts = [self.c.data.template.replace("{problem}", p.problem) for p in problems]
         prompts = [self.tokenizer(text)["input_ids"] for text in texts]
         completions = self.sampler.sample(prompts, self.params, seed=seed)
 
-        # Training uses token ids as they were sampled; only the verifier reads text.
+        # Training uses the sampled token ids; only the verifier reads text.
         def text(token_ids: np.ndarray) -> str:
             ids = token_ids.tolist()
             return str(self.tokenizer.decode(ids, skip_special_tokens=True))
@@ -193,7 +194,7 @@ class Collector:
         verdicts = iter(self.pool.judge(items))
         groups = []
         for problem, prompt, drawn in zip(problems, prompts, completions, strict=True):
-            # Completions that the pool could not judge are left out.
+            # Leave out completions that the verifier could not judge.
             judged = [(c, v.correct) for c, v in zip(drawn, verdicts, strict=False)]
             judged = [(c, right) for c, right in judged if right is not None]
             correct = np.array([right for _, right in judged], bool)
@@ -215,7 +216,7 @@ class Collector:
 def update(
     c: RunConfig, step: Step, state: TrainState, mini_batches: list[list[Batch]]
 ) -> tuple[TrainState, dict[str, float]]:
-    """Update the policy once per mini-batch; return it with the updates' metrics."""
+    """Updates the policy once per mini-batch and returns it with metrics."""
     schedule = make_schedule(c.schedule)
     done = int(state.updates)
 
@@ -235,11 +236,12 @@ def update(
         old = step.score(state.params, batch, hypers[0])
         return batch.replace(old_logprobs=old)
 
-    # Old log-probabilities, of the policy before any update: the ratio's denominator.
+    # Old log-probabilities, by the policy before these updates: the denominator of the
+    # probability ratio.
     placed = [[scored(batch) for batch in batches] for batches in mini_batches]
     stats = []
     for batches, hyper in zip(placed, hypers, strict=True):
-        # Gradients of the micro-batches add up; the optimizer is applied once.
+        # Sum the gradients of the micro-batches and apply the optimizer once.
         state, of_update = step.update(state, batches, hyper)
         stats.append(jax.device_get(of_update))
     return state, update_metrics(stats)

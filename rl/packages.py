@@ -1,4 +1,4 @@
-"""Make sure that the project's packages are found, and not others of the same names."""
+"""Checks that imports find the project's packages, not others of the same names."""
 
 import importlib.util
 import pathlib
@@ -8,10 +8,10 @@ NAMES = ("configs", "models", "rl", "rollout", "sharding", "tools")
 
 
 def check() -> None:
-    """End the process with one line if another package has the name of one of them.
+    """Exits with a message if another package hides one of the project's packages.
 
-    Called before they are imported: `configs` and `models` are common names
-    of folders, and a command imports from the current directory first.
+    Call it before importing them. A command imports from the current directory first,
+    and `configs` and `models` are common names of folders.
     """
     root = pathlib.Path(__file__).resolve().parents[1]
     for name in NAMES:

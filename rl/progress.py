@@ -1,8 +1,8 @@
-"""Show the progress of long work: what runs, how far it is, how fast, time left.
+"""Shows the progress of long work on stderr.
 
-A phase prints a line when it begins and one when it is done. In between stderr shows
-the progress: a bar on a terminal, elsewhere (a log, a pipe) a line every ten seconds.
-With several processes only the leader prints. Results go to stdout.
+A phase prints a line when it begins and when it ends. Between them a terminal shows a
+progress bar; a log or a pipe gets a line every ten seconds. With several processes only
+the leader prints.
 """
 
 import contextlib
@@ -33,28 +33,28 @@ _CLEAR = "\x1b[K"  # from the cursor to the end of the line
 
 
 class Watch:
-    """Counts finished work; see `watch`."""
+    """Counts finished units of work and formats the progress; see `watch`."""
 
     def __init__(self, name: str, total: int | None, unit: str):
         self._name, self._total, self._unit = name, total, unit
         self._began = time.time()
         self._done = 0
-        # Rates are counted from here: the first one may have waited for a compiler.
+        # Rates are measured from the first update, which may include compilation.
         self._first: tuple[float, int] | None = None
-        self.covered = False  # by another one, within it
+        self.covered = False  # hidden while a nested watch is shown
 
     def update(self, done: int = 1) -> None:
-        """Count `done` more as finished."""
+        """Adds `done` finished units."""
         self._done += done
         self._first = self._first or (time.time(), self._done)
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since it began."""
+        """Seconds since the start."""
         return time.time() - self._began
 
     def text(self, columns: int = 0) -> str:
-        """Return the progress as a line, or as a bar of at most so many columns."""
+        """Returns the progress as a line of text, or as a bar of `columns` columns."""
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.time() - since, 1e-9)
         if self._total and columns:
@@ -76,7 +76,7 @@ class Watch:
         return f"{line}{rate:,.{0 if rate >= 10 else 2}f}/s, {left} left"
 
     def show(self, ended: threading.Event, stream: TextIO) -> None:
-        """Show the progress at intervals until `ended` is set."""
+        """Shows the progress at intervals until `ended` is set."""
         terminal, shown = stream.isatty(), False
         while not ended.wait(BAR_SECONDS if terminal else LINE_SECONDS):
             if self.covered:
@@ -105,16 +105,21 @@ _within: contextvars.ContextVar[Watch | None] = contextvars.ContextVar(
 
 
 def hush() -> None:
-    """Print no progress from this process: another one of its run does."""
+    """Disables progress output in this process."""
     _hushed.set()
 
 
 @contextlib.contextmanager
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
-    """Show the progress of work that may take long, and yield its counter.
+    """Shows the progress of the work in the `with` block; yields its counter.
 
-    Without a `total` of `unit` (in the plural), only the time is shown. A watch within
-    another one is shown in its place until it ends.
+    Without a `total` only the time is shown. A nested watch replaces the outer one
+    until it ends.
+
+    Args:
+      name: name of the work.
+      total: number of units of work, if known.
+      unit: name of a unit, in the plural.
     """
     count, outer = Watch(name, total, unit), _within.get()
     ended = threading.Event()
@@ -139,7 +144,7 @@ def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Wa
 def phase(
     name: str, what: str, *, total: int | None = None, unit: str = ""
 ) -> Iterator[Watch]:
-    """Print a line before and after a `watch`."""
+    """Shows progress like `watch`, and prints a line at the start and at the end."""
     if not _hushed.is_set():
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     with watch(name, total=total, unit=unit) as count:
@@ -150,7 +155,7 @@ def phase(
 
 
 def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
-    """Yield the things one by one and show how many are done."""
+    """Yields the elements of a collection and shows how many are done."""
     with watch(name, total=len(things), unit=unit) as count:
         for thing in things:
             yield thing
@@ -158,9 +163,9 @@ def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
 
 
 class WatchedSampler:
-    """Wraps a sampler: its calls show how many of their completions have ended.
+    """Wraps a sampler and shows how many completions of a call are finished.
 
-    `check_stop` is called at intervals and may raise, which ends the call.
+    `check_stop` is called at intervals; an exception from it ends the call.
     """
 
     def __init__(
@@ -209,7 +214,7 @@ class WatchedSampler:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds for a reader."""
+    """Formats seconds as text, such as "2 min 5 s"."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

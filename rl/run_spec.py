@@ -1,6 +1,6 @@
-"""A run that has been checked: everything that can be wrong before expensive work.
+"""Checks a run before any expensive work, and describes it by a `RunSpec`.
 
-`rl.setup` makes the objects of the loop from a `RunSpec`.
+`rl.setup` makes the objects of the training loop from a `RunSpec`.
 """
 
 import dataclasses
@@ -54,12 +54,12 @@ TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 class ProblemSet:
     """Holds the usable problems of a data set, and counts the others."""
 
-    name: str  # "train", "held-out", or the key of a mapping `data.eval`
-    key: str  # the config's name for the source
-    source: str  # files or function, as the config names them
-    problems: Sequence[Problem]  # whose gold can be read and whose prompt fits
-    unreadable: int = 0  # problems whose gold or prompt cannot be read
-    too_long: int = 0  # problems whose prompt does not fit
+    name: str  # "train", "held-out", or the set's key in `data.eval`
+    key: str  # config key of the source
+    source: str  # files or function, as written in the config
+    problems: Sequence[Problem]  # problems with readable golds and short enough prompts
+    unreadable: int = 0  # number of problems with an unreadable gold or prompt
+    too_long: int = 0  # number of problems whose prompt is too long
 
     @property
     def left_out(self) -> int:
@@ -68,18 +68,18 @@ class ProblemSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """A run, checked but not started."""
+    """Describes a checked run that has not started."""
 
     config: RunConfig
     model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
-    sampling: SamplingParams  # of completions to train on
+    sampling: SamplingParams  # sampling settings of training
     train_set: ProblemSet
-    held_out: Sequence[ProblemSet]  # the first decides which checkpoint is the best
+    held_out: Sequence[ProblemSet]  # the first set's score selects the best checkpoint
     prompts: Mapping[str, np.ndarray]  # token ids by problem text, template applied
     unread: Sequence[str]  # messages about unreadable golds and prompts
-    mesh_shape: tuple[int, int, int]  # data, fsdp and tensor
-    stages: tuple[Stage, ...]  # of the curriculum; a single one by default
+    mesh_shape: tuple[int, int, int]  # sizes of the axes data, fsdp and tensor
+    stages: tuple[Stage, ...]  # stages of the curriculum; one by default
     gaps: Sequence[str]  # messages about levels without problems
     objective: Objective
     sinks: Mapping[str, Maker]  # additional metric loggers, by name
@@ -95,25 +95,28 @@ class RunSpec:
 
     @property
     def row_multiple(self) -> int:
-        """Return the number of devices that share the rows of a batch."""
+        """Number of shards that the rows of a batch are split into."""
         return shards("batch", abstract_mesh(self.mesh_shape))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def tokenize(self, text: str) -> list[int]:
-        """Return a completion's token ids, its end included."""
+        """Returns a completion's token ids, with a stop token at the end."""
         end = self.tokenizer.eos_token_id
         if end not in self.sampling.stop_token_ids:
             end = self.sampling.stop_token_ids[0]
         return [*self.tokenizer.encode(text, add_special_tokens=False), end]
 
     def decode_prompt(self, token_ids: Sequence[int]) -> str:
-        """Return a prompt as the model sees it, special tokens included."""
+        """Returns a prompt as the model sees it, special tokens included."""
         return str(self.tokenizer.decode(list(token_ids)))
 
     def open_rewards(self, workers: int = 0) -> Rewards:
-        """Start the workers that judge, 0: as configured; the caller closes them."""
+        """Starts the rewards' worker processes; the caller closes them.
+
+        `workers` is their number; 0 uses `reward.workers`.
+        """
         r = self.config.reward
         return Rewards(
             _reward_formulas(self.config),
@@ -129,10 +132,11 @@ class RunSpec:
 
 
 def validate(c: RunConfig) -> RunSpec:
-    """Check a config against the model, the data and the devices.
+    """Checks a config against the model, the data and the devices.
 
     Raises:
-      ValueError: one line that names the key or file and the value.
+      ValueError: a check failed; the message names the config key or file, and the
+        value.
     """
     check_config(c)
     try:
@@ -213,7 +217,7 @@ def validate(c: RunConfig) -> RunSpec:
 def reference_model(
     c: RunConfig, *, described_in: pathlib.Path | None = None
 ) -> tuple[pathlib.Path, DecoderConfig]:
-    """Return the folder and the architecture of `objective.reference`."""
+    """Returns the folder and the architecture of the model `objective.reference`."""
     try:
         folder = resolve_folder(c.objective.reference, described_in=described_in)
     except ValueError as error:
@@ -227,7 +231,10 @@ def check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Reject a reference that does not read the policy's tokens."""
+    """Rejects a reference model with another vocabulary than the policy's.
+
+    With `objective.reset_every` it also rejects another architecture.
+    """
     if not c.objective.reference or not objective.needs_reference:
         return
     key = f"config.objective.reference={c.objective.reference!r}"
@@ -243,7 +250,7 @@ def check_reference(
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
-    """Reject micro-batches that do not give every device a row."""
+    """Rejects micro-batches that are too small for one row per shard."""
     devices = shards("batch", abstract_mesh(mesh_shape))
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:
@@ -254,7 +261,7 @@ def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
 
 
 def check_positions(c: RunConfig, model: DecoderConfig) -> None:
-    """Reject prompts and completions that are longer than the model's positions."""
+    """Rejects maximum lengths that exceed the model's number of positions."""
     r = c.rollout
     if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
         raise ValueError(
@@ -265,17 +272,17 @@ def check_positions(c: RunConfig, model: DecoderConfig) -> None:
 
 
 def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
-    """Read the problems to train on and those held out, and try the rewards out.
+    """Reads the training and held-out problems, and tests the rewards.
 
-    The leader alone calls the user's rewards on the first problem: a reward may ask a
-    service, and hundreds of processes need not.
+    Only process 0 calls the user's rewards, on the first problem, since a reward may
+    call a service.
 
     Returns:
-      The training set and the held-out sets, without the problems whose gold cannot be
-      read, and a message for each set that lost some.
+      The training set followed by the held-out sets, without problems whose gold is
+      unreadable; and a message for each set that has such problems.
 
     Raises:
-      ValueError: a problem, a gold or a reward that is wrong; one line that names it.
+      ValueError: a problem, a gold or a reward is invalid; the message names it.
     """
     d, formulas = c.data, _reward_formulas(c)
     sets: list[ProblemSet] = []
@@ -309,7 +316,7 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
 
 
 def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
-    """Return name, config key, source and arguments of each held-out set."""
+    """Returns name, config key, source and arguments of each held-out set."""
     key = "config.data.eval"
     if isinstance(d.eval, str):
         return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
@@ -344,10 +351,10 @@ def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
 def _stages(
     c: RunConfig, every: Sequence[Problem], fit: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
-    """Make the curriculum's stages and check them against the run's sizes.
+    """Makes and checks the curriculum's stages; also returns messages about gaps.
 
-    `fit` are those of `every` problem whose prompts fit. Also return a message about
-    each share of a level that another one takes.
+    A gap is a level without problems, whose share other levels get. `fit` holds the
+    problems of `every` whose prompts are short enough.
     """
     r = c.rollout
     try:
@@ -367,7 +374,7 @@ def _stages(
     except ValueError as error:
         why = ""
         if isinstance(error, NoProblem) and len(fit) < len(every):
-            # The level may be gone with the prompts that are too long.
+            # The level's problems may all have prompts that are too long.
             why = (
                 f"; {len(every) - len(fit):,} prompts exceed"
                 f" config.rollout.max_prompt_tokens={r.max_prompt_tokens}"

@@ -1,7 +1,8 @@
-"""Makes the sampler that uses vLLM servers, and the trainer's probe of what they serve.
+"""Makes the sampler that uses vLLM servers, and the probe that checks their weights.
 
-With several JAX processes the first one talks to the servers. The others take part in
-what needs all devices: gathering the weights, and the probe's forward pass.
+The probe compares the servers' log-probabilities with the trainer's. With several JAX
+processes, only process 0 calls the servers. The others take part in work on all
+devices: gathering the weights, and the probe's forward pass.
 """
 
 import collections
@@ -44,18 +45,18 @@ def make_vllm_sampler(
     workdir: pathlib.Path,
     prompt: Sequence[int],
 ) -> PolicySampler:
-    """Starts or attaches to servers for `model`; they serve after the first publish.
+    """Starts vLLM servers, or connects to running ones; needs a publish to sample.
 
     Args:
-      c: the config, above all its section `rollout.vllm`.
-      model: of the trainer, with its mesh.
-      folder: the base model's.
-      workdir: gets the servers' logs.
-      prompt: a prompt of the data, from which the probe is made.
+      c: the run's config.
+      model: the trainer's decoder, with its mesh.
+      folder: folder of the base model.
+      workdir: folder for the servers' logs.
+      prompt: token ids of a prompt, from which the probe is made.
 
     Raises:
-      ValueError: a setting that does not fit; names it.
-      OSError: too little space for the weights.
+      ValueError: a setting is invalid; the message names it.
+      OSError: the disk has too little space for the weights.
     """
     v = c.rollout.vllm
     max_model_len = c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
@@ -66,7 +67,7 @@ def make_vllm_sampler(
             f" {sorted(PROBE_TOLERANCE)}"
         )
 
-    # Either all weights, merged, or the adapters of a model that the servers have read.
+    # Publish either all weights, with adapters merged, or only the adapters.
     adapter, written = v.publish == "adapter", hf.DTYPES[dtype]
     tensors: Any = peft_folder if adapter else hf
 
@@ -74,7 +75,7 @@ def make_vllm_sampler(
         return tensors.export_tensors(params, model.config, written)
 
     urls = [part.strip() for part in v.url.split(",") if part.strip()]
-    # The first process starts the servers, on its own machine's GPUs.
+    # Process 0 starts the servers, on the GPUs of its own machine.
     attached = urls or jax.process_index()
     sets = [] if attached else device_sets(v.devices, v.gpu_memory_utilization)
     probe = make_probe(
@@ -132,7 +133,7 @@ def make_vllm_sampler(
 
 
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
-    """Repeats a prompt until it fills some blocks of a key-value cache."""
+    """Repeats a prompt until it spans several blocks of a key-value cache."""
     length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]
 
@@ -140,15 +141,16 @@ def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
 def make_probe(
     model: Decoder, *, max_model_len: int, head_chunk: int, servers: int
 ) -> Probe:
-    """Returns the trainer's own log-probs of sequences, at temperature 1.
+    """Returns a function that computes the trainer's log-probabilities of sequences.
 
-    With several processes all of them call it, and the first one's sequences count.
+    The log-probabilities are at temperature 1. With several processes every process
+    calls `make_probe` and the returned function; the values of process 0 are used.
 
     Args:
-      model: of the trainer, with its mesh.
-      max_model_len: longest sequence.
+      model: the trainer's decoder, with its mesh.
+      max_model_len: maximum number of tokens of a sequence.
       head_chunk: see `rl.update.step.make_step`.
-      servers: most sequences of one call; the first process's number counts.
+      servers: maximum number of sequences of one call, one for each server.
     """
     mesh = model.mesh
     assert mesh is not None
@@ -187,13 +189,13 @@ def make_probe(
 
 
 class FollowerSampler:
-    """Takes part in a publish, in the processes that do not talk to the servers."""
+    """Takes part in publishing, in every process except process 0."""
 
     def __init__(self, export: Callable[[Params], Iterable], probe: Probe):
         self._export, self._probe = export, probe
 
     def publish(self, params: Params, version: int) -> None:
-        """Gathers every tensor, and scores the probe."""
+        """Gathers all tensors and runs the probe's forward pass, with process 0."""
         collections.deque(self._export(params), maxlen=0)
         self._probe(params, [])
 
@@ -201,10 +203,10 @@ class FollowerSampler:
         raise RuntimeError("the first process samples")
 
     def make_room(self) -> None:
-        """Does nothing: it holds no memory."""
+        """Does nothing: this sampler holds no memory."""
 
     def metrics(self) -> dict[str, float]:
         return {}
 
     def close(self) -> None:
-        """Does nothing: it holds no resources."""
+        """Does nothing: this sampler holds no resources."""

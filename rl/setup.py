@@ -1,4 +1,4 @@
-"""From a checked run to the objects that the loop joins."""
+"""Makes the objects of the training loop from a checked run."""
 
 import contextlib
 import dataclasses
@@ -62,18 +62,17 @@ from sharding.mesh import make_mesh
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The objects that the loop joins.
+    """Holds the objects that the training loop uses.
 
     Attributes:
-      engine: samples, updates, publishes, saves.
-      rollouts: gives each step's groups, when the schedule says.
-      rewards: judge completions of training and of evaluation.
-      held_out: evaluates the policy.
-      alarms: watch the metrics.
-      trace: profiles the steps that the config names.
-      pack: `pack_groups` of this run: groups and their version to mini-batches.
-      hypers: `make_hypers` of this run: a stage, the updates done and a number of
-        mini-batches to the scalars of each update.
+      engine: samples, updates, publishes and saves the policy.
+      rollouts: returns the groups of each step, according to `rollout.schedule`.
+      rewards: judges completions of training and of evaluation.
+      held_out: evaluates the policy on the held-out sets.
+      alarms: checks the metrics of each step.
+      trace: profiles the steps of `profile.steps`.
+      pack: `pack_groups` with the run's settings: packs groups into mini-batches.
+      hypers: `make_hypers` with the run's config: returns the scalars of each update.
     """
 
     engine: Engine
@@ -95,13 +94,15 @@ def open_parts(
     *,
     accept_changes: bool,
 ) -> Iterator[Parts]:
-    """Make the parts of a run, and close them at the end.
+    """Makes the parts of a run and closes them at the end.
+
+    Also records the run in the workdir and prints the start page.
 
     Args:
-      spec: the run.
-      workdir: of the run.
-      processes: the leader's, or the only process.
-      check_stop: called while completions are sampled; raises to end the run.
+      spec: the checked run.
+      workdir: folder of the run.
+      processes: the leader's connection to the run's processes, or the single process.
+      check_stop: called at intervals during sampling; raises to end the run.
       accept_changes: see `rl.workdir.manifest.begin`.
 
     Raises:
@@ -109,14 +110,14 @@ def open_parts(
     """
     c = spec.config
     with phase("base", c.model.path or c.model.maker):
-        base = base_folder(c)  # before the other processes look for it
+        base = base_folder(c)  # before the other processes read it
     with phase("identify", "hashes the base and the problems"):
         identity = manifest.identify(spec, base)
     for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
         print(line)
     files.replace(workdir / "config.json", config_json(c) + "\n")
     for i, held_out in enumerate(spec.held_out):
-        # As data, so that readers need not call what the config names.
+        # `tools.evaluate` reads these files and need not call the config's functions.
         name = f"held_out_{held_out.name}.jsonl" if i else HELD_OUT
         write_problems(workdir / name, held_out.problems)
     print(start_page(spec, workdir), flush=True)
@@ -134,7 +135,7 @@ def open_parts(
         max_staleness=c.rollout.max_staleness,
         steps=c.steps,
     )
-    # The engine is closed first: that ends what the other two still wait for.
+    # The engine closes first, which ends sampling that `rollouts` may still wait for.
     with (
         contextlib.closing(rollouts),
         contextlib.closing(rewards),
@@ -170,7 +171,7 @@ def open_parts(
 def make_collector(
     spec: RunSpec, sample: Callable[..., list], rewards: Rewards
 ) -> Collector:
-    """Make what samples, judges and filters until a batch is full."""
+    """Makes the collector, which samples, judges and filters the groups of a batch."""
     c = spec.config
     curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
     return Collector(
@@ -192,13 +193,13 @@ def make_collector(
 
 
 def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
-    """Make the parameters, the compiled step, the sampler and the checkpoints.
+    """Makes the engine: parameters, update step, sampler and checkpoints.
 
-    With several processes all of them call it.
+    With several processes every process calls it.
 
     Args:
-      spec: the run.
-      workdir: gets `checkpoints/`, `assets/` and the servers' logs.
+      spec: the checked run.
+      workdir: folder for `checkpoints/`, `assets/` and the logs of vLLM servers.
     """
     c = spec.config
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
@@ -217,7 +218,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
     check_shared_prompts(c.batch.share_prompts, model)
     servers = None
     if c.rollout.backend == "vllm":
-        # First: servers come up while weights are read and programs compiled.
+        # First, so that servers start while weights are loaded.
         servers = make_vllm_sampler(
             c,
             model=model.clone(remat="none"),
@@ -230,7 +231,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
     with phase("load", str(folder), total=count, unit="parameters") as loaded:
         params = hf.load_params(folder, model, mesh, on_loaded=loaded.update)
         check_finite(params, str(folder))
-        # Of the adapters the frozen base is also the reference.
+        # With adapters the frozen base can be the reference as well.
         adapters = new_adapters(model, mesh, c.model.lora.init_seed)
         trained, base = (adapters, params) if adapters else (params, {})
         reference, score_reference = make_reference(spec, mesh, params, base)
@@ -265,7 +266,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
 
 
 def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
-    """Make the compiled functions of the run's updates."""
+    """Makes the jitted functions of the run's updates."""
     assert model.mesh is not None
     return make_step(
         model,
@@ -281,13 +282,18 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
 def make_reference(
     spec: RunSpec, mesh: Mesh, params: Params, base: Params
 ) -> tuple[Params | None, Score | None]:
-    """Make the parameters of the KL term, if there is one, and what scores with them.
+    """Makes the reference model's parameters and its scoring function.
 
     Args:
-      spec: the run.
-      mesh: of the policy.
-      params: of the base model; the reference is a copy of them by default.
-      base: the same where they are frozen, else `{}`; needs no copy.
+      spec: the checked run.
+      mesh: mesh of the policy.
+      params: parameters of the base model, which by default are copied as reference.
+      base: the frozen base parameters, which are used without a copy; `{}` without
+        adapters.
+
+    Returns:
+      The parameters, or None if the objective needs no reference; and the scoring
+      function, or None for the base model, which the policy's function can score.
     """
     c = spec.config
     if not spec.objective.needs_reference:
@@ -305,7 +311,7 @@ def make_reference(
 
 
 def make_rejection(c: RunConfig) -> Reject | None:
-    """Make what removes off-policy tokens before weights are counted, if anything."""
+    """Makes the function of `objective.correction` that removes tokens, or None."""
     rejection = load_rejection(c.objective.correction)
     if rejection is None:
         return None
@@ -324,13 +330,13 @@ def make_rejection(c: RunConfig) -> Reject | None:
 def make_embedded(
     spec: RunSpec, model: Decoder, params: Params, resident: Any
 ) -> JaxSampler:
-    """Make the sampler on the trainer's own devices, and compile its programs.
+    """Makes the sampler on the trainer's own devices and compiles its programs.
 
     Args:
-      spec: the run.
-      model: in training.
-      params: of the model.
-      resident: the arrays that stay on the devices while it samples.
+      spec: the checked run.
+      model: the decoder in training.
+      params: parameters of the model, trained and frozen.
+      resident: arrays that stay on the devices during sampling.
     """
     c = spec.config
     assert model.mesh is not None

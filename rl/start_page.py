@@ -1,4 +1,4 @@
-"""The page that a start prints: what the run reads, computes and writes."""
+"""Makes the page that a run prints at its start: its inputs, sizes and outputs."""
 
 import contextlib
 import json
@@ -24,15 +24,15 @@ from rl.problems.repeats import describe_repeats
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
 from rl.update.optimizer import make_optimizer
 
-_MOST_CHARACTERS, _MOST_TOKENS = 1000, 32  # of the prompt that is shown
+_MOST_CHARACTERS, _MOST_TOKENS = 1000, 32  # limits of the prompt that is shown
 _VLLM = "from importlib.metadata import version; print(version('vllm'))"
 
 
 def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Return the start page, then the config keys that differ from configs/base.py.
+    """Returns the start page and the config keys that differ from configs/base.py.
 
     Raises:
-      ValueError: vLLM's environment or servers cannot be used.
+      ValueError: the environment of vLLM, or one of its servers, cannot be used.
     """
     sampler = _find_vllm(spec.config) if spec.config.rollout.backend == "vllm" else ""
     keys = [f"  {k} = {json.dumps(v)}" for k, v in config_changes(spec.config).items()]
@@ -41,7 +41,7 @@ def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
 
 
 def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Return the facts of a run, one per line."""
+    """Returns the main facts about a run, one per line, and warnings."""
     c = spec.config
     shapes, _ = lora.split(abstract_params(model_from_config(c, spec.model, None))[0])
     count = sum(x.size for x in jax.tree.leaves(shapes))
@@ -97,7 +97,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
 
 
 def next_commands(workdir: pathlib.Path) -> str:
-    """Return what to type after the end of a run."""
+    """Returns the commands that a user may run after the end of a run."""
     return "\n".join(
         [
             "next:",
@@ -110,12 +110,12 @@ def next_commands(workdir: pathlib.Path) -> str:
 
 
 def config_changes(c: RunConfig) -> dict[str, object]:
-    """Return what a config changes from configs/base.py, by dotted key."""
+    """Returns the settings that differ from configs/base.py, by dotted key."""
     return changes(json.loads(config_json(c)))
 
 
 def describe_devices() -> str:
-    """Return platform, number, kind and memory of the devices."""
+    """Returns the platform, number, kind and memory of the devices."""
     device = jax.devices()[0]
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
     memory = f"{limit / 1e9:.0f} GB each"
@@ -130,7 +130,7 @@ def describe_devices() -> str:
 
 
 def describe_numbers(c: RunConfig) -> str:
-    """Return how exactly, and whether repeatably, accelerators compute."""
+    """Returns the precision of computations, and whether they are deterministic."""
     repeats = c.deterministic or jax.devices()[0].platform == "cpu"
     repeat = "deterministic" if repeats else "not deterministic on a GPU"
     how = f" at matmul_precision={c.model.matmul_precision}"
@@ -150,7 +150,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 
 
 def _example(spec: RunSpec) -> dict[str, str]:
-    """Describe the first prompt, and the rewards of its gold and of a wrong answer."""
+    """Returns the first prompt, and the rewards of its gold and of a wrong answer."""
     problem = spec.train[0]
     ids = spec.encode(problem).tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
@@ -180,10 +180,10 @@ def _example(spec: RunSpec) -> dict[str, str]:
 
 
 def _find_vllm(c: RunConfig) -> str:
-    """Look for the servers, or for the environment that starts them.
+    """Checks that vLLM servers answer, or that the environment has vLLM.
 
     Raises:
-      ValueError: a server does not answer, or the environment has no vLLM.
+      ValueError: a server does not answer, or vLLM cannot be imported.
     """
     v = c.rollout.vllm
     urls = [url.strip() for url in v.url.split(",") if url.strip()]
@@ -191,7 +191,7 @@ def _find_vllm(c: RunConfig) -> str:
         try:
             urllib.request.urlopen(f"{url.rstrip('/')}/version", timeout=10).close()
         except urllib.error.HTTPError:
-            pass  # it answers
+            pass  # the server answers
         except (OSError, ValueError) as error:
             raise ValueError(f"config.rollout.vllm.url={url!r}: {error}") from None
     if urls:

@@ -1,8 +1,8 @@
-"""Computes scores of repeated trials, their intervals and tests.
+"""Computes scores of repeated trials, confidence intervals and tests.
 
 `correct` is one row of verdicts per problem; rows may differ in length. A score is one
-number in [0, 1] per problem. A benchmark's figure is the mean score, and its interval
-is over problems, since the samples of one problem are not independent.
+number in [0, 1] per problem. A benchmark's result is the mean score. Its interval
+treats problems as independent, but not the completions of one problem.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,15 +14,15 @@ Interval = tuple[float, float]
 
 
 def avg_at_k(correct: Sequence[Sequence[bool]]) -> np.ndarray:
-    """Share of right completions per problem, `[problems]`."""
+    """Returns the share of correct completions of each problem, `[problems]`."""
     return np.array([np.mean(row) for row in correct], np.float64)
 
 
 def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
-    """Chance that one of k completions, drawn without replacement, is right.
+    """Returns pass@k of each problem: at least one of k completions is correct.
 
-    The unbiased estimate `1 - C(n - c, k) / C(n, k)` of Chen et al., arXiv 2107.03374,
-    from c right ones among n >= k, as a product that cannot overflow.
+    Computes the unbiased estimate `1 - C(n - c, k) / C(n, k)` of Chen et al., arXiv
+    2107.03374, for c correct completions among n >= k. The product cannot overflow.
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
@@ -35,7 +35,7 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
 
 
 def t_interval(values: Sequence[float]) -> Interval | None:
-    """95% interval of a mean of a few, by Student's t; None for a single one."""
+    """Returns Student's t 95% interval of the mean; None for a single value."""
     if len(values) < 2:
         return None
     half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
@@ -43,7 +43,7 @@ def t_interval(values: Sequence[float]) -> Interval | None:
 
 
 def wilson_interval(successes: int, trials: int) -> Interval:
-    """Wilson's 95% score interval of a proportion, for one verdict per problem."""
+    """Returns Wilson's 95% score interval of a proportion of independent trials."""
     test = stats.binomtest(int(successes), int(trials))
     low, high = test.proportion_ci(0.95, method="wilson")
     return float(low), float(high)
@@ -54,15 +54,16 @@ def mean_interval(
 ) -> Interval:
     """Returns the 95% interval of the mean of `scores [problems]`, each in [0, 1].
 
-    Wilson's score interval at the effective number of trials `p (1 - p) / var(mean)`,
-    with Student's t at the effective number of problems that are partly right, by
-    Kish's formula. Unlike a bootstrap it covers where few problems are right. Where
-    every score is 0 or 1, as in greedy evaluation, it is Wilson's over problems.
+    It is Wilson's score interval with the effective number of trials
+    `p (1 - p) / var(mean)`. The quantile is Student's t, with degrees of freedom from
+    Kish's effective sample sizes of the correct and the wrong shares. Unlike a
+    bootstrap, it has good coverage when few problems are solved. If every score is 0 or
+    1, as in greedy evaluation, it is Wilson's interval over problems.
 
     Args:
-      scores: one per problem.
-      clusters: of each problem, such as its template; problems of one cluster are not
-        independent, so that clusters count in place of problems.
+      scores: one score per problem.
+      clusters: cluster of each problem, such as its template. Problems of one cluster
+        are not independent, so the variance is computed over clusters.
     """
     scores = np.asarray(scores, np.float64)
     mean, groups = float(scores.mean()), _groups(len(scores), clusters)
@@ -87,8 +88,8 @@ def difference_interval(
 ) -> Interval:
     """Returns the 95% interval of a mean paired difference, `[problems]`.
 
-    Student's t over problems, or over their clusters; see `mean_interval`. It has no
-    width for a single problem or cluster.
+    It uses Student's t over problems, or over their clusters; see `mean_interval`. Its
+    width is 0 for a single problem or cluster.
     """
     differences = np.asarray(differences, np.float64)
     mean, groups = float(differences.mean()), _groups(len(differences), clusters)
@@ -103,15 +104,18 @@ def difference_interval(
 def compare_seeds(
     first: Sequence[float], second: Sequence[float]
 ) -> tuple[Interval, float] | None:
-    """Compares two methods, each by the scores of models with different seeds.
+    """Compares two methods by the scores of models trained with different seeds.
 
-    Student's t-test with pooled variance: of two equal methods one in twenty pairs has
-    p below 0.05. Problems are the same for all models, so that the statement is about
-    methods on these problems.
+    Uses Student's t-test with pooled variance. All models are evaluated on the same
+    problems, so the result holds for these problems only.
+
+    Args:
+      first: the score of each model of the first method.
+      second: the score of each model of the second method.
 
     Returns:
-      The 95% interval of the difference of means, second minus first, and its
-      two-sided p; None unless both have two models.
+      The 95% interval of the difference of means, second minus first, and the
+      two-sided p-value. None if a method has fewer than two models.
     """
     if min(len(first), len(second)) < 2:
         return None
@@ -124,10 +128,9 @@ def compare_seeds(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p-values adjusted for their number by Holm's method, in the same order.
+    """Returns p-values adjusted for multiple tests by Holm's method, in input order.
 
-    The chance that any of several true null hypotheses gets an adjusted p below 0.05
-    is at most 5%.
+    The probability of any false rejection at an adjusted p below 0.05 is at most 5%.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, most = [0.0] * len(p_values), 0.0
@@ -145,7 +148,7 @@ def cluster_sums(
 
 
 def _groups(count: int, clusters: Sequence[Hashable] | None) -> np.ndarray:
-    """Returns the number of each problem's cluster, its own without clusters."""
+    """Returns the cluster index of each problem; without clusters, its own index."""
     if clusters is None:
         return np.arange(count)
     number = {name: i for i, name in enumerate(dict.fromkeys(clusters))}

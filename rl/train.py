@@ -1,7 +1,7 @@
-"""The main job: `python -m rl.train --config=configs/NAME.py --workdir=DIR`.
+"""Trains a policy: `python -m rl.train --config=configs/NAME.py --workdir=DIR`.
 
-The command around the loop (`rl.loop`): flags, devices, processes, the workdir, one
-line for an error, and the result.
+This module parses flags, starts devices and processes, locks the workdir, and reports
+errors and results. The training loop is in `rl.loop`.
 """
 
 # ruff: noqa: E402
@@ -9,8 +9,8 @@ line for an error, and the result.
 import signal
 
 if __name__ == "__main__":
-    # The imports below take seconds: until they end, Ctrl-C ends the process without a
-    # traceback, as SIGTERM does.
+    # End the process without a traceback on Ctrl-C during the imports, which take
+    # seconds.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from rl import packages
@@ -74,7 +74,7 @@ _ACCEPT_CHANGES = flags.DEFINE_bool(
     False,
     "Continue although settings make another run.",
 )
-# Only where the environment does not say it; see docs/launch.md.
+# Only needed if the environment does not define them; see docs/launch.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
 _NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the run.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process.")
@@ -86,7 +86,7 @@ _RESUMES = (
 _REPORTED = {
     *("base", "final", "steps", "updates", "wall_seconds", "unhealthy", "exported")
 }
-# Errors whose message, one line, is all that a user needs.
+# Errors that are printed as one line, without a traceback.
 _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
 _OUT_OF_MEMORY = (
@@ -113,7 +113,7 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
 
 
 def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
-    """Print how a run has ended; return its exit status."""
+    """Prints the result of a run and returns the exit status."""
     for name in ("base", "final"):
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
@@ -136,14 +136,14 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
 
 
 def _parse_flags(argv: Sequence[str]) -> Sequence[str]:
-    # Importing the user's reward would write compiled files next to it.
+    # With --dry_run, importing the user's reward must not write .pyc files.
     sys.dont_write_bytecode |= "--dry_run" in argv
     return parse_flags(argv, keys=describe_keys)
 
 
 def main(argv: Sequence[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax logs a lot at INFO
-    # A failed save raises one error; asyncio would also log each abandoned write.
+    # A failed save raises an error; asyncio would also log every abandoned write.
     standard_logging.getLogger("asyncio").setLevel(standard_logging.CRITICAL)
     warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)
     if len(argv) > 1:
@@ -161,13 +161,13 @@ def main(argv: Sequence[str]) -> None:
     status = run(_RESUMES, functools.partial(_command, workdir))
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is closed. Threads of Orbax and XLA that still run may crash the
-    # interpreter while it shuts down, and their status would be the run's.
+    # Threads of Orbax and XLA may crash the interpreter while it shuts down, which
+    # would change the exit status. Everything is closed by now.
     os._exit(status)
 
 
 def _command(workdir: pathlib.Path, stop: StopSignals) -> int:
-    """Run this process's part; return the exit status."""
+    """Runs this process and returns the exit status; prints errors as one line."""
     try:
         return _run(from_config(_CONFIG.value), workdir, stop)
     except _EXPECTED_ERRORS as error:
@@ -177,7 +177,7 @@ def _command(workdir: pathlib.Path, stop: StopSignals) -> int:
 
 @contextlib.contextmanager
 def _memory_errors() -> Iterator[None]:
-    """Turns a device's out-of-memory error into a line that says what to do."""
+    """Replaces a device's out-of-memory error by a ValueError with advice."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -214,7 +214,7 @@ def _lead(
     processes: group.Processes,
     stop: StopSignals,
 ) -> int:
-    """Run as the leader or the only process; return the exit status."""
+    """Runs the leader or the only process and returns the exit status."""
     with phase("plan", "checks the config, the model's description and the data"):
         spec = validate(config)
     if _DRY_RUN.value:
@@ -236,7 +236,7 @@ def _lead(
         except Stopped as stopped:
             if processes.alone:
                 raise
-            # The others end with the status that `end` announces.
+            # `Leader.end` announces this status to the other processes.
             return status_of(stopped.signal)
         except Alarm as alarm:
             print(f"error: {alarm}", file=sys.stderr)
@@ -246,7 +246,7 @@ def _lead(
 
 
 def _follow(config: RunConfig, workdir: pathlib.Path, leader: group.Follower) -> int:
-    """Run as any other process; return the exit status."""
+    """Runs a process other than the leader and returns the exit status."""
 
     def make_own(of_leader: str) -> Engine:
         check_same(config, of_leader)

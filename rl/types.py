@@ -1,15 +1,17 @@
-"""The data that flows through the loop, stated once.
+"""Defines the data types of the training loop.
 
 Axes: R packed rows, T positions, G group size.
 
-Alignment: entry t of any array describes *producing* `token_ids[t]`. The hidden state
-that produces it is that of position t - 1; the one place that shifts is
-`rl.update.objective.token_logprobs`.
+Alignment: entry t of every array belongs to `token_ids[t]`. The model predicts that
+token from the hidden state of position t - 1. Only
+`rl.update.objective.token_logprobs` shifts by one.
 
-Log-probabilities carry one of these names: `policy_logprobs` (current parameters),
-`old_logprobs` (the trainer's, at the start of the step) and `sampler_logprobs` (what
-the sampler reported when it drew the token); an objective may ask for a fourth, the
-base model's `reference_logprobs`. All are at the sampling temperature.
+Log-probabilities of tokens have four names. All are at the sampling temperature.
+
+    policy_logprobs     by the current parameters
+    old_logprobs        by the trainer, with the parameters at the start of the step
+    sampler_logprobs    as the sampler reported them when it sampled the token
+    reference_logprobs  by the reference model, if the objective uses one
 """
 
 import dataclasses
@@ -24,7 +26,7 @@ from jaxtyping import Bool, Float32, Int32
 from rl.problems.types import Problem
 from rollout.types import Completion
 
-# Rows are NumPy arrays on the host, and JAX arrays once placed on the devices.
+# NumPy arrays on the host, JAX arrays on the devices.
 Array = jax.Array | np.ndarray
 Scalar = jax.Array | np.generic
 
@@ -33,22 +35,22 @@ __all__ = ["Batch", "Group", "Hyper", "Problem", "Segment"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
-    """The G completions of one problem: atomic, never split.
+    """Holds the G completions of one problem; a group is never split.
 
-    Fewer than G where some could not be judged: those are left out.
+    Completions that could not be judged are left out, so G may be below the group size.
 
     Attributes:
-      problem: what was asked.
-      prompt_ids: int32 `[P]`, the rendered prompt.
-      completions: the G completions.
-      correct: bool `[G]`, raw accuracy. Accuracy metrics, and dynamic sampling unless
-        it is told to filter on rewards, read this and nothing else.
-      raw: float32 `[G]`, the rewards as judged.
-      rewards: float32 `[G]`, shaped; advantages read this and nothing else.
-      created_step: the step whose sampling began it (surplus groups age).
-      rules: what decided on each, for a reader; empty where nobody kept it.
-      components: float32 `[G]` each, of the reward, for a reader; NaN where there is
-        none.
+      problem: the problem that the completions answer.
+      prompt_ids: int32 `[P]`, token ids of the prompt, chat template applied.
+      completions: the G sampled completions.
+      correct: bool `[G]`, whether each completion is correct. Accuracy metrics use only
+        this, and so does dynamic sampling unless it filters on rewards.
+      raw: float32 `[G]`, the rewards before shaping, such as length penalties.
+      rewards: float32 `[G]`, the shaped rewards, from which advantages are computed.
+      created_step: the step in which sampling of the group began.
+      rules: the verifier's rule that decided each verdict, for logs; may be empty.
+      components: float32 `[G]` for each component of the reward, by name, for logs; NaN
+        for a completion without that component.
     """
 
     problem: Problem
@@ -64,17 +66,17 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
-    """One prompt with one completion, ready to be packed into a row.
+    """Holds one prompt with one completion, ready to be packed into a row.
 
     Attributes:
-      group: index of its group in the mini-batch; those of a group share a prompt.
-      token_ids: int32 `[n]`, prompt then completion.
-      prompt_length: tokens of the prompt, never scored.
-      sampler_logprobs: float32 `[n - prompt_length]`.
-      off_policy: bool `[n - prompt_length]`, tokens whose sampler was not the policy
-        that the step starts from; the objective corrects their weight.
-      stale: bool `[n - prompt_length]`, tokens that another version drew.
-      advantage: of every token of the completion, `[]` or `[n - prompt_length]`.
+      group: index of the group in the mini-batch; segments of a group share a prompt.
+      token_ids: int32 `[n]`, the prompt followed by the completion.
+      prompt_length: number of prompt tokens, which have no loss.
+      sampler_logprobs: float32 `[n - prompt_length]`, see the module's docstring.
+      off_policy: bool `[n - prompt_length]`, tokens sampled by another policy version
+        or by another program than the trainer (vLLM); objectives may correct for them.
+      stale: bool `[n - prompt_length]`, tokens sampled by another policy version.
+      advantage: one advantage for all completion tokens, or `[n - prompt_length]`.
     """
 
     group: int
@@ -87,21 +89,22 @@ class Segment:
 
 
 class Batch(flax.struct.PyTreeNode):
-    """Packed rows, on the devices once placed; entry t is about token t.
+    """Holds a micro-batch of packed rows; entry t of a row belongs to its token t.
 
     Attributes:
-      token_ids: 0 in padding.
-      positions: counted from 0 at the start of each prompt.
-      segment_ids: ascending within a row; 0 is padding.
-      prefix_ids: the segment with the prompt that a completion shares with
-        others of its row; 0 where the prompt is in the completion's own segment.
-      group_ids: of the completions' tokens, their group's number in the mini-batch.
-      loss_mask: the completions' tokens.
-      advantages: of their completions.
-      loss_weights: 0 wherever `loss_mask` is false; see `rl.groups.weights`.
-      old_logprobs: the trainer's at the start of the step.
+      token_ids: token ids; 0 in padding.
+      positions: token positions, counted from 0 at the start of each prompt.
+      segment_ids: number of each token's segment, ascending within a row; 0 is padding.
+      prefix_ids: number of the segment that holds a completion's prompt, if several
+        completions of the row share that prompt; otherwise 0.
+      group_ids: the group's index in the mini-batch, for completion tokens.
+      loss_mask: whether a token belongs to a completion and has a loss.
+      advantages: advantage of each completion token.
+      loss_weights: weight of each token's loss, 0 where `loss_mask` is false; see
+        `rl.groups.weights`.
+      old_logprobs: see the module's docstring.
       sampler_logprobs: see `rollout.types.Completion`.
-      reference_logprobs: the base model's, where the objective asks for them, else 0.
+      reference_logprobs: log-probabilities by the reference model; 0 without one.
       off_policy, stale: see `Segment`.
     """
 
@@ -121,24 +124,24 @@ class Batch(flax.struct.PyTreeNode):
 
     @classmethod
     def padding(cls, rows: int, length: int) -> Self:
-        """Rows in which nothing is yet, in the host's memory: all zero."""
+        """Returns rows of padding: NumPy arrays `[rows, length]` of zeros."""
         fields = dataclasses.fields(cls)
-        # Each annotation is jaxtyping's, for a JAX or a NumPy array of one dtype.
+        # A jaxtyping annotation of a union holds the dtype in its first member.
         dtypes = [get_args(f.type)[0].dtypes[0] for f in fields]
         return cls(*(np.zeros((rows, length), dtype) for dtype in dtypes))
 
 
 class Hyper(flax.struct.PyTreeNode):
-    """What may change from update to update without compiling anything: scalars.
+    """Holds the scalars that may change between updates without recompilation.
 
     Attributes:
-      learning_rate: of this update.
-      eps_low: the ratio is clipped below at `1 - eps_low`.
-      eps_high: and above at `1 + eps_high`.
-      temperature: that its completions were drawn at; log-probabilities are those
-        at this temperature.
-      first_update: bool, whether this is the first of its step, whose old
-        log-probabilities are its own.
+      learning_rate: learning rate of this update.
+      eps_low: the probability ratio is clipped below at `1 - eps_low`.
+      eps_high: the probability ratio is clipped above at `1 + eps_high`.
+      temperature: sampling temperature of the completions; log-probabilities are
+        computed at this temperature.
+      first_update: bool, whether this is the first update of its step, so that the old
+        policy equals the current policy.
     """
 
     learning_rate: Scalar
@@ -156,7 +159,7 @@ def make_hyper(
     temperature: float,
     first_update: bool,
 ) -> Hyper:
-    """Return host scalars of fixed dtypes, so that no value compiles a new program."""
+    """Returns host scalars of fixed dtypes, so that new values do not recompile."""
     return Hyper(
         learning_rate=np.float32(learning_rate),
         eps_low=np.float32(eps_low),
