@@ -1,4 +1,4 @@
-"""Counts the programs that XLA compiles: after the first steps there should be none."""
+"""Counts compiled programs, to detect recompilation after the first steps."""
 
 import jax
 
@@ -6,10 +6,10 @@ _EVENT = "/jax/core/compile/backend_compile_duration"
 
 
 class Compiles:
-    """Counts programs made so far, whether compiled or read from a cache.
+    """Counts the programs that were compiled or read from the compilation cache.
 
     Attributes:
-      programs: how many.
+      programs: number of programs since this object was made.
     """
 
     def __init__(self):

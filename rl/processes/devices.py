@@ -1,4 +1,4 @@
-"""How JAX is started: what it takes of a GPU's memory, and how it uses a CPU."""
+"""Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache."""
 
 import itertools
 import os
@@ -15,24 +15,23 @@ from configs.base import RunConfig
 
 _JOIN_SECONDS = 600
 GPU_SHARE = 0.92
-"""Of a GPU's memory what a run may have, and plans count on; JAX's own is 0.75."""
+"""Share of a GPU's memory that a run may allocate; JAX's default is 0.75."""
 
 
 def take_gpu_memory() -> None:
-    """Lets JAX have `GPU_SHARE` of a GPU's memory, unless the environment has a share.
+    """Lets JAX allocate `GPU_SHARE` of GPU memory, unless the environment sets a share.
 
-    Must come before JAX first looks for devices.
+    Call it before JAX initializes its devices.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", str(GPU_SHARE))
 
 
 def make_deterministic(workdir: pathlib.Path | None) -> None:
-    """Has XLA repeat a GPU program bit for bit, in this process and in later ones.
+    """Makes XLA's GPU programs deterministic, bit for bit, also in later processes.
 
-    XLA otherwise uses atomic additions where they are faster, and chooses kernels by
-    timing them. Its choices are kept in `workdir`/autotune, if there is a workdir, so
-    that a resumed run computes with the same kernels. Must come before JAX first looks
-    for devices.
+    By default XLA may use atomic additions, and it selects kernels by timing them. With
+    a workdir, the selected kernels are stored in `workdir`/autotune, so that a resumed
+    run uses the same ones. Call it before JAX initializes its devices.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_gpu_deterministic_ops" not in flags:
@@ -40,21 +39,22 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
     if workdir and "xla_gpu_per_fusion_autotune_cache_dir" not in flags:
         folder = workdir.absolute() / "autotune"
         flags += f" --xla_gpu_per_fusion_autotune_cache_dir={folder}"
-        # JAX would put its own folder here, inside the cache of compiled programs.
+        # Otherwise JAX replaces this folder by one inside the compilation cache.
         jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
     os.environ["XLA_FLAGS"] = flags.strip()
 
 
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
-    """Makes virtual CPU devices that use all cores and never wait for ever.
+    """Makes virtual CPU devices that use all cores and avoid deadlocks.
 
-    XLA runs a batched dot (attention's scores) on one core of a CPU device, so that
-    several devices with the rows split between them use the cores that one leaves idle.
-    Must come before JAX first looks for devices.
+    XLA runs a batched dot (attention scores) on one core of a CPU device. Several
+    devices with the rows sharded over them use more cores. Call it before JAX
+    initializes its devices.
 
     Args:
-      cpu_devices: how many; 0 takes the largest divisor of `rows` up to the cores.
-      rows: of a micro-batch, to be split evenly.
+      cpu_devices: number of devices; 0 uses the largest divisor of `rows` that is at
+        most the number of cores.
+      rows: number of rows of a micro-batch, which the devices share evenly.
     """
     cores = len(os.sched_getaffinity(0))
     count = cpu_devices
@@ -63,25 +63,25 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", count)
-    # A device that waits at a collective holds a thread of the pool in which the others
-    # compute. With no thread to spare they wait for each other until XLA aborts.
+    # A device that waits in a collective occupies a thread of the shared pool. With too
+    # few threads, the devices deadlock until XLA aborts.
     os.environ.setdefault("NPROC", str(cores + 2 * count))
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    # Waiting 40 seconds on a busy machine, XLA's default, does not mean a deadlock.
+    # XLA's default of 40 seconds is too short on a busy machine.
     timeout = "--xla_cpu_collective_call_terminate_timeout_seconds"
     if timeout not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {timeout}=1200".strip()
 
 
 def join_cpu_devices(mesh: Mesh) -> None:
-    """Connects the groups of CPU devices that will exchange data, all at one time.
+    """Connects all groups of CPU devices that will communicate, at the same time.
 
-    Gloo connects a group when it first exchanges something. Where one process comes
-    there 30 seconds after another, as behind a longer compilation, the first gives up
-    and the second waits for it for ever. A connected group just waits.
+    Gloo connects a group at its first collective. If one process arrives 30 seconds
+    after another, for example after a longer compilation, the first one fails and the
+    second hangs. Later collectives of a connected group wait without this limit.
 
-    Every process calls it, with the same mesh, before anything else that they do
-    together. One process, or another platform, needs nothing.
+    Every process calls it with the same mesh before any other joint computation. It
+    does nothing for a single process or on other platforms.
     """
     if jax.process_count() == 1 or mesh.devices.flat[0].platform != "cpu":
         return
@@ -109,14 +109,15 @@ def join_cpu_devices(mesh: Mesh) -> None:
 
 
 def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
-    """Configure JAX; call it before JAX is first used.
+    """Configures JAX for a run; call it before JAX is first used.
 
     Args:
       c: the run's config.
-      workdir: where a deterministic run keeps XLA's choices; None: nowhere.
+      workdir: folder in which a deterministic run stores XLA's selected kernels, or
+        None.
     """
     if c.model.dtype == "float32":
-        # "default" is TF32 on GPUs (three digits), and one bfloat16 pass on TPUs.
+        # "default" is TF32 on GPUs (three digits) and a single bfloat16 pass on TPUs.
         jax.config.update("jax_default_matmul_precision", c.model.matmul_precision)
     if c.deterministic:
         make_deterministic(workdir)
@@ -126,7 +127,7 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 
 
 def keep_programs(folder: str) -> None:
-    """Keep compiled programs in a folder, from start to start; empty: keep none."""
+    """Enables JAX's compilation cache in `folder`; an empty string disables it."""
     if folder:
         path = pathlib.Path(folder).expanduser()
         jax.config.update("jax_compilation_cache_dir", str(path))

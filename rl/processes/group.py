@@ -1,8 +1,8 @@
-"""The processes of a run: how the leader's commands reach all, and how all end.
+"""Connects the processes of a run: sends the leader's commands and ends all processes.
 
-The leader (process 0) hosts JAX's coordination service. A command is a numbered key of
-its key-value store, which the last reader deletes. The store carries about 10 MB/s, so
-a long command goes over the devices instead. JAX's heartbeats find a dead process.
+The leader (process 0) hosts JAX's coordination service. A command is a numbered key in
+its key-value store; the last reader deletes it. The store transfers about 10 MB/s, so
+long commands are broadcast over the devices. JAX's heartbeats detect dead processes.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ from rl.processes.stopping import ERROR, SingleProcess
 HEARTBEAT_SECONDS = 30
 _BARRIER_SECONDS = 60
 _LOOK_SECONDS = 1.0
-# Between the loss of a process and its report: the reason may be on its way.
+# Delay before the loss of a process is reported: its own message may still arrive.
 _CAUSE_SECONDS = 2.0
-# How long a process waits for the others to read from the leader how all end.
+# How long a process waits until the others have read the exit status.
 _LEAVE_SECONDS = 5
 _DAY_MS = 24 * 3600 * 1000
 _CALL, _SIGNAL, _END = "rl/call", "rl/signal", "rl/end"
-_STORE_BYTES = 1 << 16  # of a command that the store carries
-_CHUNK = 1 << 18  # uint32 numbers of a broadcast over the devices
+_STORE_BYTES = 1 << 16  # maximum size of a command in the key-value store
+_CHUNK = 1 << 18  # number of uint32 values in one broadcast over the devices
 
 Errors = tuple[type[Exception], ...]
 
 
 class _Group(SingleProcess):
-    """One of several processes. An error that leaves its `with` ends all of them."""
+    """Represents one of several processes; an error in its `with` block ends all."""
 
     alone = False
 
@@ -50,7 +50,7 @@ class _Group(SingleProcess):
         """Starts to watch the other processes.
 
         Args:
-          expected_errors: those whose message is enough; others get a traceback.
+          expected_errors: errors that are printed without a traceback.
         """
         self._expected = expected_errors
         self._client: Any = global_state.client
@@ -64,7 +64,7 @@ class _Group(SingleProcess):
         self._watch(self._watch_processes)
 
     def signal(self, number: int) -> None:
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a first one is enough
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # already set
             self._client.key_value_set(_SIGNAL, str(number))
 
     def abandon(self, status: int) -> None:
@@ -74,9 +74,9 @@ class _Group(SingleProcess):
         if error is None:
             return
         if isinstance(error, jax.errors.JaxRuntimeError):
-            # Mostly a collective that lost a process: then a watcher says which.
+            # Usually a collective lost a process; let a watcher report which one.
             time.sleep(HEARTBEAT_SECONDS + 10)
-        with contextlib.suppress(OSError):  # a closed pipe must not keep the others
+        with contextlib.suppress(OSError):  # stdout or stderr may be a closed pipe
             if not isinstance(error, self._expected):
                 traceback.print_exception(error)
             sys.stdout.flush()
@@ -88,13 +88,13 @@ class _Group(SingleProcess):
         self._watchers.append(thread)
 
     def _watch_processes(self) -> None:
-        """Ends all when JAX misses a process, or finds another one in its place."""
+        """Ends all processes if one of them has died or was restarted."""
         first: dict[int, int] = {}
         while not self._ended.wait(_LOOK_SECONDS):
             try:
                 live = self._client.get_live_nodes(self._everyone)
             except jax.errors.JaxRuntimeError:
-                return  # the leader is gone, as `_watch_end` reports
+                return  # the leader has died; `_watch_end` reports it
             first = first or live
             for index in self._everyone:
                 if live.get(index) != first.get(index, -1):
@@ -103,7 +103,7 @@ class _Group(SingleProcess):
                     self._end_all(ERROR, f"process {index} has died or hangs; all end")
 
     def _watch_end(self) -> None:
-        """Ends this process as the first `_end_all` of the run says."""
+        """Waits for the first `_end_all` of the run and ends this process."""
         try:
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
@@ -116,7 +116,7 @@ class _Group(SingleProcess):
         )
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             self._client.wait_at_barrier("rl/left", 1000 * _LEAVE_SECONDS)
-        if self.leads:  # JAX aborts a process that loses the service before it ends
+        if self.leads:  # JAX aborts processes that lose the leader's service too early
             time.sleep(0.3)
         os._exit(end["status"])
 
@@ -124,14 +124,14 @@ class _Group(SingleProcess):
         """Ends every process; does nothing after the end of the run.
 
         Args:
-          status: exit status of all.
-          reason: what each prints as its last line; empty prints nothing.
-          process: which one failed; the others name it.
+          status: exit status of every process.
+          reason: the last line that every process prints; empty prints nothing.
+          process: index of the process that failed, which the others print; or None.
         """
         if self._ended.is_set():
             return
         end = {"status": status, "reason": reason, "process": process}
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # not the first one
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # already set
             self._client.key_value_set(_END, json.dumps(end))
         time.sleep(2 * _LEAVE_SECONDS)  # `_watch_end` ends this process
         end_process(status, reason)
@@ -150,7 +150,7 @@ class _Group(SingleProcess):
     def _disconnect(self) -> None:
         self._barrier("ended")
         self._ended.set()
-        if self.leads:  # it hosts the service: the others disconnect first
+        if self.leads:  # the leader hosts the service: the others disconnect first
             while len(self._client.get_live_nodes(self._everyone)) > 1:
                 pass
         jax.distributed.shutdown()
@@ -159,7 +159,7 @@ class _Group(SingleProcess):
 
 
 class Leader(_Group):
-    """Process 0, which runs the loop."""
+    """Represents process 0, which runs the training loop and sends commands."""
 
     def watch_signals(self, on_signal: Callable[[int], None]) -> None:
         def watch() -> None:
@@ -169,10 +169,11 @@ class Leader(_Group):
         self._watch(watch)
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Sends a command to all followers, in the order of the calls.
+        """Sends a command to all followers, which receive commands in order.
 
         Raises:
-          RuntimeError: not in the main thread: joint calls would mix.
+          RuntimeError: it was called outside the main thread, where the order of joint
+            calls would be undefined.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(f"{name}: only the main thread makes joint calls")
@@ -189,21 +190,21 @@ class Leader(_Group):
 
 
 class Follower(_Group):
-    """A process that does what the leader announces."""
+    """Represents a process that executes the leader's commands."""
 
     leads = False
 
     def receive(self) -> Message:
-        """Returns the next command; waits for it.
+        """Waits for the leader's next command and returns it.
 
         Raises:
-          ValueError: the message is not one of `rl.processes.messages`.
+          ValueError: the bytes are not a message of `rl.processes.messages`.
         """
         key = next(self._calls)
         value = self._wait_for(key)
         readers = self._client.key_value_increment(f"{key}/readers", 1)
         if readers == len(self._everyone) - 1:
-            self._client.key_value_delete(key)  # and what lies below it
+            self._client.key_value_delete(key)  # with all keys below it
         size = int.from_bytes(value[:8], "little")
         return decode(value[8:] or _broadcast(size))
 
@@ -215,7 +216,7 @@ Processes = SingleProcess | Leader | Follower
 
 
 def _broadcast(size: int, message: bytes = b"") -> bytes:
-    """Carries the leader's message over the devices; all processes call it."""
+    """Broadcasts the leader's message over the devices; every process calls it."""
     chunks = []
     for start in range(0, size, 4 * _CHUNK):
         part = message[start : start + 4 * _CHUNK].ljust(4 * _CHUNK, b"\0")
@@ -225,13 +226,13 @@ def _broadcast(size: int, message: bytes = b"") -> bytes:
 
 
 def _report(reason: str) -> None:
-    # In one write: JAX may be aborting the process in another thread.
+    # One write, since JAX may be aborting the process in another thread.
     with contextlib.suppress(OSError):
         if reason:
             os.write(2, f"error: {' '.join(reason.split())}\n".encode())
 
 
 def end_process(status: int, reason: str) -> NoReturn:
-    """Ends this process, whatever its main thread waits for."""
+    """Prints a reason and ends this process at once, even if its main thread waits."""
     _report(reason)
     os._exit(status)

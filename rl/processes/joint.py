@@ -1,9 +1,9 @@
-"""A run of several processes: the leader announces each call of the engine to all.
+"""Runs the engine's calls in all processes of a run.
 
-The leader (process 0) draws problems, verifies, filters and packs. Everything that
-touches devices is a call of its engine with plain host data as arguments. `JointEngine`
-announces the call and makes it too, so that all processes run the same programs in the
-same order. `follow` is the main loop of the others.
+The leader (process 0) selects problems, verifies, filters and packs. Everything that
+uses devices is a call of its engine, with host data as arguments. `JointEngine` sends
+each call to the followers and also makes it, so that all processes run the same
+programs in the same order. `follow` is the main loop of a follower.
 """
 
 import functools
@@ -13,22 +13,22 @@ from typing import Any, TypeVar, cast
 from rl.processes.group import Follower, Leader, Processes
 from rollout.types import Completion, OnFinished, OnPause
 
-# Calls of the engine that all processes make. What is not listed is the leader's alone.
+# Calls of the engine that all processes make; only the leader makes other calls.
 JOINT = ("update", "publish", "save", "restore", "export", "close")
 
 E = TypeVar("E")
 
 
 class JointEngine:
-    """Proxy of an engine: calls listed in `JOINT` are made by all processes."""
+    """Wraps the leader's engine; all processes make the calls listed in `JOINT`."""
 
     def __init__(self, engine: Any, leader: Leader, *, embedded: bool):
         """
         Args:
-          engine: the leader's own.
-          leader: announces calls to the followers.
-          embedded: whether all processes sample together; otherwise the leader alone
-            does, from servers.
+          engine: the leader's engine.
+          leader: sends calls to the followers.
+          embedded: whether all processes sample together; otherwise only the leader
+            samples, from servers.
         """
         self._engine, self._leader, self._embedded = engine, leader, embedded
 
@@ -50,9 +50,10 @@ class JointEngine:
         on_pause: OnPause | None = None,
         **kwargs: Any,
     ) -> list[list[Completion]]:
-        """See `Sampler.sample`. All processes leave it at the same pause.
+        """Samples like `rollout.types.Sampler.sample`, in all processes if embedded.
 
-        A pause is between two programs and comes at the same point in all processes.
+        Pauses between device programs are at the same point in all processes. If the
+        leader ends sampling at a pause, all processes end there.
         """
         sample = functools.partial(
             self._engine.sample, *args, on_finished=on_finished, **kwargs
@@ -76,16 +77,16 @@ class JointEngine:
 def lead(
     processes: Processes, make_engine: Callable[[], E], *, config: str, embedded: bool
 ) -> E:
-    """Makes the engine, in every process.
+    """Makes the leader's engine, and makes the followers create their engines.
 
     Args:
-      processes: of the run.
+      processes: the leader's connection to the run's processes, or the single process.
       make_engine: makes this process's engine.
-      config: as JSON; every process must have the same.
+      config: the run's config as JSON, which followers compare with their own.
       embedded: see `JointEngine`.
 
     Returns:
-      The engine, or a `JointEngine` with its interface.
+      The engine of a single process; otherwise a `JointEngine`.
     """
     if not isinstance(processes, Leader):
         return make_engine()
@@ -94,21 +95,21 @@ def lead(
 
 
 class _Left(Exception):
-    """The leader has left a call of `sample`."""
+    """Ends a follower's call of `sample` after an error in the leader's."""
 
 
 def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
-    """Does what the leader announces until it ends the run.
+    """Executes the leader's commands until the leader ends the run.
 
     Args:
-      leader: sends the commands.
+      leader: receives the leader's commands.
       make_engine: makes this process's engine, given the leader's config as JSON.
 
     Returns:
       The exit status of the run.
 
     Raises:
-      ValueError: a command that is not a joint call.
+      ValueError: a command is unknown.
     """
 
     def pause() -> bool:

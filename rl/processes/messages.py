@@ -1,7 +1,7 @@
-"""Commands between the processes of a run, as bytes, in flax's msgpack format.
+"""Encodes commands between the processes of a run in Flax's msgpack format.
 
 A message is a name with arguments: numbers, text, lists, tuples, dictionaries, arrays
-and the dataclasses below. Reading one executes nothing.
+and the dataclasses below. Decoding a message executes no code from it.
 """
 
 import dataclasses
@@ -18,14 +18,14 @@ Message = tuple[str, tuple, dict[str, Any]]
 _DATACLASSES: dict[str, Any] = {
     c.__name__: c for c in (Batch, Hyper, SamplingParams, Completion)
 }
-_KIND, _CONTENT = "__kind__", "__content__"  # keys of what msgpack has no type for
+_KIND, _CONTENT = "__kind__", "__content__"  # keys for types that msgpack lacks
 
 
 def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
-    """Return a command as bytes.
+    """Returns a command as bytes.
 
     Raises:
-      TypeError: a value of any other type.
+      TypeError: an argument has a type that messages do not support.
     """
 
     def to_plain(value: Any) -> Any:
@@ -50,7 +50,7 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
 
 
 def decode(message: bytes) -> Message:
-    """Return a command's name and arguments.
+    """Returns a command's name and arguments.
 
     Raises:
       ValueError: the bytes are not a message of `encode`.

@@ -1,4 +1,4 @@
-"""Finds the processes of a run and connects them: `jax.distributed`, with checks."""
+"""Finds and connects the processes of a run with `jax.distributed`."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ from rl.processes.stopping import ERROR, one_line
 from sharding.mesh import all_devices
 
 _START_SECONDS = 300
-# Variables that name several processes: by a count, by a list, by their presence.
+# Environment variables of multi-process runs: with a count, with a list, or any value.
 _COUNTS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "MEGASCALE_NUM_SLICES")
 _LISTS = ("TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES")
 _MARKS = ("JAX_COORDINATOR_ADDRESS", "JOB_COMPLETION_INDEX")
@@ -36,19 +36,22 @@ def start(
     *,
     expected_errors: Errors,
 ) -> Processes:
-    """Connects the processes of this run; a single one starts nothing.
+    """Connects the processes of this run; does nothing for a single process.
 
-    Must come before JAX first looks for devices. Without the first three arguments JAX
-    reads the environment (SLURM, TPU pods, GKE, Open MPI, indexed jobs of Kubernetes).
+    Call it before JAX initializes its devices. If the first three arguments are None,
+    JAX reads the environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs).
 
     Args:
-      coordinator: `host:port` at which process 0 can be reached, the port free.
-      num_processes: of the run; 1 runs alone whatever the environment says.
-      process_id: this process's number, 0 for the leader.
-      expected_errors: those whose message is enough; others get a traceback.
+      coordinator: address `host:port` of process 0, with a free port.
+      num_processes: number of processes; 1 ignores the environment.
+      process_id: index of this process, 0 for the leader.
+      expected_errors: errors that are printed without a traceback.
+
+    Returns:
+      This process's connection to the others: a leader, a follower or a single process.
 
     Raises:
-      ValueError: arguments that do not fit, or the processes could not be connected.
+      ValueError: the arguments are invalid, or the processes could not be connected.
     """
     given = (coordinator, num_processes, process_id)
     if num_processes == 1 and process_id in (None, 0):
@@ -59,14 +62,14 @@ def start(
         if not source:
             if importlib.util.find_spec("libtpu") is None:
                 return SingleProcess()
-            source = _TPU  # whose own metadata name the processes of a pod
+            source = _TPU  # libtpu's metadata lists the processes of a pod
     else:
         source = (
             f"--coordinator={coordinator} --num_processes={num_processes}"
             f" --process_id={process_id}"
         )
         arguments = _check_flags(source, *given)
-    # After its own timeout JAX aborts with a page of text.
+    # JAX's own timeout would abort with a page of text.
     late = f"{source}: not all processes started within {_START_SECONDS} seconds"
     deadline = threading.Timer(_START_SECONDS, end_process, (ERROR, late))
     deadline.daemon = True
@@ -74,7 +77,7 @@ def start(
     try:
         if not _initialize(source, arguments):
             return SingleProcess()
-        all_devices()  # the processes exchange what devices they have
+        all_devices()  # the processes exchange their lists of devices
         if jax.process_count() == 1:
             return SingleProcess()
         if jax.process_index() == 0:
@@ -86,7 +89,7 @@ def start(
 
 
 def _named_in_environment() -> str:
-    """Returns the variable that names several processes, with its value, or ""."""
+    """Returns "NAME=VALUE" of a variable that indicates several processes, or ""."""
     one = ("", "0", "1")
     found = [name for name in _COUNTS if os.environ.get(name, "1") not in one]
     found += [name for name in _LISTS if "," in os.environ.get(name, "")]
@@ -100,7 +103,7 @@ def _check_flags(
     num_processes: int | None,
     process_id: int | None,
 ) -> dict[str, Any]:
-    """Returns the arguments of `jax.distributed.initialize` that the flags give."""
+    """Returns the arguments of `jax.distributed.initialize` for the flags."""
     if coordinator is None or num_processes is None or process_id is None:
         given = " ".join(p for p in source.split() if not p.endswith("=None"))
         raise ValueError(f"{given}: {_FLAGS} go together")
@@ -123,10 +126,10 @@ def _check_flags(
 
 
 def _initialize(source: str, arguments: dict[str, Any]) -> bool:
-    """Starts JAX's runtime; False where JAX finds no processes and none are named."""
-    # Its handler of SIGTERM would compete with the run's own.
+    """Initializes `jax.distributed`; returns False if libtpu is there without a TPU."""
+    # JAX's handler of SIGTERM would conflict with `StopSignals`.
     jax.config.update("jax_enable_preemption_service", False)
-    # Otherwise JAX aborts every process with a page of text when one dies.
+    # Otherwise, when a process dies, JAX aborts the others with a page of text.
     jax.config.update("jax_enable_recoverability", True)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
@@ -135,7 +138,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
             initialization_timeout=2 * _START_SECONDS,
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         )
-    except (ValueError, RuntimeError) as error:  # its own errors and gRPC's
+    except (ValueError, RuntimeError) as error:  # errors of JAX and of gRPC
         if source == _TPU and "coordinator_address" in str(error):
             return False  # libtpu is installed without a TPU
         raise ValueError(

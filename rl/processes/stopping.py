@@ -1,15 +1,15 @@
-"""How a signal ends a command: with a checkpoint where possible, else in two seconds.
+"""Ends a command on SIGTERM or Ctrl-C, with a checkpoint if possible.
 
-SIGTERM and Ctrl-C are read by a thread of their own, since the main one may be deep in
-a compilation. The phase in which one arrives decides:
+A separate thread reads the signals, since the main thread may be in a long compilation.
+The effect depends on the phase in which the signal arrives:
 
-    interruptible()   the main thread is interrupted, and what it has is saved
-    grace_period()    the step may end, and be saved, within `checkpoint.grace_seconds`
-    saving()          is waited for
-    everything else   is interrupted
+    interruptible()   interrupts the main thread, which then saves a checkpoint
+    grace_period()    lets the step end and be saved within `checkpoint.grace_seconds`
+    saving()          waits until the save is complete
+    other code        interrupts the main thread
 
-What has not ended by itself in time is abandoned: the process ends as under `kill -9`,
-and the last good checkpoint stays. A second signal ends it at once.
+If the main thread does not end in time, the process is killed, in most phases after 1.5
+seconds; the last checkpoint stays. A second signal kills the process at once.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn, Self
 
-# Exit statuses of the commands; after a signal see `status_of`.
+# Exit statuses of the commands; see `status_of` for the status after a signal.
 DONE = 0
-ERROR = 1  # explained by the last line
-REFUSED = 2  # as 1, of `evaluate` and the like; a wrong command line of argparse
-UNHEALTHY = 3  # an alarm stopped the run, or its policy is not to be trusted
+ERROR = 1  # the last line explains the error
+REFUSED = 2  # an error of `tools.evaluate` and other tools, or invalid arguments
+UNHEALTHY = 3  # an alarm stopped the run, or its last updates were not finite
 
 PATIENCE_SECONDS = 1.5
 _FROM_OTHER = 0x80  # marks a signal that another process received
@@ -40,15 +40,15 @@ def one_line(error: BaseException) -> str:
 
 
 def status_of(number: int) -> int:
-    """Returns the exit status after a signal, as a shell reports it."""
+    """Returns the exit status after signal `number`, as a shell reports it."""
     return 128 + number
 
 
 class Stopped(BaseException):
-    """A signal asked the command to end; `signal` is its number.
+    """Ends the command after a signal; the attribute `signal` is its number.
 
-    Like `KeyboardInterrupt` it is not an `Exception`: handlers of errors in users' code
-    let it pass.
+    Like `KeyboardInterrupt` it is not an `Exception`, so that error handlers around
+    users' code do not catch it.
     """
 
     def __init__(self, number: int):
@@ -57,32 +57,32 @@ class Stopped(BaseException):
 
 
 class SingleProcess:
-    """A run of one process; `rl.processes.group` has those of several.
+    """Represents the only process of a run; `rl.processes.group` is for several.
 
     Attributes:
-      alone: there are no other processes.
-      leads: this process runs the loop and decides when the run ends.
+      alone: whether this is the only process.
+      leads: whether this process runs the training loop and ends the run.
     """
 
     alone, leads = True, True
 
     def watch_signals(self, on_signal: Callable[[int], None]) -> None:
-        """Call `on_signal` with the first signal that any other process received."""
+        """Calls `on_signal` with the first signal that any other process received."""
 
     def signal(self, number: int) -> None:
-        """Report a signal that this process received to the leader."""
+        """Reports a signal that this process received to the leader."""
 
     def abandon(self, status: int) -> None:
-        """End all processes at once with this exit status."""
+        """Ends all processes at once with this exit status."""
 
     def end(self, status: int) -> None:
-        """End the run in order, with this exit status."""
+        """Ends the run in order, with this exit status."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        """Release nothing."""
+        """Releases nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,19 +93,20 @@ class _Phase:
 
 
 class StopSignals:
-    """Ends the command on SIGTERM and Ctrl-C, as the module's docstring says.
+    """Ends the command on SIGTERM and Ctrl-C; see the module's docstring.
 
-    A signal to any process of a run stops all of them.
+    A signal to any process of a run ends all its processes. Enter this context manager
+    in the main thread.
 
     Attributes:
-      finish: called before an abandoned process ends; waits for a save in progress.
+      finish: function that waits for a save in progress; called before the process is
+        killed.
     """
 
     def __init__(self, message: str):
-        """Must be entered in the main thread.
-
+        """
         Args:
-          message: last line of an abandoned process.
+          message: last line that is printed before the process is killed.
         """
         self.finish: Callable[[], None] = lambda: None
         self._message = message
@@ -129,28 +130,28 @@ class StopSignals:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._before)
-        os.close(self._writing)  # which ends the thread
+        os.close(self._writing)  # ends the thread
 
     def join(self, processes: SingleProcess) -> None:
-        """Makes a signal to any of these processes one to all."""
+        """Shares signals with the other processes of a run."""
         self._processes = processes
         processes.watch_signals(self._receive)
         if self._number is not None:
             processes.signal(self._number)
 
     def check(self) -> None:
-        """Raises Stopped once a signal has arrived."""
+        """Raises Stopped if a signal has arrived."""
         if self._number is not None:
             self._raised = True
             raise Stopped(self._number)
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Raises Stopped in the main thread: interrupted work is saved by the caller.
+        """Lets a signal raise Stopped in the `with` block; the caller then saves.
 
-        With several processes `check` raises it instead: call that now and then. It is
-        also called at the end, since the step that follows may be cut short. Stopped
-        may be raised where `with` is left: catch it around that, in the same function.
+        With several processes only `check` raises Stopped: call it at intervals. The
+        end of the block calls `check` too. Stopped may also be raised while the block
+        is left, so catch it outside the block, in the same function.
         """
         with self._during(_Phase(interrupts=True, patience=math.inf)):
             self.check()
@@ -160,11 +161,11 @@ class StopSignals:
     def grace_period(
         self, *, grace_seconds: float
     ) -> contextlib.AbstractContextManager[None]:
-        """Lets work that would be lost run on until `check`, for a limited time."""
+        """Lets work continue after a signal until `check`, for a limited time."""
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
     def saving(self) -> contextlib.AbstractContextManager[None]:
-        """Lets work run to its end."""
+        """Lets work continue after a signal without a time limit."""
         return self._during(_Phase(interrupts=False, patience=math.inf))
 
     @contextlib.contextmanager
@@ -178,13 +179,13 @@ class StopSignals:
             self._phase = dataclasses.replace(before, began=time.monotonic())
 
     def _handle(self, number: int, _frame) -> None:
-        """Runs in the main thread, as soon as that executes Python again."""
+        """Handles a signal in the main thread, once that executes Python code."""
         self._number = self._number or number
         if self._processes.alone and self._phase.interrupts and not self._raised:
             self.check()
 
     def _receive(self, number: int) -> None:
-        """Hands a signal that another process received to the watching thread."""
+        """Passes a signal that another process received to the watching thread."""
         with contextlib.suppress(OSError):
             os.write(self._writing, bytes([_FROM_OTHER | number]))
 
@@ -202,7 +203,7 @@ class StopSignals:
                     self._begin(number)
                 elif own and not other:
                     os._exit(status_of(number))
-                # A scheduler signals every process: another's copy does not count.
+                # A scheduler signals every process: do not count another's copy.
                 own |= not other
             phase = self._phase
             deadline = max(arrived, phase.began) + phase.patience
@@ -221,18 +222,18 @@ class StopSignals:
         os._exit(status_of(number))
 
     def _say(self, line: str) -> None:
-        # Not by print: the main thread may hold its lock, and without Python's buffer
-        # another thread's line may come between a line and its end.
+        # Not print: the main thread may hold its lock. One write keeps a line and its
+        # newline together.
         with contextlib.suppress(OSError):
             os.write(2, f"{line}\n".encode())
 
 
 def run(message: str, command: Callable[[StopSignals], int]) -> int:
-    """Runs a command; ends this process here, with `message`, after a signal.
+    """Runs a command and returns its exit status; after a signal, ends the process.
 
     Args:
-      message: last line after a signal: how to resume.
-      command: returns the exit status.
+      message: last line that is printed after a signal, such as how to resume.
+      command: function that runs the command and returns the exit status.
     """
     with StopSignals(message) as stop:
         try:
@@ -241,13 +242,13 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
             stop._say(message)
-            # Everything is closed; threads that still wait would delay the end.
+            # Everything is closed; waiting threads would delay a normal exit.
             os._exit(status_of(stopped.signal))
 
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Starts child processes that leave SIGTERM and Ctrl-C to their parent."""
+    """Blocks SIGTERM and Ctrl-C in child processes that are started in the block."""
     both = (signal.SIGINT, signal.SIGTERM)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, both)
     try:

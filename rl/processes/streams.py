@@ -1,4 +1,4 @@
-"""Output that may end before its process, as `| head` and a closed terminal do."""
+"""Keeps a process running after its output is closed, as by `| head`."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 
 class _Outlasted:
-    """Passes text on to a stream until that breaks, and then discards it."""
+    """Writes to a stream; after an error, discards all text."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -34,15 +34,15 @@ class _Outlasted:
         os.dup2(null, self._stream.fileno())
         os.close(null)
         with contextlib.suppress(OSError):
-            self._stream.flush()  # what it still holds
+            self._stream.flush()  # discards buffered text
 
 
 def outlast_output() -> None:
-    """Keep this process running when nothing reads its output any more."""
+    """Makes writes to stdout and stderr succeed after their reader has ended."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Outlasted):
             if isinstance(stream, io.TextIOWrapper):
-                # A terminal that is not UTF-8 must not end a run either.
+                # A terminal that is not UTF-8 must not raise errors.
                 stream.reconfigure(errors="backslashreplace")
             setattr(sys, name, _Outlasted(stream))
