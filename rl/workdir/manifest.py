@@ -182,9 +182,10 @@ def _refuse(workdir: pathlib.Path, changes: Iterable[Change]) -> None:
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        schema.flatten(content["identity"])
-        if not isinstance(content["history"], list):
-            raise TypeError("its history is not a list")
+        if not all(isinstance(part, dict) for part in content["identity"].values()):
+            raise TypeError("a section that is not an object")
+        if not all(isinstance(row["after"], int) for row in content["history"]):
+            raise TypeError("a start that is after no step")
         return content
     except FileNotFoundError:
         return None

@@ -26,6 +26,7 @@ from rl.processes.devices import start_devices
 from rl.statistics import compare_seeds
 
 _GOAL = 0.8  # held-out accuracy
+_TRL = "import sys; from tools.bench import trl_training as t; t.run(*sys.argv[1:])"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,8 +99,7 @@ def _trl(
     folder.mkdir(parents=True, exist_ok=True)
     replace_json(asked, _settings(folder, seed=seed, steps=steps))
     if not curve.is_file():
-        module = "tools.bench.trl_training"
-        subprocess.run([sys.executable, "-m", module, asked, curve], check=True)
+        subprocess.run([sys.executable, "-c", _TRL, asked, curve], check=True)
     return json.loads(curve.read_text("utf-8"))
 
 

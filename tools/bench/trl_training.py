@@ -1,14 +1,7 @@
-"""Trains a folder with TRL's `GRPOTrainer`: TRL's side of `tools.bench learning`.
-
-python -m tools.bench.trl_training SETTINGS.json OUT.json
-
-SETTINGS.json is written by `tools.bench.learning`. OUT.json gets the held-out accuracy
-every `every` steps, with the seconds of training until then.
-"""
+"""Trains a folder with TRL's `GRPOTrainer`: TRL's side of `tools.bench learning`."""
 
 import json
 import pathlib
-import sys
 import time
 from typing import Any
 
@@ -117,6 +110,7 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
     return curve
 
 
-if __name__ == "__main__":
-    asked, out = map(pathlib.Path, sys.argv[1:])
-    replace_json(out, train(json.loads(asked.read_text("utf-8"))))
+def run(asked: str, out: str) -> None:
+    """Writes the curve that the settings in the JSON file `asked` give to `out`."""
+    settings = json.loads(pathlib.Path(asked).read_text("utf-8"))
+    replace_json(pathlib.Path(out), train(settings))
