@@ -1,4 +1,4 @@
-"""From text to an answer: its tree, its words, and what else it may be read as."""
+"""Parses the text of an answer to its tree, its words and its alternative reading."""
 
 import dataclasses
 import re
@@ -11,12 +11,12 @@ from .statements import Parser
 from .tokens import tokenize
 from .units import parse_unit
 
-# "5 m" is five metres or five times m; a letter set apart may be either, and a word in
-# brackets too.
+# Matches "5 m", which is five metres or five times m. A letter after a space, or a word
+# in brackets, may be a unit or a factor.
 _NUMBER_AND_UNIT = re.compile(
     r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) \(?([a-zA-Z][a-zA-Z/^0-9 ]{0,30})\)?"
 )
-# The letter of an option, before its value or behind it, and what may lie between.
+# Match the letter of an option before or after its value, and the gap between.
 _DRESS = rf"(?:(?:{TEXT_COMMAND}|\\mathbf)\s*\{{\s*)?"
 _GAP = r"(?:\\[\s,;]|~|\\q?quad|\s)"
 _CHOICE = re.compile(
@@ -27,11 +27,11 @@ _CHOICE = re.compile(
 _CHOICE_BEHIND = re.compile(rf"{_DRESS}\(([A-Z])\)\s*\}}?\Z")
 _BETWEEN = re.compile(rf"(?:{_GAP}|\\(?:\w*arrow|implies|to))++")
 _ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
-# (C)-5 and (C) - 5, and what may continue a formula that begins with (C).
+# Match (C)-5 and (C) - 5, and how a formula that begins with (C) may continue.
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
 _GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
-# What may be around the letters of options, and what separates several of them.
+# Match the text around the letters of options, and the separators between options.
 _AROUND_OPTIONS = re.compile(
     rf"\\[,;:!\s{{}}]|{TEXT_COMMAND}|\\mathbf|\(([A-Z])\)|\b(?:and|[Oo]ptions?)\b"
     r"|[\s{}~,;&]"
@@ -41,14 +41,14 @@ _OPTIONS_APART = re.compile(r"(?<!\\)[,;&]|\band\b|\)\s*\(")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as it was understood.
+    """Represents a parsed answer.
 
     Attributes:
-      text: its words without dress, for comparison where no structure is known.
-      written: its tree as written, or None where the grammar does not know it.
-      node: the same with its numbers computed: what it means.
-      other: a second meaning, where the text allows one ("1,234"), or None.
-      other_written: its tree as written.
+      text: cleaned text, compared as text if the tree is missing.
+      written: tree as written, or None if the answer cannot be parsed.
+      node: same tree with its numbers computed.
+      other: computed tree of a second reading of an ambiguous text ("1,234"), or None.
+      other_written: second reading as written.
       reason: why the tree is missing.
     """
 
@@ -63,7 +63,7 @@ class Answer:
         """Returns the answer as a sympy object; imports sympy.
 
         Raises:
-          ValueError: the answer was not understood, or sympy has no such object.
+          ValueError: if the answer was not parsed, or sympy has no such object.
         """
         from .to_sympy import to_sympy
 
@@ -73,13 +73,13 @@ class Answer:
 
 
 def parse_answer(raw: str) -> Answer:
-    """Reads an answer; never raises for any text.
+    """Parses an answer; never raises.
 
     Args:
-      raw: the content of a box, or a gold answer.
+      raw: content of a box, or a gold answer.
 
     Returns:
-      The answer; its node is None where the text exceeds a cap or is not understood.
+      Parsed answer; its node is None if the text exceeds a limit or cannot be parsed.
     """
     raw = raw.strip()
     if len(raw) > MAX_ANSWER:
@@ -104,7 +104,7 @@ def parse_answer(raw: str) -> Answer:
 
 
 def _second_meaning(text: str, node: t.Node) -> t.Node | None:
-    """Reads "(C) -5" as an option, "5 m" with a unit, "1,234" as a list."""
+    """Reads "(C) -5" as an option, "5 m" with a unit, or "1,234" as a list."""
     try:
         if (options := _options(text)) is not None:
             return options
@@ -139,12 +139,12 @@ def _read(text: str, group_commas: bool) -> t.Node:
 
 
 class Option(NamedTuple):
-    """An option that an answer names.
+    """Represents an option that an answer names.
 
     Attributes:
-      letter: of the option.
-      value: what the option is, perhaps nothing.
-      certain: whether the letter cannot be a name in a formula.
+      letter: letter of the option.
+      value: text of the option's value, which may be empty.
+      certain: whether the letter cannot be a variable of a formula.
     """
 
     letter: str
@@ -153,7 +153,7 @@ class Option(NamedTuple):
 
 
 def option_in(text: str) -> Option | None:
-    """Reads `(C) -5`, `\\textbf{(C)}\\ -5`, `C. -5` or `-5\\ \\textbf{(C)}`."""
+    r"""Reads an option: `(C) -5`, `\textbf{(C)}\ -5`, `C. -5`, `-5\ \textbf{(C)}`."""
     if _DIFFERENCE.match(text):
         return None
     if match := _CHOICE.fullmatch(text):
@@ -173,7 +173,7 @@ def option_in(text: str) -> Option | None:
 
 
 def _options(text: str) -> t.Braces | None:
-    """Reads two or more options: B, C and D; (B)(C)(D); BCD."""
+    """Reads two or more options, such as "B, C and D", "(B)(C)(D)" or "BCD"."""
     if not any(map(str.isupper, text)):
         return None
     words = _AROUND_OPTIONS.sub(lambda match: f" {match[1] or ''} ", text).split()

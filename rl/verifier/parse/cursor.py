@@ -9,10 +9,10 @@ MAX_DEPTH = 80
 
 
 class Cursor:
-    """Keeps the place of a parser among its tokens.
+    """Holds the tokens of an answer and the parser's position in them.
 
     Args:
-      tokens: what `tokenize` returned.
+      tokens: tokens as returned by `tokenize`.
     """
 
     def __init__(self, tokens: list[Token]):
@@ -22,7 +22,7 @@ class Cursor:
         self._bar_closes = False
         self._reversed = False
         self._currency: str | None = None
-        self._group_ends: set[int] = set()  # of braces that only group
+        self._group_ends: set[int] = set()  # positions of grouping braces
 
     @property
     def _next(self) -> Token:
@@ -55,7 +55,7 @@ class Cursor:
         if self._depth > MAX_DEPTH:
             raise t.Unparsable(f"is nested deeper than {MAX_DEPTH}")
 
-    # What brackets and commands hold, read by the classes that extend this one.
+    # Subclasses define the methods below, which read the content of brackets.
 
     def _statement(self) -> t.Node:
         raise NotImplementedError

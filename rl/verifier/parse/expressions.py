@@ -1,4 +1,4 @@
-"""Reads expressions: sums, products, signs, powers and marks."""
+"""Parses expressions: sums, products, signs, powers and marks."""
 
 from . import tree as t
 from .build import (
@@ -19,10 +19,10 @@ ORDINALS = frozenset("th st nd rd".split())
 
 
 class Expressions(Operands):
-    """Reads an expression at the cursor, from loose to tight."""
+    """Reads an expression at the cursor, by recursive descent."""
 
     def _expression(self) -> t.Node:
-        """Returns an expression, or sets joined by set operations."""
+        """Reads an expression, or sets joined by set operations."""
         self._enter()
         left = self._sum()
         while self._is_any(("cup", "cap", "minus")):
@@ -76,7 +76,7 @@ class Expressions(Operands):
                 elif after.kind == "text" or after.value == "approx":
                     return product()
                 elif isinstance(right := self._postfix(), t.Rel | t.Chain):
-                    # A condition in brackets, which is the caller's to judge.
+                    # A condition in brackets, which the caller reads.
                     self._at = start
                     return product()
                 else:
@@ -187,7 +187,7 @@ class Expressions(Operands):
         return node
 
     def _raised(self, base: t.Node) -> t.Node:
-        """Reads a power, or a mark that is written like one."""
+        r"""Reads an exponent, or a mark written like one: 90^\circ, 5^{th}."""
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next

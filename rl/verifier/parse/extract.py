@@ -1,9 +1,9 @@
-"""Finds the final answer of a completion: the last boxes that are in no other."""
+"""Extracts the answer of a completion: its last boxes that are not in another box."""
 
 import re
 
 MAX_BOX = 20_000
-"""Characters read around the last `\\boxed`; a longer box does not count."""
+r"""Number of characters read around the last `\boxed`; longer boxes are ignored."""
 
 _MARKERS = ("\\boxed", "\\fbox")
 _FIRST = re.compile(r"\\(?:boxed|fbox|[hv]?phantom)")
@@ -14,7 +14,7 @@ _BRACE = re.compile(
 )
 _UNBRACED = re.compile(r"[^\s${}.,;\\]{1,64}")
 _BLANK_LINE = re.compile(r"\n\s*\n")
-# What may be between the boxes of one list.
+# Matches the separators between the boxes of one list.
 _BETWEEN = re.compile(
     r"(?:[\s,;$&.]|\\[,;:! ()\[\]\\]|\\q?quad(?![a-z])|\band\b|\bor\b"
     r"|\\text\{\s*(?:,?\s*(?:and|or))?\s*\})+"
@@ -23,35 +23,37 @@ _MAX_BOXES = 20
 
 
 def extract_answer(completion: str, *, after: str | None = None) -> str | None:
-    r"""Returns what the last `\boxed{...}` holds that is in no other, or None.
+    r"""Returns the content of the last `\boxed{...}` that is not in another box.
 
-    Later boxes replace earlier ones. A last box that is empty or never closed does
-    not count, even where an earlier one was complete: a cut-off reply must not be
-    credited for an intermediate result. A box inside of another is a part of its
-    answer, and one inside of a phantom is not to be seen.
+    Later boxes replace earlier ones. If the last box is empty or never closed, the
+    completion has no answer, because a truncated completion must not be credited for an
+    intermediate result. A box inside another box is a part of its answer. A box inside
+    a phantom is invisible and is ignored.
 
     Args:
-      completion: the text of a reply; any length, one pass.
-      after: a delimiter such as `</think>`: nothing before its last occurrence counts,
-        and without it nothing does.
+      completion: text of the completion, of any length.
+      after: delimiter such as `</think>`. Only text after its last occurrence counts;
+        without the delimiter the result is None.
 
     Returns:
-      The answer stripped of surrounding space, or None.
+      Answer without surrounding space, or None.
     """
     boxes = extract_boxes(completion, after=after)
     return boxes[-1] if boxes else None
 
 
 def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ...]:
-    """Returns the last box, and the boxes before it that make one list with it.
+    r"""Returns the contents of the last box and of the boxes that form a list with it.
 
-    Those have nothing but separators between them: `$\\boxed{2}$ and $\\boxed{3}$`.
+    The boxes of a list have only separators between them: `$\boxed{2}$ and
+    $\boxed{3}$`.
 
     Args:
-      completion, after: as of `extract_answer`.
+      completion: text of the completion.
+      after: delimiter before which text is ignored; see `extract_answer`.
 
     Returns:
-      What the boxes hold, in order; empty if there are none.
+      Contents of the boxes, in order; empty if the completion lacks an answer.
     """
     if after is not None:
         _, found, completion = completion.rpartition(after)
@@ -64,14 +66,14 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
 
 
 def _outermost(text: str) -> tuple[str, ...]:
-    """Returns what the last outermost boxes hold.
+    """Returns the contents of the last boxes that are not inside another box.
 
-    A box that is never closed holds all that follows, up to a blank line: there a
-    formula ends.
+    An unclosed box extends to the next blank line, where a formula ends. The result is
+    empty if the unclosed box is the last box or encloses it.
     """
     found: list[tuple[int, int, str]] = []
-    # Of each open brace: where its command begins, where its content does, and which
-    # command it is, "" for another one.
+    # For each open brace: the start of its command, the start of its content, and its
+    # kind: "box", "phantom", or "" for other braces.
     opened: list[tuple[int, int, str]] = []
     never_closed = -1
     first = _FIRST.search(text)

@@ -1,7 +1,8 @@
-"""Cleaning the text of an answer before it is read: one pass per rule, no backtracking.
+"""Normalizes the text of an answer before parsing: one pass per rule, no backtracking.
 
-`clean` keeps the meaning and settles the spelling (unicode to LaTeX, broken escapes,
-math delimiters); `plain_text` goes further and is only for comparing words.
+`clean` unifies the notation without changing the meaning: Unicode becomes LaTeX, broken
+escapes are repaired and math delimiters removed. `plain_text` also removes formatting
+and is only used to compare words.
 """
 
 import re
@@ -45,8 +46,8 @@ _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 
-# Escapes that a careless JSON or Python string has already interpreted: "\frac" read
-# as form feed + "rac".
+# Matches escapes that a JSON or Python string has interpreted by mistake: "\frac"
+# became a form feed and "rac".
 _BROKEN_ESCAPE = re.compile(
     r"\x0c(?=rac)|\x08(?=egin|inom|oxed|ar\b|eta)|\x07(?=lpha|pprox|ngle)"
     r"|\t(?=ext|imes|heta|an\b|frac|riangle|au\b|o\b)|\r(?=ight|ho\b|angle)|\x0b(?=ec)"
@@ -54,7 +55,7 @@ _BROKEN_ESCAPE = re.compile(
 _ESCAPE_LETTER = {
     "\x0c": "\\f", "\x08": "\\b", "\x07": "\\a", "\t": "\\t", "\r": "\\r", "\x0b": "\\v"
 }  # fmt: skip
-# What TeX writes for a character where no formula is: a converter's work.
+# Text-mode commands for single characters, which converters write: \textless.
 _OUTSIDE_MATH = {
     "backslash": "\\", "dollar": "\\$", "less": "<", "greater": ">", "asciitilde": "~",
     "asciicircum": "^", "quotesingle": "'", "degree": "\\circ ", "circ": "\\circ ",
@@ -66,7 +67,7 @@ _ROW_SPACE = re.compile(
     r"(\\\\)\*?\s{0,3}\[\s{0,3}-?\.?\d[\d.]{0,6}\s{0,3}"
     r"(?:pt|em|ex|mm|cm|in|px|mu|bp)\s{0,3}\]"
 )
-# So that TeX sets no space around it.
+# Matches signs in braces, which only suppress TeX's space around them: {+}.
 _BRACED_SIGN = re.compile(r"(?<![\^_a-zA-Z])\{([-+=<>.]|\\%)\}")
 _NEGATED = re.compile(r"\\not\s*(=|\\in(?![a-zA-Z]))")
 _DELIMITER = re.compile(r"(?<!\\)\\[()\[\]]")
@@ -80,7 +81,7 @@ _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
 _CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
 _RUPEES = re.compile(r"(?:\\text\s*\{\s*)?\bRs\.?\s{0,3}\}?\s*(?=\d)")
 _US_DOLLARS = re.compile(r"(?<![A-Za-z])U\.?S\.?\s*(?=\\?\$\s*\d)")
-# {\rm cm}, and 4.5 \mathrm{e} 33.
+# Match {\rm cm} and 4.5 \mathrm{e} 33.
 _OLD_ROMAN = re.compile(r"\{\s*\\rm(?![a-zA-Z])\s*([^{}]{1,40})\}")
 _UPRIGHT_E = re.compile(r"(?<=\d)\s*\\(?:mathrm|text)\s*\{\s*([eE])\s*\}\s*(?=[-+]?\d)")
 _GROUPED = re.compile(r"(?<=\d),(?:\\!)?(?=\d{3})")
@@ -90,7 +91,7 @@ TEXT_COMMANDS = frozenset(
     "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
     " operatorname mathop textnormal textsc rm".split()
 )
-"""Commands whose argument is words, or upright letters."""
+"""Commands whose argument is words or upright letters."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
 SCALE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
@@ -115,8 +116,9 @@ PRESENTATION: dict[str, int] = (
     | dict.fromkeys(_LOOKS_WITH_ARGUMENT.split(), 1)
     | {"fcolorbox": 2}
 )
-"""Commands that change only how an answer looks, and how many of their braced arguments
-are about the look: those go with them."""
+"""Commands that only change the look of an answer, with the number of their arguments
+that are removed with the command.
+"""
 _PAIRS = (
     ("**", "**"),
     ('"', '"'),
@@ -160,14 +162,14 @@ def _decode_character(char: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Settles the spelling of an answer; the meaning stays.
+    """Normalizes the notation of an answer; its meaning stays the same.
 
     Args:
-      text: an answer of at most MAX_ANSWER characters.
+      text: answer of at most MAX_ANSWER characters.
 
     Returns:
-      ASCII LaTeX where the input had a unicode equivalent, without math delimiters,
-      thin spaces, markdown emphasis, commands for its look and a closing full stop.
+      LaTeX in ASCII where possible, without math delimiters, thin spaces, markdown
+      emphasis, commands for the look, and a final period.
     """
     if not text.isascii():
         text = _decode_unicode(text)
@@ -208,7 +210,7 @@ def clean(text: str) -> str:
 
 
 def closing_brace(text: str, position: int) -> int | None:
-    """Returns where the brace that opens at a position closes, or None."""
+    """Returns the position of the brace that closes the one at `position`, or None."""
     depth, at = 0, position
     while at < len(text):
         char = text[at]
@@ -223,7 +225,7 @@ def closing_brace(text: str, position: int) -> int | None:
 
 
 def _undressed(text: str) -> str:
-    """Removes, layer by layer, what surrounds the whole and has no meaning."""
+    """Removes delimiters, space and commands for the look around the whole text."""
     for _ in range(_MAX_LAYERS):
         if "\\" not in text and text[:1].isalnum() and text[-1].isalnum():
             break
@@ -244,7 +246,7 @@ def _undressed(text: str) -> str:
 
 
 def _without_look(text: str) -> str:
-    """Removes one command for the look, or a pair of braces, around the whole."""
+    """Removes one command for the look, or a pair of braces, around the text."""
     at, dressed = 0, False
     if command := _COMMAND.match(text):
         skipped = PRESENTATION.get(command[1])
@@ -268,10 +270,10 @@ def _without_look(text: str) -> str:
 
 
 def _drop_delimiters(text: str) -> str:
-    """Removes dollar signs that delimit math; keeps those that are money."""
+    """Removes dollar signs that delimit math and keeps those that mean money."""
     bare = text.replace("\\$", "").count("$")
     if bare % 2 == 1:
-        # One sign too many: before a digit it is money, else a lost delimiter.
+        # With an odd number of signs, a first sign before a digit is money.
         start = text.lstrip("-(~ ")
         if start[:1] == "$" and start[1:2].isdigit():
             return text.replace("$", "\\$", 1).replace("$", " ").replace("\\ ", "\\$")
@@ -294,6 +296,6 @@ def squeezed(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Returns words without their formatting, to be compared as text."""
+    """Returns words without their formatting, for a comparison as text."""
     words = _NOT_WORD.sub(" ", _STYLE.sub(" ", text))
     return " ".join(_PUNCTUATION.sub("", words).split())

@@ -1,4 +1,4 @@
-"""Reads operands: numbers, names, brackets, functions, commands, environments."""
+"""Parses operands: numbers, names, brackets, functions, commands, environments."""
 
 import itertools
 import re
@@ -40,7 +40,7 @@ class Operands(Cursor):
     # --- operands
 
     def _argument(self) -> t.Node:
-        """Reads the argument of a command or a caret."""
+        """Reads the argument of a command or of "^"."""
         if self._is("{"):
             return self._group()
         if self._is_any("+-"):
@@ -51,7 +51,7 @@ class Operands(Cursor):
         return node
 
     def _digit_argument(self) -> t.Node:
-        """Reads one digit or letter, as LaTeX does in `\\frac12`."""
+        r"""Reads one digit or letter, as LaTeX does in `\frac12`."""
         token = self._next
         if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
             self._tokens[self._at] = Token("num", token.value[1:], False)
@@ -115,7 +115,7 @@ class Operands(Cursor):
         return decimal(text)
 
     def _repeating(self, text: str) -> t.Node:
-        """Reads digits under a bar or, behind the dot, in brackets: 0.(3)."""
+        """Reads the repeating digits of a decimal: 0.(3), or 3 under a bar."""
         self._accept(".")
         closing = ")" if self._is("(") else "}"
         self._at += 1
@@ -143,7 +143,7 @@ class Operands(Cursor):
         return self._named(name)
 
     def _corners(self) -> str | None:
-        """Reads three points of an angle or a triangle."""
+        """Reads the three corners of an angle or a triangle, or returns None."""
         three = [self._peek(i) for i in range(3)]
         if not all(token.kind == "sym" and len(token.value) == 1 for token in three):
             return None
@@ -154,7 +154,7 @@ class Operands(Cursor):
         return corners
 
     def _named(self, name: str) -> t.Node:
-        """Returns a name with its index and primes, or a call of it."""
+        """Reads a name with its index and primes, or a function call."""
         while True:
             if self._is("_"):
                 self._at += 1
@@ -178,7 +178,7 @@ class Operands(Cursor):
         return False
 
     def _index(self) -> str:
-        """Returns the text of a subscript, without its braces."""
+        """Reads a subscript and returns its text without braces."""
         if self._next.kind == "end":
             raise t.Unparsable("ends where an index is due")
         if not self._is("{"):
@@ -198,16 +198,16 @@ class Operands(Cursor):
                 parts.append(token.value.strip())
 
     def _is_call(self, name: str) -> bool:
-        """Returns whether a bracket is a call: f(...) always; also x(t) and I(0).
+        """Returns whether a name before brackets is a function: f(...), x(t), I(0).
 
-        A name that occurs in its own brackets is a factor: h(2x + h).
+        Letters such as f are functions, unless they occur in the brackets: h(2x + h).
         """
         if name[0] in _FUNCTION_LETTERS:
             return not self._is_in_brackets(name)
         return self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ",")
 
     def _is_in_brackets(self, name: str) -> bool:
-        """Returns whether a name occurs, not called, in the brackets ahead."""
+        """Returns whether the next brackets contain a name that is not called there."""
         level = 0
         for token, after in itertools.pairwise(self._tokens[self._at :]):
             if token.kind == "op":
@@ -225,7 +225,7 @@ class Operands(Cursor):
         return t.Call(name, arguments)
 
     def _enclosed(self, opening: str, closing: str) -> list[t.Node]:
-        """Reads items between two brackets; a bar inside opens again."""
+        """Reads items between two brackets; a bar inside opens an absolute value."""
         self._expect(opening)
         outer, self._bar_closes = self._bar_closes, False
         items = self._items()
@@ -253,12 +253,12 @@ class Operands(Cursor):
         self._enter()
         self._at += 1
         if opening == "set{" and self._next.value.startswith("begin "):
-            node = self._command(braced=True)  # a brace that nothing need close
+            node = self._command(braced=True)  # this brace may stay unclosed
             self._accept("set}")
             self._depth -= 1
             return node
         outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
-        # ]1, 3[ is an open interval too, and so is [1, 3[ on its right.
+        # ]1, 3[ is an open interval, and [1, 3[ is open on the right.
         around, self._reversed = self._reversed, opening in "[]"
         items = [] if self._is("set}") else self._items()
         self._reversed = around
@@ -366,9 +366,9 @@ class Operands(Cursor):
         return t.REALS if letter == "R" else t.Numbers(letter)
 
     def _environment(self, name: str, braced: bool) -> t.Node:
-        """Reads rows and cells: a matrix, a system, or a definition by cases.
+        """Reads the rows and cells of a matrix, a system, or a definition by cases.
 
-        A brace before it makes a system of any.
+        After a brace, a matrix without brackets or an array is a system.
         """
         rows = self._rows(name)
         if not rows:
@@ -406,7 +406,7 @@ class Operands(Cursor):
         )
 
     def _rows(self, name: str) -> list[list[list[Token]]]:
-        """Returns the tokens of the cells, without the "&" that only aligns signs."""
+        """Returns the tokens of each cell, without "&" that only aligns relations."""
         rows: list[list[list[Token]]] = [[[]]]
         depth = 1
         while True:
@@ -422,7 +422,7 @@ class Operands(Cursor):
             cell, after = rows[-1][-1], self._next
             if depth == 1 and token.kind == "op" and token.value == "row":
                 behind = next(x for x in self._tokens[self._at :] if x.value != "&")
-                if not is_relation(behind):  # else the break of a long chain
+                if not is_relation(behind):  # else it breaks a long chain
                     rows.append([[]])
             elif depth == 1 and token.kind == "op" and token.value == "&":
                 aligns = is_relation(after) or bool(cell) and is_relation(cell[-1])
@@ -435,7 +435,7 @@ class Operands(Cursor):
         return [row for row in found if row]
 
     def _whole(self, tokens: list[Token]) -> t.Node:
-        """Reads all tokens as one statement, or as several."""
+        """Reads all tokens as one statement or several."""
         parser = type(self)([*tokens, Token("end", "", False)])
         parser._depth = self._depth
         stated = parser._items()
@@ -447,7 +447,7 @@ class Operands(Cursor):
 
 
 def _trimmed(cell: list[Token]) -> list[Token]:
-    """Returns a cell without the marks at its ends that separate it from others."""
+    """Removes commas, semicolons and periods at both ends of a cell."""
     marks = (",", ";", ".")
     while cell and cell[-1].value in marks:
         cell = cell[:-1]

@@ -1,4 +1,4 @@
-"""Reads quantities: an expression, a ratio or a time, and the words that measure it."""
+"""Parses quantities: an expression, a ratio or a time, and its unit."""
 
 import re
 
@@ -81,7 +81,7 @@ class Quantities(Expressions):
         return t.Quantity(node, reading.unit, reading.scale)
 
     def _unit_text(self) -> str:
-        """Returns the words, and their exponents, that follow a number."""
+        """Reads the words of a unit with their exponents, and returns them as text."""
         words: list[str] = []
         opened = 0
         while True:
@@ -124,7 +124,7 @@ class Quantities(Expressions):
 
 
 def _with_half(node: t.Node, half: str | None) -> t.Clock | None:
-    """Returns a time with "a.m." or "p.m." or "o'clock" behind it."""
+    """Returns the time for a node before "a.m.", "p.m." or "o'clock", or None."""
     if isinstance(node, t.Clock):
         return t.Clock(node.minutes, half or node.half)
     parts = node.parts if isinstance(node, t.Ratio) else (node, t.ZERO)

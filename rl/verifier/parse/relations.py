@@ -1,4 +1,4 @@
-"""What relations say: the names on their left and the values on their right."""
+"""Finds the names and the values in relations such as `x = 5`."""
 
 from fractions import Fraction
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ _COUNTING_LETTERS = frozenset({"i", "j", "k", "m", "n"})
 
 
 class Equality(Protocol):
-    """The part of `Prover` that is used here."""
+    """Describes the methods of `Prover` that this module uses."""
 
     def equal(self, left: t.Node, right: t.Node) -> bool: ...
 
@@ -47,9 +47,9 @@ def steps_of(node: t.Rel | t.Chain) -> tuple[t.Rel, ...]:
 def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
     """Returns the value in a relation: 5 in `x = 5`, `5 = x`, `S = 2+3 = 5`.
 
-    None for an equation proper (x + y = 3) and for a contradiction (5 = 6, 6 = x = 5):
-    every side that says a value must say the same one. A decimal by an exact number
-    must be that number rounded.
+    Returns None for equations to be solved (x + y = 3) and for contradictions (5 = 6).
+    All sides that give a value must agree. A decimal next to an exact number must be
+    its rounded or truncated value.
     """
     steps = tuple(map(_with_places, steps_of(node)))
     if any(step.op not in ("=", "approx", "in") for step in steps):
@@ -65,14 +65,14 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
     first, *rest = sides
     said = [side for side in rest if not is_name(side)] or rest[-1:]
     if not _names(first, said[-1]):
-        # Without a name, what has an unknown in it is still to be solved.
+        # Without a name, a relation with an unknown is still to be solved.
         said = [first, *said]
         if any(map(_is_open, said)):
             return None
     elif isinstance(first, t.Sym) and any(first.name in t.symbols(s) for s in said):
         return None
     if not _is_open(said[-1]):
-        # A formula behind a name is on the way to its value: V = abc = 3.
+        # A formula before the value is an intermediate step: V = abc = 3.
         said = [side for side in said if not _is_open(side)]
     exact = [side for side in said if not _is_rounded(side)]
     if exact:
@@ -85,7 +85,7 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
 
 
 def is_name(node: t.Node) -> bool:
-    """Returns a label, or a tuple or matrix of labels."""
+    """Returns whether a node is a label, or a tuple or matrix of labels."""
     match node:
         case t.Tuple(parts) | t.Matrix(_, parts):
             return bool(parts) and all(map(is_label, parts))
@@ -93,20 +93,20 @@ def is_name(node: t.Node) -> bool:
 
 
 def _names(first: t.Node, value: t.Node) -> bool:
-    """Returns whether the first side is a name for what has the kind of this value."""
+    """Returns whether the first side is a name for values of this kind and size."""
     if isinstance(first, t.Tuple | t.Matrix):
         several = value.items if isinstance(value, t.Braces | t.Several) else (value,)
         return is_name(first) and all(_size(v) == _size(first) for v in several)
     if is_label(first):
         return True
-    # The inverse of a matrix A; but 2x = (1, 2) is to be solved.
+    # A power of a matrix A names a matrix, but 2x = (1, 2) is unsolved.
     if not (isinstance(first, t.Pow) and isinstance(value, t.Matrix)):
         return False
     return isinstance(first.base, t.Sym) and first.base.name[:1].isupper()
 
 
 def _size(node: t.Node) -> tuple[int, ...]:
-    """Returns the size of a tuple or matrix; a column is a tuple."""
+    """Returns the size of a tuple or matrix; a column counts as a tuple."""
     match node:
         case t.Tuple(items) | t.Matrix(1, items):
             return (len(items),)
@@ -136,7 +136,7 @@ def _with_places(step: t.Rel) -> t.Rel:
 
 
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Returns whether two forms of a value agree; the kept one is more exact."""
+    """Returns whether two forms of a value agree; `kept` is the more exact form."""
     match kept, part:
         case t.Quantity(), t.Quantity():
             values = t.values_in_one_size(kept, part)
@@ -152,11 +152,11 @@ def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
 
 
 def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Returns whether an expression says the value of another one, which is kept."""
+    """Returns whether `part` equals `kept`, or is its rounded or truncated value."""
     if prover.equal(kept, part):
         return True
     for marked, other in ((kept, part), (part, kept)):
-        # The sign may be left out on the way: 180 - 45 = 135 degrees.
+        # Intermediate steps may omit the sign: 180 - 45 = 135 degrees.
         if isinstance(marked, t.Degrees | t.Percent) and type(other) is not type(
             marked
         ):
@@ -176,15 +176,14 @@ def _is_rounded(node: t.Node) -> bool:
 
 
 def is_decimal(node: t.Node) -> bool:
-    """Returns whether a number was written with places behind a point."""
+    """Returns whether a number was written with decimal places."""
     return isinstance(node, t.Num) and node.ulp is not None
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
-    """Returns the values of "p = 5, q = 2" in the order of the labels.
+    """Returns the values of "p = 5, q = 2", sorted by their labels, or None.
 
-    That of the alphabet, whatever order an answer chose to write them in; but w is the
-    fourth coordinate where it was written behind x, y and z.
+    The order is alphabetical, except that w comes last if it follows x, y and z.
     """
     pairs = {}
     for part in node.items:
@@ -198,12 +197,12 @@ def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
 
 
 def label_of(node: t.Rel) -> t.Node | None:
-    """Returns the name in a relation that has a value."""
+    """Returns the first side of a relation that is a name, or None."""
     return next(filter(is_name, (node.left, node.right)), None)
 
 
 def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
-    """Returns the name and the arguments of a label such as f'(x) or a_n."""
+    """Returns the name and the arguments of a label such as f'(x) or a_n, or None."""
     match label:
         case t.Call(name, arguments):
             return name, arguments
@@ -216,7 +215,7 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
 
 
 def relates_names(node: t.Node) -> bool:
-    """Returns whether a relation is about names on both sides: a < b + c."""
+    """Returns whether a relation has variables on both sides: a < b + c."""
     return (
         isinstance(node, t.Rel)
         and node.op != "in"
@@ -236,7 +235,7 @@ def ascending(node: Any) -> Any:
 
 
 def is_membership(node: t.Node) -> bool:
-    """Returns whether a node is `k \\in \\mathbb{Z}`, a condition."""
+    r"""Returns whether a node is a membership in a set: `k \in \mathbb{Z}`."""
     return (
         isinstance(node, t.Rel)
         and node.op == "in"

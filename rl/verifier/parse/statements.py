@@ -1,9 +1,11 @@
-"""Reads whole answers: statements joined by commas and words, and their conditions.
+"""Parses whole answers: statements joined by commas and words, and their conditions.
 
-From loose to tight: an answer is statements; a statement is quantities joined by
-relation signs; a quantity is an expression and the words that measure it
-(`quantities`); an expression is sums, products, signs and powers (`expressions`) of
-operands (`operands`). Brackets hold statements again.
+The grammar, from loose to tight binding:
+* An answer consists of statements.
+* A statement consists of quantities joined by relation signs.
+* A quantity is an expression and its unit (`quantities`).
+* An expression has sums, products, signs and powers (`expressions`).
+* Operands are numbers, names and brackets (`operands`); brackets hold statements.
 """
 
 import re
@@ -23,7 +25,7 @@ SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"
 _AFTER_LABELS = RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
-# A label with one of these calculates, or says that it is something else.
+# Words with which a label calculates, or denies the value it names.
 _DOUBTING = frozenset(
     "not no never neither nor except without unless wrong false log ln minus plus"
     " nobody none nothing everything anything whether but unknown maybe perhaps"
@@ -40,11 +42,11 @@ _INTRODUCING = frozenset(
     " roughly at".split()
 )
 _BEFORE_WORDS = _INTRODUCING | {"a", "an"}
-# Before brackets these words name what is inside.
+# Words that name the content of the brackets after them.
 _NAMING = frozenset("point pair ordered triple vector interval set".split())
 _CHOSEN = re.compile(r"(?:[Oo]ption|[Cc]hoice) (?=[A-Z]\Z)")
 _IN_WORDS = frozenset([*SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
-# A condition of these words and names says only which numbers the names are.
+# A condition of these words and names only declares the names: k an integer.
 _DECLARING = frozenset(
     "for where with if when all any arbitrary each every a an the is are be being"
     " any constant constants of integration real reals integer integers number numbers"
@@ -54,22 +56,22 @@ _QUANTIFYING = frozenset(
     "all any arbitrary each every constant constants real reals integer integers number"
     " numbers parameter variable".split()
 )
-# What a condition may leave out.
+# Words that a condition may omit.
 _SILENT = frozenset("for where with if when is are be the then".split())
 _ORDERS = frozenset("< > <= >= != in notin".split())
 
 
 class Parser(Quantities):
-    """Reads one answer.
+    """Parses one answer.
 
     Args:
-      tokens: what `tokenize` returned.
+      tokens: tokens as returned by `tokenize`.
     """
 
     # --- whole answers
 
     def answer(self) -> t.Node:
-        """Reads the whole text."""
+        """Reads the whole answer."""
         self._skip_introduction()
         if (phrase := self._only_words()) is not None:
             return phrase
@@ -126,7 +128,7 @@ class Parser(Quantities):
     def _condition(self) -> t.Node:
         """Reads a condition: relations, words, or `_DECLARED`.
 
-        It ends at a separator that is followed by another value and its condition.
+        The condition ends at a separator before another value with a condition.
         """
         start, at, level = self._at, self._at + 1, 0
         while self._tokens[at].kind != "end":
@@ -142,7 +144,7 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Returns what the tokens of a condition say."""
+        """Returns the node of a condition: relations, words, reals or `_DECLARED`."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)
@@ -161,7 +163,7 @@ class Parser(Quantities):
                 isinstance(s, t.Rel | t.Chain) for s in stated
             ):
                 if all(map(_is_in_reals, stated)):
-                    return t.REALS  # which goes without saying
+                    return t.REALS  # always implied
                 if all(is_membership(s) or _is_in_reals(s) for s in stated):
                     return _DECLARED
                 return stated[0] if len(stated) == 1 else t.Braces(tuple(stated))
@@ -180,7 +182,7 @@ class Parser(Quantities):
         return self._is_any(SEPARATORS)
 
     def _separator(self) -> str:
-        """Consumes separators; returns the last word among them, else a comma."""
+        """Consumes separators and returns the last word among them, or else a comma."""
         if not self._at_separator():
             raise t.Unparsable(f"has {self._next.value[:20]!r} out of place")
         word = ","
@@ -203,7 +205,7 @@ class Parser(Quantities):
                 if len(tokens) > 1 and token is not tokens[0]:
                     return None
         if len(tokens) > 1 and tokens[0].kind == "sym" and _is_condition(tokens[1]):
-            return None  # A with B
+            return None  # "A with B" has a condition
         pieces: list[list[str]] = [[]]
         joined = ","
         for token in tokens:
@@ -242,7 +244,7 @@ class Parser(Quantities):
         return found
 
     def _set_builder(self, items: list[t.Node]) -> t.Node:
-        """Reads `{x | x > 2}`: what the right side says of the name on the left."""
+        """Reads the condition of a set builder such as `{x | x > 2}`."""
         self._bar_closes = False
         start = self._at
         stated = [s for s in self._items() if not _is_in_reals(s)]
@@ -277,11 +279,11 @@ class Parser(Quantities):
             return parts[0]
         steps = tuple(map(t.Rel, relations, parts[:-1], parts[1:]))
         if relations == ["equiv"] and isinstance(parts[0], t.Call):
-            return t.Rel("=", *parts)  # f(x) is the same everywhere
+            return t.Rel("=", *parts)  # f(x) is a constant
         return steps[0] if len(steps) == 1 else t.Chain(steps)
 
     def _skip_label_words(self) -> None:
-        """Reads words before "=" as one name: "Area = 5"."""
+        """Joins words before "=" into one name: "Area = 5"."""
         if self._next.kind != "text":
             return
         end = self._at
@@ -301,10 +303,10 @@ class Parser(Quantities):
         self._tokens[self._at : end] = [label, Token("op", "=", False)]
 
     def _join_label(self) -> None:
-        """Makes one name of what precedes "=" and is not a formula.
+        """Joins the tokens before "=" into one name if they are not a formula.
 
-        What is called there may hold any statement: P(X = 2), E[X], P(A | B). None of
-        it is read, but two such labels are the same only where they are written alike.
+        Such a label may contain any statement: P(X = 2), E[X], P(A | B). The statement
+        is not parsed, so two such labels are equal only if they are written alike.
         """
         start, level = self._at, 0
         for end in range(start, len(self._tokens)):
@@ -328,7 +330,7 @@ class Parser(Quantities):
 
 
 _DECLARED = t.Word("")
-"""A condition that says only what a name is: k an integer."""
+"""Condition that only declares a name: k an integer."""
 
 
 def _is_condition(token: Token) -> bool:
@@ -336,7 +338,11 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns an answer whose names were declared; refuses a set of numbers."""
+    """Returns an answer whose names are declared.
+
+    Raises:
+      Unparsable: if the answer is a set, which the declaration could restrict.
+    """
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
@@ -372,7 +378,7 @@ def _joined(nodes: list[t.Node], word: str) -> t.Node:
 
 
 def _all_but(nodes: Sequence[t.Node]) -> t.Node | None:
-    """Reads x != 2, 5 as all reals but these."""
+    """Reads x != 2, 5 as all reals except 2 and 5, or returns None."""
     first, *rest = nodes
     if not (isinstance(first, t.Rel) and first.op == "!=" and is_label(first.left)):
         return None
@@ -398,7 +404,7 @@ def _uncalculated(label: str) -> str:
 
 
 def _is_opaque(label: list[Token]) -> bool:
-    """Returns whether tokens before "=" are a name that the grammar cannot read."""
+    """Returns whether tokens before "=" are a name that the grammar cannot parse."""
     first, last = label[0], label[-1]
     if first.kind == "fn":
         return len(label) == 1

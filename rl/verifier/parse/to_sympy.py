@@ -1,4 +1,4 @@
-"""Converts the tree of an answer to sympy, for calculations beyond a verdict."""
+"""Converts the tree of an answer to sympy, for calculations outside the verifier."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def to_sympy(node: t.Node) -> Any:
     """Returns the sympy object for a node.
 
     Raises:
-      ValueError: sympy has none, for instance for a plus-minus sign.
+      ValueError: if sympy has no such object, for instance for a plus-minus sign.
     """
     match node:
         case t.Num(value) | t.Repeating(value) | t.Based(value=value):

@@ -1,9 +1,8 @@
-"""From text to tokens: LaTeX, plain text and unicode end in one small vocabulary.
+"""Splits text into tokens; LaTeX, plain text and Unicode share one small vocabulary.
 
-A token is (kind, value, spaced): "num" (digits), "sym" (a variable), "const", "fn" (a
-function that takes an argument), "text" (words, in a text command or plain), "cmd" (a
-LaTeX command with arguments), "op" (everything else), "end". `spaced` says whether
-space came before it.
+A token is (kind, value, spaced); `spaced` says whether space precedes the token. Kinds:
+"num" (digits), "sym" (variable), "const" (constant), "fn" (function with an argument),
+"text" (words), "cmd" (LaTeX command with arguments), "op" (everything else) and "end".
 """
 
 import re
@@ -62,7 +61,7 @@ GREEK = frozenset(
     " lambda mu nu xi rho sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda"
     " Xi Pi Sigma Upsilon Phi Psi Omega".split()
 )
-# Commands that name something, as a letter does.
+# Commands that denote a variable, as a letter does.
 _NAMES = GREEK | frozenset(
     "ell hbar angle triangle square star dagger ddagger aleph beth partial nabla forall"
     " exists top bot odot imath jmath Re Im wp mho max min".split()
@@ -104,7 +103,7 @@ _OUTER_SPACE = re.compile(r"\A(?:\\[,;:! ]|[\s~])+|[\s~]+\Z")
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
 _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
-_ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # abc is a product
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # runs such as abc are products
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
 _PLAIN_OPERATORS = {
@@ -113,15 +112,15 @@ _PLAIN_OPERATORS = {
 
 
 def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
-    """Splits a cleaned answer into tokens; linear in its length.
+    """Splits a cleaned answer into tokens, in linear time.
 
     Args:
-      text: what `spelling.clean` returned.
+      text: text as returned by `normalize.clean`.
       group_commas: whether "1,234" outside brackets is one number.
 
     Raises:
-      Unparsable: beyond MAX_TOKENS tokens or MAX_DIGITS digits in one number, where a
-        text command is not closed, or at a command that is not known.
+      Unparsable: if there are more than MAX_TOKENS tokens, a number has more than
+        MAX_DIGITS digits, a text command is unclosed, or a command is unknown.
     """
     tokens: list[Token] = []
     position, spaced = 0, False
@@ -132,7 +131,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             raise t.Unparsable(f"has more than {MAX_TOKENS} tokens")
         pattern = _OUTSIDE if grouping[-1] else _INSIDE
         match = pattern.match(text, position)
-        assert match is not None  # any character is at least an operator
+        assert match is not None  # the pattern matches any character
         kind, value = match.lastgroup, match[0]
         position = match.end()
         if kind == "space":
@@ -161,7 +160,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             tokens.append(Token("op", value, spaced))
         spaced = False
     if tokens and tokens[-1].value in _UNIT_OR_NOT and _after_operand(tokens[:-1]):
-        # Without an argument it is a unit: 15 min.
+        # At the end of the text, "min" after a number is a unit: 15 min.
         tokens[-1] = Token("text", tokens[-1].value, tokens[-1].spaced)
     tokens.append(Token("end", "", spaced))
     return tokens
@@ -208,13 +207,13 @@ def _command(
     elif name in _NAMES or not name.isalpha():
         tokens.append(Token("sym", name.removeprefix("var"), spaced))
     else:
-        # As a letter it would commute: G \oplus H would be H \oplus G.
+        # If \oplus were a variable, G \oplus H would equal H \oplus G.
         raise t.Unparsable(f"has \\{name}, which is not known")
     return position
 
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
-    """Appends the tokens of text: math without letters, a unit, or words."""
+    """Appends the tokens of a text command: a formula, a unit, or words."""
     if content == "to" and _after_operand(tokens):
         tokens.append(Token("op", ":", spaced))
         return
@@ -262,7 +261,7 @@ def _after_operand(tokens: list[Token]) -> bool:
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
-    """Returns the content of the next braces, or the next character."""
+    """Returns the next braces' content or the next character, and the next position."""
     while position < len(text) and text[position] in " \t\n":
         position += 1
     if position >= len(text):
@@ -278,7 +277,7 @@ def _braced(text: str, position: int) -> tuple[str, int]:
 def _split_word(
     run: str, tokens: list[Token], spaced: bool, outside: bool = True
 ) -> None:
-    """Appends a run of letters: a known name, words, or variables."""
+    """Appends the tokens of a run of letters: a known name, words, or variables."""
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
     if len(tokens) > 1 and tokens[-1].value == "[" and run.lower() in SHORT:
@@ -313,7 +312,7 @@ def _split_word(
         tokens.append(Token("text", run, spaced))
     elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
         tokens.extend(Token("sym", letter, False) for letter in run)
-    elif run[:-1] in _PREFIXES:  # sinx and cosA
+    elif run[:-1] in _PREFIXES:  # "sinx" and "cosA"
         tokens.append(Token("fn", run[:-1], spaced))
         _split_word(run[-1], tokens, False)
     elif run in _ALPHABET:

@@ -1,8 +1,8 @@
-"""What an answer means: typed nodes, and the folding of exact numbers.
+"""Defines the tree of an answer, and computes with exact numbers.
 
-The parser builds the tree as it is written: `2 + 3` is a sum of two numbers. `fold`
-makes 5 of it. Equality is asked of folded trees, and whether an answer is a copy of
-something is asked of written ones.
+The parser builds the tree as written: `2 + 3` is a sum of two numbers, and `fold` turns
+it into 5. Folded trees are compared for equality. Written trees are checked for copies
+and unfinished arithmetic.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,25 +11,25 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 MAX_BITS = 20_000
-"""Numbers with more bits than this are never computed, only compared as powers."""
+"""Maximum bits of a number that is computed; larger numbers remain expressions."""
 _MAX_ULP_SHIFT = 400
 
 
 class Unparsable(ValueError):
-    """Raised for text that the grammar does not know, or beyond a limit."""
+    """Signals text that the grammar does not know or that exceeds a limit."""
 
 
 class Node:
-    """A part of an answer; nodes are hashable and compare by structure."""
+    """Represents a part of an answer; nodes are hashable and compare by structure."""
 
     __slots__: tuple[str, ...] = ()
 
     if TYPE_CHECKING:
-        # Which kind a node is, is often known by more than one isinstance.
+        # Type checkers often cannot infer the kind of a node.
         def __getattr__(self, name: str) -> Any: ...
 
     def __str__(self) -> str:
-        """For a reader: Add(2, Mul(3, x))."""
+        """Returns the node in readable form: Add(2, Mul(3, x))."""
         match self:
             case Num(value):
                 return str(value)
@@ -41,14 +41,19 @@ class Node:
 
 
 class Expression(Node):
-    """A node whose value is a number, known or not."""
+    """Represents a node whose value is a number, known or unknown."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Num(Expression):
-    """An exact number; ulp is the unit of the last place of a decimal as written."""
+    """Represents an exact number.
+
+    Attributes:
+      value: exact value.
+      ulp: unit of the last place of a decimal as written, or None for other numbers.
+    """
 
     value: Fraction
     ulp: Fraction | None = field(default=None, compare=False)
@@ -56,9 +61,11 @@ class Num(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Repeating(Expression):
-    """A decimal without end: 0.1 with a bar over its 6, or 0.333..., and what it shows.
+    """Represents a repeating decimal: 0.1 with a bar over its 6, or 0.333...
 
-    Dots may also cut a decimal off, as in sqrt(96) = 9.7979...
+    Attributes:
+      value: exact value.
+      shown: decimal before the dots, which may also be truncated: sqrt(96) = 9.7979...
     """
 
     value: Fraction
@@ -67,21 +74,21 @@ class Repeating(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Sym(Expression):
-    """A variable; an index and primes are part of its name."""
+    """Represents a variable; index and primes are part of its name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Const(Expression):
-    """pi, e, i or inf."""
+    """Represents pi, e, i or inf."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sign(Expression):
-    """Plus-minus: a factor of either sign."""
+    """Represents a plus-minus sign: a factor of 1 or -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,7 @@ class Pow(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Fn(Expression):
-    """A function that we know, such as sin, log, fact, floor or gcd."""
+    """Represents a known function, such as sin, log, fact or floor."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -110,7 +117,7 @@ class Fn(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """A function that only the answer's author knows: f(x), or a decorated name."""
+    """Represents an unknown function: f(x), a derivative, an indexed expression."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -128,7 +135,12 @@ class Percent(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Several(Node):
-    """Answers in any order, and the strongest word or mark that joins them."""
+    """Represents answers in any order.
+
+    Attributes:
+      items: answers.
+      joined: "and" or "or" if such a word joins the answers, else ",".
+    """
 
     items: tuple[Node, ...]
     joined: str = field(default=",", compare=False)
@@ -136,14 +148,14 @@ class Several(Node):
 
 @dataclass(frozen=True, slots=True)
 class Braces(Node):
-    """A finite set."""
+    """Represents a finite set."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tuple(Node):
-    """Coordinates; of two, perhaps an open interval."""
+    """Represents coordinates; a pair may also be an open interval."""
 
     items: tuple[Node, ...]
 
@@ -165,14 +177,14 @@ class SetOp(Node):
 
 @dataclass(frozen=True, slots=True)
 class Numbers(Node):
-    """A set of numbers with a letter of its own, such as Z."""
+    """Represents a named set of numbers, such as Z."""
 
     letter: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rel(Node):
-    """An equation, an inequality, a membership, an approximation."""
+    """Represents an equation, an inequality, a membership or another relation."""
 
     op: str
     left: Node
@@ -181,14 +193,20 @@ class Rel(Node):
 
 @dataclass(frozen=True, slots=True)
 class Chain(Node):
-    """Relations that share their inner sides: a < x < b."""
+    """Represents relations that share their inner sides: a < x < b."""
 
     steps: tuple[Rel, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity(Node):
-    """A number and its unit: known by its dimensions, or a set of words."""
+    """Represents a value with a unit.
+
+    Attributes:
+      value: number before the unit.
+      unit: dimensions of a known unit, or the set of its words.
+      scale: size of the unit in base units.
+    """
 
     value: Node
     unit: str | frozenset[str]
@@ -202,9 +220,12 @@ class Ratio(Node):
 
 @dataclass(frozen=True, slots=True)
 class Clock(Node):
-    """A time of day: minutes past noon or midnight, and past which, None unsaid.
+    """Represents a time of day.
 
-    of_day: whether hours were counted to 24.
+    Attributes:
+      minutes: minutes since midnight or noon.
+      half: "am" or "pm", or None if it is not known.
+      of_day: whether the hour is outside 1 to 12 and so determines the half.
     """
 
     minutes: int
@@ -220,21 +241,21 @@ class Matrix(Node):
 
 @dataclass(frozen=True, slots=True)
 class Based(Node):
-    """Digits in a base, as written."""
+    """Represents digits in a base, as written."""
 
     digits: str
     base: int
 
     @property
     def value(self) -> Fraction:
-        """The number that it is."""
+        """Value of the digits."""
         whole, _, places = self.digits.partition(".")
         return Fraction(int(whole + places, self.base), self.base ** len(places))
 
 
 @dataclass(frozen=True, slots=True)
 class When(Node):
-    """A value under a condition: a relation, or words."""
+    """Represents a value under a condition, which is a relation or words."""
 
     value: Node
     condition: Node
@@ -242,7 +263,7 @@ class When(Node):
 
 @dataclass(frozen=True, slots=True)
 class Cases(Node):
-    """Values under conditions, in whatever notation."""
+    """Represents values under conditions, in any notation."""
 
     rows: tuple[When, ...]
 
@@ -254,14 +275,17 @@ class Word(Node):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Node):
-    """A letter of a multiple choice and its value: "(C) 12"."""
+    """Represents an option of a multiple-choice problem and its value: "(C) 12"."""
 
     letter: str
     answer: Node
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time; before 1 and from 13 o'clock on, the hour fixes the half."""
+    """Returns a time of day, or None if it is impossible.
+
+    Hours 0 and 13 to 24 determine the half of the day.
+    """
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
     of_day = half is None and not 1 <= hours <= 12
@@ -283,7 +307,7 @@ REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Returns the parts of a node that are nodes themselves, in order."""
+    """Yields the parts of a node that are nodes, in order."""
     for name in node.__slots__:
         part = getattr(node, name)
         if isinstance(part, Node):
@@ -293,7 +317,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Returns a node and all that is inside it."""
+    """Yields a node and all nodes inside it."""
     stack = [node]
     while stack:
         part = stack.pop()
@@ -302,7 +326,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Returns the node with each child changed, or itself if none changes."""
+    """Returns the node with each child changed, or the same node if none changes."""
     values: list[Any] = []
     same = True
     for name in node.__slots__:
@@ -321,17 +345,17 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def symbols(node: Node) -> frozenset[str]:
-    """Returns the names of the variables."""
+    """Returns the names of the variables in a node."""
     return frozenset(part.name for part in walk(node) if isinstance(part, Sym))
 
 
 def contains(node: Node, kinds: type | tuple[type, ...]) -> bool:
-    """Returns whether a node of one of these kinds occurs."""
+    """Returns whether a node of one of these kinds occurs in a node."""
     return any(isinstance(part, kinds) for part in walk(node))
 
 
 def depth(node: Node) -> int:
-    """Returns how many nodes lie on the longest way down."""
+    """Returns the number of nodes on the longest path from a node to a leaf."""
     deepest, stack = 0, [(node, 1)]
     while stack:
         part, level = stack.pop()
@@ -341,12 +365,12 @@ def depth(node: Node) -> int:
 
 
 def bits(value: int | Fraction) -> int:
-    """Returns the length of a number, in which the work on it is counted."""
+    """Returns the bit length of a number: the larger of numerator and denominator."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def add(*terms: Node) -> Node:
-    """Returns the sum, flat, with its numbers added up."""
+    """Returns the sum without nested sums, with its numbers added."""
     total, rest = Fraction(0), []
     for term in terms:
         for part in term.terms if type(term) is Add else (term,):
@@ -362,7 +386,7 @@ def add(*terms: Node) -> Node:
 
 
 def mul(*factors: Node) -> Node:
-    """Returns the product, flat, with its numbers multiplied."""
+    """Returns the product without nested products, with its numbers multiplied."""
     product, rest = Fraction(1), []
     for factor in factors:
         for part in factor.factors if type(factor) is Mul else (factor,):
@@ -378,7 +402,10 @@ def mul(*factors: Node) -> Node:
 
 
 def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
-    """Returns a decimal times a sign or a power of ten shows the same digits."""
+    """Returns the unit of the last place of a decimal times a sign or a power of ten.
+
+    Returns None for other products.
+    """
     decimals = [f for f in factors if isinstance(f, Num) and f.ulp is not None]
     if len(decimals) != 1 or len(factors) != 2:
         return None
@@ -394,7 +421,7 @@ def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
 def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:
     """Returns the values of two quantities in one size of their unit.
 
-    None where the sizes differ and a value is nothing that can be multiplied.
+    Returns None if the sizes differ and a value is not an expression.
     """
     if a.scale == b.scale:
         return a.value, b.value
@@ -412,7 +439,7 @@ def is_integer(node: Node) -> bool:
 
 
 def power(base: Node, exponent: Node) -> Node:
-    """Returns the power, computed where both are numbers and the result is small."""
+    """Returns the power, computed if both are numbers and the result is small."""
     if exponent == ONE:
         return base
     if is_integer(exponent):
@@ -428,9 +455,9 @@ def power(base: Node, exponent: Node) -> Node:
 
 
 def _is_not_zero(node: Node) -> bool:
-    """Returns whether a node shows by itself that it is not zero.
+    """Returns whether a node is certainly not zero; variables count as nonzero.
 
-    A variable counts: where that of 1/(1/x) is zero, nothing is asked of the answer.
+    So 1/(1/x) becomes x: expressions are compared only where both are defined.
     """
     return type(node) in (Sym, Const) or (type(node) is Num and node.value != 0)
 
@@ -449,7 +476,7 @@ _LEAVES = (Num, Sym, Const, Sign, Word)
 
 
 def fold(node: Node) -> Node:
-    """Returns the same meaning with sums, products and powers of numbers computed."""
+    """Returns an equivalent tree with sums, products and powers of numbers computed."""
     if type(node) in _LEAVES:
         return node
     if type(node) is Rel and type(node.right) is Repeating:
@@ -461,7 +488,7 @@ def fold(node: Node) -> Node:
 
 
 def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
-    """Replaces symbols and signs, folding again on the way up."""
+    """Replaces symbols and signs, and folds the changed nodes."""
     if type(node) in _LEAVES:
         return replacements.get(node, node) if type(node) is not Num else node
     changed = rebuilt(node, lambda part: substitute(part, replacements))

@@ -1,9 +1,9 @@
-"""Units of measure and counting words that may follow a number.
+"""Parses units of measure and counting words that may follow a number.
 
-A missing unit is forgiven, a different one is not. Units of one dimension convert.
-Words that are no known unit ("17 dogs") name what is counted. They are forgiven where
-they can do nothing else: any other word may be an operation ("n doubled") or a number
-of its own ("n lakh"), and no list of such words is ever complete.
+A missing unit is accepted, but a different unit is not. Units of one dimension are
+converted. Other words ("17 dogs") name what is counted. They are accepted only if they
+cannot change the number: a word may be an operation ("n doubled") or a number ("n
+lakh"), and no list of such words is complete.
 """
 
 import re
@@ -11,12 +11,15 @@ from fractions import Fraction
 from typing import NamedTuple
 
 Unit = str | frozenset[str]
-"""Known: its dimensions, like "length^1 time^-1", perhaps with " of " and a word behind
-them. Unknown: the set of its words, each with a mark of its place: "apples" themselves,
-"red-" before them, "of sugar" behind."""
+"""Type of a unit.
 
-# Dimensions in metres, seconds and grams: words, then their size. The case of a short
-# one distinguishes it from others (mPa, MPa).
+A known unit is a text with its dimensions, such as "length^1 time^-1" or "mass^1 of
+rice". An unknown unit is the set of its words, marked by their place: "apples", "red-"
+before the noun, "of sugar" after it.
+"""
+
+# Units by dimension: names, and size in metres, seconds and grams. Short names of
+# different units may differ only in case (mPa, MPa).
 _MEASURES: dict[str, dict[str, int | str | Fraction]] = {
     "length^1": {
         "micron": "1e-6", "angstrom": "1e-10", "in inch inches": "0.0254",
@@ -52,8 +55,8 @@ _MEASURES: dict[str, dict[str, int | str | Fraction]] = {
         "kbit kilobit": 125, "Mb Mbit megabit": 125000, "Gb Gbit gigabit": 125000000,
     },
 }  # fmt: skip
-# Units that take prefixes: symbols, names, their size, the prefixes of the symbols. A
-# prefix that is never used with a unit would make careless spellings ambiguous.
+# Units with prefixes: symbols, names, size, and usual prefixes of the symbols. Unusual
+# prefixes would make spellings in the wrong case ambiguous.
 _PREFIXED: dict[str, tuple[tuple[str, str, int | str, str], ...]] = {
     "length^1": (("m", "meter metre", 1, "k d c m u n"),),
     "time^1": (("s", "second", 1, "m u n"),),
@@ -119,7 +122,7 @@ def _exponents(dimensions: str) -> dict[str, int]:
 
 
 def _careless(table: dict[str, Entry]) -> dict[str, Entry]:
-    """Returns units in small letters, if their case does not matter."""
+    """Returns units by lower-case name, if their case does not matter."""
     found: dict[str, list[Entry]] = {}
     for word, entry in table.items():
         entries = found.setdefault(word.lower(), [])
@@ -132,12 +135,12 @@ _UNITS = _table()
 _CARELESS = _careless(_UNITS)
 CURRENCY = frozenset("$€£¥₹")
 LETTERS = frozenset(word for word in _UNITS if len(word) == 1 and word.isalpha())
-"""One letter is a unit in its own case only: 2 N are newtons, 2 n is a product."""
+"""Units of one letter, whose case matters: 2 N are newtons, 2 n is a product."""
 SHORT = frozenset(
     "cm mm km dm ft yd mi min hr kg lb lbs oz sq ml mph kph hz mol rad pm am usd ms"
     " pct cents cent dollars dollar yen euros euro meters metres sec kw kj pa".split()
 )
-"""Plain letter runs that are read as a unit after a number."""
+"""Runs of letters that are read as a unit after a number."""
 _IN_PLURAL = frozenset("km cm mm kg gm hr yd ml kb mb gb tb wk yr".split())
 _SCALES: dict[str, int | Fraction] = {
     "hundred": 10**2, "thousand": 10**3, "lakh": 10**5, "crore": 10**7, "dozen": 12,
@@ -145,21 +148,21 @@ _SCALES: dict[str, int | Fraction] = {
     "quintillion": 10**18, "sextillion": 10**21, "septillion": 10**24,
     "half": Fraction(1, 2), "halves": Fraction(1, 2),
 }  # fmt: skip
-# One of these calculates anywhere, in a label as well.
+# Words that calculate anywhere, also in a label.
 _CALCULATING = frozenset(
     "not no never isn't wrong incorrect false plus minus double doubles doubled triple"
     " tripled treble trebled quadruple quadrupled halve halved half halves thrice twice"
     " inverted reversed negate negated squared cubed multiplied divided decremented"
     " incremented exponentiated subtracted".split()
 )
-# And of these a label is "the opposite of", while they may name a value as well.
+# Words that calculate before "of": "the opposite of". Alone, they may name a value.
 _CALCULATING_OF = frozenset(
     "square cube quarter quarters reciprocal inverse negative negation opposite fold"
     " power".split()
 )
 _CALCULATING_BY = frozenset("increased decreased reduced raised".split())
-# With one of these a number is another number, or none that is known. Number words
-# are of this kind as well: see `_NUMBER_WORD`.
+# Words that change the number before them or make it unknown. Number words also do:
+# see `_NUMBER_WORD`.
 _CHANGING = (
     (_CALCULATING - {"half", "halves", "squared", "cubed"})
     | _CALCULATING_BY
@@ -184,8 +187,8 @@ _NUMBER_WORD = re.compile(
     r"|\w+illion|\w)ths?|thirds?"
 )
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
-_POWERS |= {"degrees": 1, "degree": 1, "deg": 1}  # Celsius
-# That a number is a sum, or what is left: nothing of what is counted.
+_POWERS |= {"degrees": 1, "degree": 1, "deg": 1}  # "degrees Celsius"
+# Words about the number, not about what it counts: "17 in total".
 _SUMMING = frozenset(
     "total altogether each left remaining exactly exact simplified overall only".split()
 )
@@ -193,10 +196,10 @@ _FILLER = _SUMMING | set(
     "times of the a an in is are totals units unit all and there have has these those"
     " such their his her its deg".split()
 )
-# Behind a unit: 10 years old, 3 feet tall, 5 miles away.
+# Words that may follow a unit: 10 years old, 3 feet tall, 5 miles away.
 _ATTRIBUTES = _SUMMING | set("old tall high long wide deep thick away apart".split())
 _PLACES = frozenset("of in on at for from to with without that which who".split())
-# Nouns of any problem, and words before them: they name what is counted.
+# Common nouns of problems, and words before them, which only name what is counted.
 _NEUTRAL = (
     "way solution number digit integer people person child man woman student answer"
     " result item piece object thing pair set subset tuple triple triplet element term"
@@ -209,7 +212,7 @@ _NEUTRAL = (
     " non zero negative real complex rational whole natural valid even odd per"
     " consecutive"
 )
-# Alone, and no plural, these may say what the number is or what is done with it.
+# In the singular and alone, these words may describe or change the number.
 _NO_NOUN = frozenset(
     "negative positive even odd real complex rational whole natural prime cube"
     " pair".split()
@@ -224,7 +227,7 @@ _IRREGULAR = {
 }  # fmt: skip
 _WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
 _LEADING = re.compile(r"(?:\s*(?:[A-Za-z¢€£¥₹]+|[/*-]|\^\s*-?[1-3](?!\d)))*")
-# With a negative exponent, ms is a metre by a second: nothing is "per millisecond".
+# In "ms^-1", "ms" means metre and second, not millisecond.
 _RUN_TOGETHER = re.compile(r"\b(k?m(?=[sh])|cm(?=s)|N(?=m))(?=[shm]\s*\^\s*\{?\s*-)")
 _MARK = re.compile(r"((?:of )?)(.*?)(-?)\Z")
 _CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
@@ -246,7 +249,7 @@ def _singular(word: str) -> str:
 
 
 def stem(word: str) -> str:
-    """The same of a word and its plural, and no word itself: "cooky" of cookies."""
+    """Returns a stem shared by a word and its plural, such as "cooky" for cookies."""
     word = word.rpartition("-")[2]
     word = _IRREGULAR.get(word, word)
     if word.endswith("s") and is_plural(word):
@@ -255,12 +258,12 @@ def stem(word: str) -> str:
 
 
 def stems(text: str) -> frozenset[str]:
-    """Returns the stems of a text's words: with these it names things to count."""
+    """Returns the stems of all words of a text."""
     return frozenset(stem(word) for word in re.findall("[a-z]+", text.lower()))
 
 
 _NEUTRAL_STEMS = stems(_NEUTRAL)
-# Where something else is asked for, a number of pairs is another one.
+# Neutral nouns for single things: where socks are counted, "pairs" is wrong.
 _ONE_BY_ONE = _NEUTRAL_STEMS - stems(
     "pair set subset tuple triple triplet group team row column per"
 )
@@ -273,17 +276,17 @@ def _lookup(word: str) -> Entry | None:
     if (entry := _UNITS.get(word) or _CARELESS.get(lower)) is not None:
         return entry
     one = _singular(lower)
-    # Names have a plural, and few symbols: "has" is not a hectare.
+    # Names have a plural, but few symbols do: "has" is not a hectare.
     return _CARELESS.get(one) if len(one) > 2 or one in _IN_PLURAL else None
 
 
 class Reading(NamedTuple):
-    """What the words after a number say.
+    """Represents the meaning of the words after a number.
 
     Attributes:
-      unit: None where they name none, like "in total".
-      scale: the unit's size in base units of its dimension.
-      multiplier: of the number itself, like 10**6 for "million".
+      unit: unit of the number, or None if the words do not name one, as in "in total".
+      scale: size of the unit in base units of its dimension.
+      multiplier: factor of the number itself, such as 10**6 for "million".
     """
 
     unit: Unit | None
@@ -292,18 +295,18 @@ class Reading(NamedTuple):
 
 
 def parse_unit(text: str) -> Reading | None:
-    """Reads the words after a number.
+    """Parses the words after a number.
 
     Args:
-      text: for instance "cm^2", "miles per hour", "square feet", "dogs".
+      text: words such as "cm^2", "miles per hour", "square feet", "dogs".
 
     Returns:
-      The reading, or None where the words change what the number means.
+      Reading of the words, or None if they change the meaning of the number.
     """
     words = _with_per(_words(text))
     if _changes_a_number(words):
         return None
-    if words and words[0] in CURRENCY:  # $5 dollars is a price, not a square
+    if words and words[0] in CURRENCY:  # "$5 dollars" is a price, not dollars squared
         words[1:] = [w for w in words[1:] if _lookup(w) != _lookup(words[0])]
         others = [entry for w in words[1:] if (entry := _lookup(w)) is not None]
         if any("money" in exponents for exponents, _ in others):
@@ -321,7 +324,7 @@ def parse_unit(text: str) -> Reading | None:
     while rest and rest[-1].lower() in _ATTRIBUTES:
         rest.pop()
     if rest[-1:] == ["in"] and (len(rest) == 1 or _lookup(rest[-2])):
-        rest.pop()  # hours in total; but square in
+        rest.pop()  # a preposition, not inches: "hours in"
     if (known := _known(rest)) is not None:
         return known._replace(multiplier=multiplier)
     reading = _things(rest)
@@ -329,7 +332,7 @@ def parse_unit(text: str) -> Reading | None:
 
 
 def is_unit(text: str) -> bool:
-    """Whether a text is a known unit and nothing else: "g/cm^3", not "m - s"."""
+    """Returns whether a text is only a known unit: "g/cm^3", not "m - s"."""
     if re.search(r"[^a-zA-Z\d/^{}*. -]|(?<= )- |-(?! ?\d|[a-z]{2})", text):
         return False
     reading = _known(_words(text))
@@ -337,17 +340,17 @@ def is_unit(text: str) -> bool:
 
 
 def leading_units(text: str) -> tuple[Reading, ...]:
-    """Returns the known unit with which a text begins: "miles per hour does it ..."
+    """Returns the known unit at the start of a text: "miles per hour does it ..."
 
     Returns:
-      Its reading, and for a price ("dollars per hour") also that of its currency; or
-      nothing, where the unit continues with what is not known ("miles per lap"), and at
-      a noun that is not a measure here: "second place", "dollar bills".
+      Reading of the unit. For a price ("dollars per hour") the reading of its currency
+      follows. Empty if the unit continues with unknown words ("miles per lap"), or if
+      its name is not a measure here ("second place", "dollar bills").
     """
     leading = _LEADING.match(text)
     words = _words(leading[0] if leading else "")
     for at, word in enumerate(words[1:], 1):
-        # Miles in a day; but square in, and lb per in.
+        # "in" is a preposition in "miles in a day", but a unit in "lb per in".
         if word.lower() == "in" and words[at - 1].isalpha() and _lookup(words[at - 1]):
             del words[at:]
             break
@@ -388,7 +391,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_compound(first: str, second: str) -> bool:
-    """Returns whether "-" joins words: a "three-digit" number is not three."""
+    """Returns whether "-" joins two words: a "three-digit" number is not three."""
     if first.lower() == "non":
         return True
     single = len(first) == 1 and _lookup(first) is None
@@ -411,7 +414,7 @@ def _changes_a_number(words: list[str]) -> bool:
 
 
 def calculates(label: str) -> bool:
-    """Whether words before "=" calculate with what they name: "twice the answer"."""
+    """Returns whether words before "=" calculate: "twice the answer"."""
     words = re.findall("[a-z'-]+", label.lower())
     if not _CALCULATING.isdisjoint(words):
         return True
@@ -430,7 +433,7 @@ def calculates(label: str) -> bool:
 
 
 def _with_per(words: list[str]) -> list[str]:
-    """The same with "per" for all that says it: pages a day, pens in each box."""
+    """Inserts "per" for other words of this meaning: pages a day, pens in each box."""
     found: list[str] = []
     for word, then in zip(words, [*words[1:], ""], strict=True):
         behind = found and found[-1].lower() in ("in", "on", "for")
@@ -444,11 +447,11 @@ def _with_per(words: list[str]) -> list[str]:
 
 
 def _things(words: list[str]) -> Reading | None:
-    """Reads words for things that are counted, or a known unit "of" something.
+    """Parses words for things that are counted, or a known unit "of" something.
 
     Returns:
-      The stem-like words with a mark of their place; None where they are not a noun
-      phrase, or are "per" something.
+      Reading of the words, marked by their place; see `Unit`. None if the words are not
+      a noun phrase, or contain "per" or a power.
     """
     lower = [word.lower() for word in words]
     at = next((i for i, word in enumerate(lower) if word in _PLACES), len(words))
@@ -484,9 +487,9 @@ def is_plural(word: str) -> bool:
 
 
 def same_unit(one: Unit, other: Unit) -> bool:
-    """Returns whether two units are of one dimension, or name the same things.
+    """Returns whether two units have the same dimension or name the same things.
 
-    One of them may say more of these things (red apples, apples), never something else.
+    One of them may describe the things further (red apples, apples).
     """
     if isinstance(one, str) and isinstance(other, str):
         ours, theirs = one.split(" of "), other.split(" of ")
@@ -505,10 +508,10 @@ def _nested(one: set[str], other: set[str]) -> bool:
 
 
 def may_be_missing(unit: Unit) -> bool:
-    """Whether a unit says nothing about its number, to who knows only these words.
+    """Returns whether an answer may omit a unit, without regard to the problem.
 
-    A plural names what is counted. A singular behind any number may well be an
-    operation or a number: inverse, halved, score.
+    A plural names what is counted. A singular after a number may be an operation or a
+    number: inverse, halved, score.
     """
     if isinstance(unit, str):
         return True
@@ -519,7 +522,12 @@ def may_be_missing(unit: Unit) -> bool:
 
 
 def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
-    """Whether a text with these stems names all that is counted, or measured."""
+    """Returns whether a text names everything that a unit counts or measures.
+
+    Args:
+      unit: unit of an answer.
+      named_by: stems of the words of the text.
+    """
     if isinstance(unit, str):
         return {*map(stem, unit.split(" of ")[1:])} <= named_by | _NEUTRAL_STEMS
     operations = any(noun.endswith("ed") or noun in _NO_NOUN for noun in _heads(unit))
@@ -530,12 +538,13 @@ def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
 def answers(
     unit: frozenset[str], nouns: frozenset[str], others: frozenset[str]
 ) -> bool:
-    """Returns whether what is counted is what is asked for.
+    """Returns whether an answer counts the things that the problem asks for.
 
     Args:
-      unit: what an answer counts.
-      nouns: the stems of what is asked for.
-      others: those of the words about it, which may replace it: "12 more".
+      unit: words of the answer's unit.
+      nouns: stems of the nouns that the problem asks for.
+      others: stems of the words before these nouns, which may replace a noun: "12
+        more".
     """
     heads = _heads(unit)
     named = [mark.rstrip("-") for mark in unit if mark.endswith("-")] + heads
@@ -554,7 +563,7 @@ def _heads(unit: frozenset[str]) -> list[str]:
 
 
 def words_of(unit: frozenset[str]) -> frozenset[str]:
-    """Returns the stems of its words."""
+    """Returns the stems of the words of a unit."""
     return frozenset(stem(mark.removeprefix("of ").rstrip("-")) for mark in unit)
 
 
@@ -563,7 +572,7 @@ def _dimensions(exponents: dict[str, int]) -> str:
 
 
 def _known(words: list[str]) -> Reading | None:
-    """Returns the reading of words that are nothing but known units."""
+    """Returns the reading of words that are only known units, else None."""
     if words and words[-1] in ("/", "per", "a", "an", "*", "-"):
         return None
     exponents: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Numbers and phrases in words."""
+"""Defines numbers and phrases in words, with their values."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -14,7 +14,7 @@ PARTS = "half third quarter fifth sixth seventh eighth ninth tenth".split()
 
 
 def spoken_numbers() -> Iterator[tuple[str, Fraction]]:
-    """Whole numbers up to 100 and proper fractions of up to tenths, in words."""
+    """Yields whole numbers up to 100 and fractions down to tenths: words and value."""
     yield from ((word, Fraction(n)) for n, word in enumerate(COUNTING))
     for tens, word in enumerate(TENS, start=2):
         yield word, Fraction(10 * tens)
