@@ -1,4 +1,4 @@
-"""Files of a workdir: manifest, event files, examples, traces, dumps, exports.
+"""Writes the files of a workdir: manifest, events, examples, traces, dumps, exports.
 
-Begin at `manifest`, which decides whether a start continues the run of a workdir.
+Read `manifest` first: it decides whether a start may continue the run of a workdir.
 """

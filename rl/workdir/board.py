@@ -1,4 +1,4 @@
-"""Write TensorBoard event files without TensorFlow, torch or threads."""
+"""Writes TensorBoard event files without TensorFlow, torch or threads."""
 
 import pathlib
 import socket
@@ -17,14 +17,14 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from rl.files import markdown_table, named
 
 FRONT = "Front"
-"""Group of the main charts; TensorBoard sorts a capital before other groups."""
+"""Name of the group of main charts; TensorBoard sorts capital letters first."""
 
 
 class Board:
-    """Writes the event file of one start.
+    """Writes one TensorBoard event file; each start of a run writes its own.
 
-    TensorBoard's own writer is not used: on a full disk it prints the traceback of a
-    thread.
+    TensorBoard's own writer is not used, because on a full disk its thread prints a
+    traceback.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Board:
     ):
         """
         Args:
-          folder: of the event files.
-          keep: the last step whose points stay; TensorBoard drops later points of
-            earlier starts.
-          front: tags that are also shown in the front group.
-          config: hyperparameters.
+          folder: folder of the event files.
+          keep: the step that the run resumes after. TensorBoard drops points of later
+            steps from earlier event files.
+          front: tags that are also shown in the group `FRONT`.
+          config: hyperparameters by name.
         """
         folder.mkdir(exist_ok=True)
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}"
@@ -59,7 +59,7 @@ class Board:
             self._write(summary=hparams_pb(plain, start_time_secs=time.time()))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write a point per tag; values are finite."""
+        """Writes finite scalars by tag."""
         points = dict(values)
         for tag in self._front & values.keys():
             points[f"{FRONT}/{tag.replace('/', ' ')}"] = values[tag]
@@ -69,12 +69,12 @@ class Board:
             self._file.flush()
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Write distributions, each of at least one value."""
+        """Writes histograms of arrays, each with at least one value."""
         for tag, array in values.items():
             self._write(step, summary=histogram_pb(tag, array))
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write completions as a table."""
+        """Writes completions as a text table."""
         columns = ("prompt", "completion", "gold", "reward")
         table = markdown_table(columns, [[str(r[c]) for c in columns] for r in rows])
         self._write(step, summary=text_pb("samples", "\n".join(table)))

@@ -1,11 +1,11 @@
-"""Dump of the first update that was not finite: `WORKDIR/dumps/STEP/`.
+"""Dumps all updates of the first step with a non-finite one: `WORKDIR/dumps/STEP/`.
 
     dump.json            the step, its checkpoint, and each update's scalars and metrics
     batches.safetensors  packed rows, by MINI_BATCH/MICRO_BATCH/FIELD of a `Batch`
     completions.jsonl    the completions of the step's groups
     checkpoint/          the newest checkpoint from before the step
 
-docs/monitoring.md says how to repeat the step.
+docs/monitoring.md explains how to repeat the step.
 """
 
 import dataclasses
@@ -32,10 +32,16 @@ def dump_updates(
     hypers: Sequence[Hyper],
     stats: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write a dump, unless the run has one; one that cannot be written only warns.
+    """Writes a dump unless the run has one; prints a warning if writing fails.
 
-    No checkpoint may be being written. `step` counts the steps before this one;
-    `mini_batches`, `hypers` and `stats` are arguments and result of `Engine.update`.
+    The caller makes sure that no checkpoint is being written.
+
+    Args:
+      workdir: folder of the run.
+      step: number of steps done before this one.
+      groups: groups of the step's batch.
+      mini_batches, hypers: arguments of `Engine.update`.
+      stats: result of `Engine.update`.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():
@@ -63,7 +69,7 @@ def dump_updates(
         safetensors.numpy.save_file(arrays, new / "batches.safetensors")
         files.replace_rows(new / "completions.jsonl", _completions(groups))
         if checkpoint is not None:
-            # Links: they cost nothing, and stay when the checkpoint itself is removed.
+            # Hard links use no space and stay valid if the checkpoint is removed.
             source = workdir / "checkpoints" / str(checkpoint)
             target = new / "checkpoint" / source.name
             shutil.copytree(source, target, copy_function=_link)

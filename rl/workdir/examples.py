@@ -1,4 +1,4 @@
-"""Select completions of a step that are worth reading."""
+"""Selects completions of a step that are worth reading."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from rl.groups.stats import RolloutStats
 from rl.types import Group
 from rl.verifier import extract_answer
 
-_END = 100  # characters at the end of a completion that may be the gold
+_END = 100  # characters at the end of a completion that are searched for the gold
 
 
 def example_rows(
@@ -21,11 +21,17 @@ def example_rows(
     *,
     samples: Annotated[int, Range(0, 8)],
 ) -> list[dict[str, Any]]:
-    """Return completions of a step worth reading, for samples.jsonl.
+    """Returns completions of a step that are worth reading, as rows of samples.jsonl.
 
-    They are the best, the worst, a suspect verdict, a truncated one and a repetitive
-    one, as far as there are such; then the first of each group. Each comes with its
-    prompt as the model saw it.
+    They are the completions with the best and the worst reward, and the first suspect,
+    truncated and repetitive ones, if any. The first of each group follow, up to
+    `samples` completions. Each row holds the prompt with its special tokens.
+
+    Args:
+      stats: counts of the step, with example groups.
+      decode: converts a completion's token ids to text.
+      decode_prompt: converts a prompt's token ids to text.
+      samples: maximum number of rows.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []
@@ -89,10 +95,10 @@ def _example(
 
 
 def suspicion(row: Mapping[str, Any]) -> str:
-    """Return why a verdict is worth a second look; empty if it is not.
+    """Returns why a verdict may be wrong, or an empty string.
 
     Args:
-      row: of samples.jsonl.
+      row: a row of samples.jsonl.
     """
     if row["correct"]:
         if row["finish_reason"] == "length":

@@ -1,8 +1,8 @@
-"""What an exported folder says of itself, so that others serve the policy as trained.
+"""Writes generation config, chat template and model card of an exported folder.
 
-The stop tokens and the prompts of a run are settings of the run, and the base's own
-files say something else: a base may name one end token of the two that completions
-ended at, and a chat template that the policy never saw.
+Servers then use the run's stop tokens and prompt template. The base model's own files
+may differ: they may list only one of two stop tokens, or a chat template that was not
+used in training.
 """
 
 import json
@@ -23,8 +23,8 @@ from rl.problems.templates import (
 from rl.problems.tokenizer import PreTrainedTokenizerBase
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What an export keeps of the base's generation config. Lengths, beams, penalties and
-# suppressed tokens are not of this policy, and servers would obey them.
+# Keys retained from the base's generation config. Others, such as lengths and
+# penalties, were not used in training but would be applied by servers.
 _KEPT = ("bos_token_id", "pad_token_id", "transformers_version")
 
 
@@ -36,19 +36,23 @@ def serve_as_trained(
     template: str,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Write generation config and chat template of the run over the base's.
+    """Replaces the base's generation config and chat template by the run's.
 
-    `folder` has the base's config and tokenizer. Completions were sampled at the last
-    `temperature`, without top-p and top-k.
+    Args:
+      folder: folder with the base model's config and tokenizer files.
+      stop_token_ids: stop tokens of the run.
+      temperature: sampling temperature at the end of the run.
+      template: the prompt template, `data.template`.
+      tokenizer: tokenizer of the base model.
     """
     path = folder / "generation_config.json"
     kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     kept = {key: kept[key] for key in _KEPT if key in kept}
     stops = sorted(stop_token_ids)
-    # transformers and vLLM fill what a request leaves out with their own defaults.
+    # Set all sampling parameters: servers have other defaults for missing ones.
     drawing = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
     replace_json(path, kept | {"eos_token_id": stops} | drawing)
-    # One source: a template inside the tokenizer's config would be another.
+    # Remove a second template, inside the tokenizer's config.
     config = folder / "tokenizer_config.json"
     if config.is_file():
         said = json.loads(config.read_text("utf-8"))
@@ -59,12 +63,12 @@ def serve_as_trained(
 
 
 def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the Jinja text that makes a user's last message the prompt of a run.
+    """Returns a Jinja chat template that renders a user's last message as in training.
 
-    Servers put nothing before what it writes, so that it begins as a text does.
+    The template includes the begin-of-text token, which servers do not add.
     """
 
-    def literal(value: Any) -> str:  # Jinja reads them as JSON does
+    def literal(value: Any) -> str:  # JSON literals are valid in Jinja
         return json.dumps(value, ensure_ascii=False)
 
     if (arguments := chat_arguments(template)) is not None:
@@ -84,10 +88,12 @@ def model_card(
     step: int,
     evaluations: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Return README.md of an exported folder: base, recipe, data, evaluation, commit.
+    """Returns README.md of an exported folder: base, recipe, data, evaluation, commit.
 
-    `config` is that of config.json, and `step` that of the weights. `evaluations` are
-    results of `rl.evaluate.summarise` by name; empty ones are left out.
+    Args:
+      config: the run's config, as in config.json.
+      step: the step of the exported weights.
+      evaluations: results of `rl.evaluate.summarise` by name; empty ones are left out.
     """
     model, data, rollout = config["model"], config["data"], config["rollout"]
     args = model["maker_args"] or {}
@@ -116,7 +122,7 @@ def model_card(
         "rewards shuffled (a control)": config["reward"]["shuffle"],
         "seed": config["seed"],
     }
-    # Values of JSON are values of YAML.
+    # JSON values are valid YAML.
     lines = ["---", *(f"{k}: {json.dumps(v)}" for k, v in head.items()), "---", ""]
     lines += [
         f"# {base}, trained by reinforcement learning",
@@ -154,7 +160,7 @@ def model_card(
 
 
 def commit() -> str:
-    """Return the commit of this code, and whether files differ from it."""
+    """Returns text with this code's git commit and whether files were changed."""
 
     def git(*words: str) -> str | None:
         done = subprocess.run(
@@ -182,7 +188,7 @@ def _adapters(sizes: Mapping[str, Any]) -> str:
 
 
 def _stage(stage: Mapping[str, Any]) -> str:
-    """Return a stage's name and its own settings."""
+    """Returns a stage's name, followed by the settings that it overrides."""
     course = {"name", "levels", "steps", "advance"}
     own = [f"{k}={v}" for k, v in stage.items() if k not in course and v is not None]
     return stage["name"] + (f" ({', '.join(own)})" if own else "")

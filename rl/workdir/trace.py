@@ -1,4 +1,4 @@
-"""Profile some steps: device programs, and the phases of the loop by name."""
+"""Profiles selected steps: device programs, and the phases of the loop by name."""
 
 import contextlib
 import pathlib
@@ -8,17 +8,17 @@ import jax
 
 
 class Trace(contextlib.AbstractContextManager["Trace"]):
-    """Writes `WORKDIR/profile` of this process, for TensorBoard, XProf or Perfetto.
+    """Writes this process's traces to `WORKDIR/profile`.
 
-    A step lasts until the next one begins, so its trace includes an evaluation after
-    it.
+    TensorBoard, XProf and Perfetto can show them. A step's trace ends when the next
+    step begins, so it may include an evaluation.
     """
 
     def __init__(self, workdir: pathlib.Path, *, steps: Sequence[int]):
         """
         Args:
-          workdir: of the run.
-          steps: the first and the last traced step, counted from 1; empty for none.
+          workdir: folder of the run.
+          steps: the first and the last step to trace, counted from 1; empty for none.
         """
         self._first, self._last = steps or (0, 0)
         self._folder = workdir / "profile"
@@ -26,7 +26,7 @@ class Trace(contextlib.AbstractContextManager["Trace"]):
         self._trace, self._step = contextlib.ExitStack(), contextlib.ExitStack()
 
     def begin(self, step: int) -> None:
-        """Begin a step and end the one before."""
+        """Begins a step and end the one before."""
         self._step.close()
         within = self._first <= step <= self._last
         if self._running and not within:
