@@ -1,7 +1,7 @@
-"""Records what a run is, in `WORKDIR/manifest.json`, and refuses to change it silently.
+"""Records a run's identity in `WORKDIR/manifest.json` and rejects silent changes.
 
-The file holds the identity of the newest start (config, hashes of the base model and of
-the problems, versions, devices, settings of JAX) and the history of its changes.
+The file holds the identity at the newest start: config, hashes of the base model and of
+the problems, versions, devices, settings of JAX. It also holds the history of changes.
 """
 
 import concurrent.futures
@@ -24,9 +24,8 @@ from rl.run_spec import RunSpec
 from rl.types import Problem
 from rl.workdir.export import commit
 
-# What may change from one start of a run to the next: these keys, and all below them.
-# Everything else would make it another run. Where base and problems come from may
-# change, since they are hashed themselves.
+# Keys that may change when a run resumes, including all keys below them. The sources of
+# base model and problems may change, since their content is hashed.
 MAY_CHANGE = """
     versions hosts data.held_out
     config.steps config.compiled config.mesh config.log config.profile config.eval
@@ -38,8 +37,7 @@ MAY_CHANGE = """
     config.model.path config.model.maker config.model.maker_args config.data.train
     config.data.train_args config.data.fields config.data.template
 """.split()
-# Settings of JAX that change what is sampled or computed, with their defaults; the
-# environment may set them too.
+# Settings of JAX, with defaults, that affect results; the environment may set them.
 _JAX_DEFAULTS = {
     "jax_default_prng_impl": "threefry2x32",
     "jax_enable_x64": False,
@@ -50,11 +48,11 @@ _LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _MODEL_FILES = (".safetensors", ".json", ".txt", ".jinja")
 
 Identity = Mapping[str, Mapping[str, Any]]
-"""Values by section (config, base, data, versions, hosts, jax) and name."""
+"""Maps a section (config, base, data, versions, hosts, jax) and a name to a value."""
 
 
 class Change(NamedTuple):
-    """A difference between two starts; `refused` if it would make another run."""
+    """Represents a difference between two starts; `refused` if it is not allowed."""
 
     key: str
     before: Any
@@ -66,7 +64,7 @@ class Change(NamedTuple):
 
 
 def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
-    """Hash what a run depends on; `base` is the base model's folder."""
+    """Returns the identity of a run; `base` is the base model's folder."""
     paths = [p for p in sorted(base.iterdir()) if p.suffix in _MODEL_FILES]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         hashes = list(pool.map(files.sha256, paths))
@@ -90,7 +88,7 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
 
 
 def differences(before: Identity, now: Identity) -> list[Change]:
-    """Return what differs, refused differences first."""
+    """Returns the differences between two identities, refused ones first."""
     changes = []
     for key, old, new in schema.differences(before, now):
         allowed = any(f"{key}.".startswith(f"{k}.") for k in MAY_CHANGE)
@@ -99,13 +97,18 @@ def differences(before: Identity, now: Identity) -> list[Change]:
 
 
 def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list[str]:
-    """Compare a start with the workdir's manifest, and record it there.
+    """Compares a start with the workdir's manifest and records the start there.
+
+    Args:
+      workdir: folder of the run.
+      now: identity of this start.
+      accept_changes: accept all differences, not only those of `MAY_CHANGE`.
 
     Returns:
-      A line for each difference that was accepted; with `accept_changes` for all.
+      A line for each difference.
 
     Raises:
-      ValueError: it would be another run, with every difference; nothing was written.
+      ValueError: a difference is not accepted; nothing was written.
     """
     path = workdir / "manifest.json"
     content = _read(path)
@@ -131,16 +134,16 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
 
 
 def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
-    """Refuse another run's config, before a base is made; see `begin` for errors."""
+    """Compares only the config, before the base model is made; raises like `begin`."""
     if content := _read(workdir / "manifest.json"):
         before = content["identity"]
         _refuse(workdir, differences(before, {**before, "config": _config(spec)}))
 
 
 def check_checkpoints(workdir: pathlib.Path) -> None:
-    """Refuse a workdir without the checkpoints that its metrics name.
+    """Rejects a workdir that lacks the newest checkpoint named in metrics.jsonl.
 
-    A start would begin at an earlier step, and lose metrics.
+    Otherwise the run would resume at an earlier step and drop later metrics.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
@@ -160,7 +163,7 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
 
 
 def _hash_problems(spec: RunSpec, problems: Iterable[Problem]) -> str:
-    """Hash problems in their order, with their prompts' token ids."""
+    """Returns a hash of problems in order, with the token ids of their prompts."""
 
     def parts():
         for p in problems:
