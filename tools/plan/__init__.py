@@ -1,8 +1,8 @@
-"""Plans a run on accelerators that are not here, with their own compilers.
+"""Plans a run for accelerators without using them: compiles it with their compilers.
 
     config, target -> workload -> programs -> compiling (in its own environment)
                          |                        |
                        search                hlo, report -> text, JSON
 
-Begin at `__main__`. Training imports nothing from here.
+Read `__main__` first. The training code does not import this package.
 """

@@ -1,10 +1,10 @@
-"""Checks that a run fits on accelerators that are not here, with their own compilers.
+"""Checks whether a run fits on accelerators that this machine does not have.
 
 python -m tools.plan --config=configs/NAME.py --target=v5e:4x4 [--config.KEY=VALUE ...]
 
-Compiles every program of the run for the target on this CPU. Prints each program's
-memory, FLOPs, memory and link traffic, and the least time that it can take. `make plan`
-installs the compilers.
+Compiles all programs of the run on this CPU with the target's compiler. Prints memory,
+FLOPs, memory traffic and link traffic of each program, and a lower bound of its run
+time. `make plan` installs the compilers.
 """
 
 import signal

@@ -1,6 +1,6 @@
-"""Lists the shapes of models that configs name by hub id: a plan downloads nothing.
+"""Lists the shapes of the models that our configs use, so a plan needs no download.
 
-Source: the config.json of each on huggingface.co, under Qwen.
+Source: the config.json of each model in the organization Qwen on huggingface.co.
 """
 
 import pathlib
@@ -35,10 +35,10 @@ _MODELS = {
 
 
 def architecture(config: RunConfig) -> DecoderConfig:
-    """Returns the base model's architecture, known or from its folder or the hub.
+    """Returns the base model's architecture: from the table, its folder, or the hub.
 
     Raises:
-      ValueError: one line that names the key.
+      ValueError: one line that names the config key.
     """
     path = config.model.path
     name = path.removeprefix("Qwen/")

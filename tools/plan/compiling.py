@@ -1,8 +1,8 @@
-"""Compiles a run's programs with the compiler of an accelerator that is not here.
+"""Compiles a run's programs for an accelerator that this machine does not have.
 
-The compilers come with plugins that change which devices JAX takes by default. `make
-plan` installs them in .venv-plan-tpu and .venv-plan-cuda, and `use_compiler` restarts
-the command there.
+The compilers are part of JAX plugins, and installed plugins change JAX's default
+device. `make plan` therefore installs them in the separate environments .venv-plan-tpu
+and .venv-plan-cuda, in which `use_compiler` restarts the command.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from tools.plan.workload import Workload
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path("~/.cache/compass/plan").expanduser()
-# Either CUDA plugin compiles.
+# The installed CUDA plugin is used, of either version.
 _COMPILERS = {
     "tpu": ("libtpu",),
     "cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin"),
@@ -37,14 +37,15 @@ _COMPILERS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A compiler's report on one program, for each device.
+    """Holds a compiler's report on one program; sizes are bytes on each device.
 
     Attributes:
-      name: one of `programs.NAMES`.
-      arguments, outputs, aliased, temporary: bytes; aliased ones are both argument and
-        output.
-      exceeds: bytes that it needs, if the compiler refused it for that; the others are
-        then 0, and the text is empty.
+      name: the program's name, one of `programs.NAMES`.
+      arguments, outputs: sizes of the arguments and of the outputs.
+      aliased: size of the arguments whose memory is reused for outputs.
+      temporary: size of the temporary buffers.
+      exceeds: memory that the program needs if the compiler rejects it as too large,
+        else 0. All other sizes are then 0 and the text is empty.
       seconds: compile time.
       text: the compiled program.
     """
@@ -60,7 +61,9 @@ class Compiled:
 
 
 def use_compiler(target: Target) -> None:
-    """Restarts this command with the target's compiler, and on the CPU alone.
+    """Restarts this command in the environment with the target's compiler, on the CPU.
+
+    Returns if the command already runs there.
 
     Raises:
       ValueError: the compiler is not installed.
@@ -70,7 +73,7 @@ def use_compiler(target: Target) -> None:
         if os.environ.get("JAX_PLATFORMS") == "cpu":
             return
     else:
-        # COMPASS_PLAN names other environments, such as those of another Python.
+        # COMPASS_PLAN sets the path prefix of other environments.
         prefix = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
         folder = pathlib.Path(f"{prefix}-{platform}").absolute()
         python = str(folder / "bin/python")
@@ -79,7 +82,7 @@ def use_compiler(target: Target) -> None:
                 f"--target={target}: its compiler is not installed in {folder}; run"
                 " `make plan`"
             )
-    # Without the last one, libtpu asks Google Cloud's metadata server for its devices.
+    # Without TPU_SKIP_MDS_QUERY, libtpu queries Google Cloud's metadata server.
     os.environ |= {
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(ROOT),
@@ -94,16 +97,19 @@ def compile_programs(
     only: Collection[str],
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
-    """Compiles a run's programs, or finds them in the cache.
+    """Compiles programs of a run, or reads their reports from the cache.
 
     Args:
-      work: the run.
-      only: names of programs.
+      work: the run and its devices.
+      only: names of the programs to compile.
       on_compiled: called after each program.
 
+    Returns:
+      The arrays that stay on the devices, and the compiler's report on each program.
+
     Raises:
-      ValueError: the sampler does not fit, or the compiler refuses a program for
-        another reason than its size.
+      ValueError: the sampler does not fit, or the compiler rejects a program for a
+        reason other than its size.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     resident, found = programs(work)
@@ -156,7 +162,7 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def _needed(error: str) -> int:
-    """Returns the bytes that a compiler's error asks for, 0 for another error."""
+    """Returns the memory in bytes that an out-of-memory error reports; else 0."""
     found = re.search(r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm", error) or (
         re.search(r"total memory required .*?\(([\d.]+)([BKMGT])\)", error)
     )

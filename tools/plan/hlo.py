@@ -1,14 +1,16 @@
-"""Reads a compiled program's text: its collectives, kernels and memory traffic.
+"""Counts collectives, kernels and memory traffic in the text of a compiled program.
 
-XLA prints computations one after the other, with one instruction per line. Loops,
+XLA prints one computation after the other, with one instruction per line. Loops,
 fusions and conditionals name the computations that they call. Counting starts at the
-entry; each instruction counts once for every trip of the loops around it.
+entry computation. An instruction in a loop counts once per iteration.
 
-Every kernel reads its operands from memory and writes its results to it, with these
-exceptions. Of an operand that it slices or gathers from, it reads the part that it
-uses. An update in place writes what changes. An intermediate result of at most a
-quarter of the device's cache stays in the cache. A conditional counts as the branch
-that moves the fewest bytes.
+The model of memory traffic: an instruction reads its operands from main memory and
+writes its results to main memory. There are four exceptions:
+
+* A slice or gather reads only the elements that it returns.
+* An update in place writes only the elements that change.
+* An intermediate result of at most a quarter of the cache stays in the cache.
+* A conditional counts as the branch that moves the fewest bytes.
 """
 
 import functools
@@ -22,7 +24,7 @@ import numpy as np
 _BITS = {"pred": 8, "c64": 64, "c128": 128, "f8e4m3fn": 8, "f8e5m2": 8}
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
-# Layouts in types have parentheses too, such as T(8,128), without a space.
+# Layouts in types contain parentheses without a space before, such as T(8,128).
 _LINE = re.compile(r"\s+(ROOT )?%?(\S+) = (.*?) ([a-z][\w\-]*)\((.*?)\)(, .*|)$")
 _CALLED = re.compile(
     r"\b(?:calls|to_apply|body|condition|called_computations|branch_computations"
@@ -47,7 +49,10 @@ _COPIES = {"bitcast", "copy", "reshape"}
 
 
 class Array(NamedTuple):
-    """An array's size; `space` 0 is main memory, 1 a TPU's VMEM, 5 the host's."""
+    """Holds the size of an array and its memory space.
+
+    Space 0 is main memory, 1 is a TPU's VMEM, 5 is host memory.
+    """
 
     elements: int
     bytes: int
@@ -55,7 +60,13 @@ class Array(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """One line: `name = arrays op(operands), rest`; `inside` is within parentheses."""
+    """Represents one line: `name = arrays op(operands), rest`.
+
+    Attributes:
+      arrays: the results.
+      root: whether the computation returns this instruction's result.
+      inside: the text within the parentheses.
+    """
 
     name: str
     arrays: Sequence[Array]
@@ -67,7 +78,7 @@ class Instruction(NamedTuple):
 
     @property
     def base(self) -> str:
-        """The operation, also of an asynchronous start."""
+        """The operation without the suffix "-start" of an asynchronous instruction."""
         return self.op.removesuffix("-start")
 
     @property
@@ -80,7 +91,7 @@ class Instruction(NamedTuple):
 
     @property
     def called(self) -> list[str]:
-        """The computations that it calls."""
+        """The names of the computations that the instruction calls."""
         names = [found[1] or found[2] for found in _CALLED.finditer(self.rest)]
         return [n.strip().lstrip("%") for listed in names for n in listed.split(",")]
 
@@ -90,18 +101,19 @@ class Instruction(NamedTuple):
 
 
 Block = Mapping[str, Instruction]
-Shares = tuple[Sequence[float], Sequence[float]]  # of operands read, results written
+# The share of each operand that is read and of each result that is written.
+Shares = tuple[Sequence[float], Sequence[float]]
 
 
 class Collective(NamedTuple):
-    """A transfer between devices.
+    """Represents a collective operation between devices.
 
     Attributes:
-      kind: the operation.
-      bytes: size of the whole array, gathered or before reduction, each time.
-      times: executions in one run of the program.
-      devices: size of the group.
-      reach: how far apart by number its first and last device are, inclusive.
+      kind: the operation, such as "all-gather".
+      bytes: size of the whole array, after an all-gather or before a reduction.
+      times: number of executions in one run of the program.
+      devices: number of devices in the group.
+      reach: number of devices from the first to the last of the group, inclusive.
     """
 
     kind: str
@@ -112,7 +124,7 @@ class Collective(NamedTuple):
 
     @property
     def sent(self) -> float:
-        """Bytes that each device sends in one run of the program, in a ring."""
+        """The bytes that each device sends in one run of the program, in a ring."""
         share = (self.devices - 1) / self.devices
         if self.kind == "collective-permute":
             share = 1
@@ -120,7 +132,7 @@ class Collective(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A program's collectives, handwritten kernels, and memory traffic in bytes."""
+    """Holds a program's collectives, handwritten kernels and memory traffic."""
 
     collectives: Sequence[Collective]
     kernel_calls: int
@@ -130,20 +142,20 @@ class Reading(NamedTuple):
 def read(
     text: str, *, trips: Sequence[float], kernel_share: float = 1.0, cache: int = 0
 ) -> Reading:
-    """Reads a compiled program.
+    """Counts collectives, kernels and memory traffic of a compiled program.
 
     Args:
-      text: of `jax.stages.Compiled.as_text`; empty if the compiler refused it.
-      trips: trip counts of loops whose length is data, by how many such loops are
-        around them; the last one holds for all deeper ones.
-      kernel_share: part of their operands that handwritten kernels read.
-      cache: bytes of the device's cache.
+      text: the text of `jax.stages.Compiled.as_text`, or an empty text.
+      trips: assumed trip counts of loops whose length depends on data. Entry d is for
+        loops within d other such loops; the last entry is also for deeper loops.
+      kernel_share: share of their operands that handwritten kernels read.
+      cache: size of the device's cache in bytes.
     """
     return Module(text, trips, kernel_share, cache).read()
 
 
 class Module:
-    """A program's computations; see `read`."""
+    """Represents the computations of a program; see `read` for the arguments."""
 
     def __init__(
         self, text: str, trips: Sequence[float], kernel_share: float, cache: int
@@ -166,13 +178,13 @@ class Module:
     def read(
         self, name: str = "", times: float = 1.0, fused: bool = False, depth: int = 0
     ) -> Reading:
-        """Reads a computation and those that it calls.
+        """Counts the traffic of a computation and of all computations that it calls.
 
         Args:
-          name: of the computation; the entry by default.
-          times: executions of it in one run of the program.
-          fused: whether a fusion calls it, which counts the traffic.
-          depth: how many loops of unknown length are around it.
+          name: the name of the computation; by default the entry.
+          times: number of its executions in one run of the program.
+          fused: whether a fusion calls it; the fusion itself counts the memory traffic.
+          depth: number of loops of unknown length around it.
         """
         block = self._blocks[name or self._entry]
         collectives, kernels, moved = [], 0, 0.0
@@ -201,7 +213,7 @@ class Module:
         return Reading(collectives, kernels, moved)
 
     def _moved(self, i: Instruction, block: Block) -> float:
-        """Returns the bytes that an instruction moves each time."""
+        """Returns the bytes that one execution of an instruction moves."""
         if i.base in _FREE or i.op.endswith("-done"):
             return 0.0
         operands = [name for name in i.operands if name in block]
@@ -211,7 +223,7 @@ class Module:
                 return 0.0
             if "__cublas$" in i.rest:  # further results are scratch memory
                 results = results[:1]
-        # An asynchronous start has one more result, its context.
+        # An asynchronous start has one more result: its context.
         reads, writes = self._shares(i, block)
         moved = sum(
             share * self._in_memory(block[name].arrays, name, block)
@@ -223,7 +235,7 @@ class Module:
         return moved * (self._kernel_share if i.is_kernel else 1.0)
 
     def _in_memory(self, arrays: Sequence[Array], name: str, block: Block) -> float:
-        """Returns the bytes of a value's arrays that are in main memory."""
+        """Returns the size in bytes of those arrays of a value that use main memory."""
         found = float(sum(a.bytes for a in arrays if a.space == 0))
         made = _source(name, block, _VIEWS)
         crosses = made.op in ("parameter", "while", "conditional", "call")
@@ -232,10 +244,12 @@ class Module:
         return 0.0
 
     def _shares(self, i: Instruction, block: Block, in_place: bool = True) -> Shares:
-        """Returns the shares of its operands and results that an instruction touches.
+        """Returns the share of each operand and result that an instruction accesses.
 
         Args:
-          in_place: whether an update changes its first operand's memory.
+          i: the instruction.
+          block: the computation of the instruction.
+          in_place: whether an update writes into the memory of its first operand.
         """
         if i.base == "fusion":
             return self._fusion(i.called[0])
@@ -271,9 +285,9 @@ class Module:
         return [read[n] for n in sorted(read)], written
 
     def _written(self, block: Block, result: str, in_place: set[str]) -> float:
-        """Returns the share of a fusion's result that it writes.
+        """Returns the share of a result that its fusion writes.
 
-        Adds the instructions that update a parameter in place to `in_place`.
+        Adds to `in_place` the names of instructions that update a parameter in place.
         """
         made = _source(result, block, _COPIES)
         share, chain = 0.0, []
@@ -287,10 +301,10 @@ class Module:
         return min(1.0, share)
 
     def _trip_count(self, loop: Instruction, block: Block) -> int | None:
-        """Returns a loop's trip count, None if it depends on data."""
+        """Returns the trip count of a loop, or None if it depends on data."""
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
-        # A TPU's compiler does not print it: compare the counter with its bound.
+        # The TPU compiler does not print trip counts: derive them from the condition.
         condition, body = (
             self._blocks[loop.attribute(name)] for name in ("condition", "body")
         )
@@ -305,7 +319,7 @@ class Module:
         index = int(counter.attribute("index"))
         start = first.get(index) or 0
         after = _integer(_root(body).operands[index], body, {index: start})
-        # Loops may be unrolled: the counter then grows by more than 1.
+        # The counter of an unrolled loop grows by more than 1.
         return max(0, -(-(high - start) // max(1, (after or 0) - start)))
 
 
@@ -314,14 +328,14 @@ def _root(block: Block) -> Instruction:
 
 
 def _leaving(block: Block) -> set[str]:
-    """Returns the instructions whose results a computation returns."""
+    """Returns the names of the instructions whose results a computation returns."""
     roots = [i for i in block.values() if i.root]
     names = {name for root in roots for name in (root.name, *root.operands)}
     return {_source(name, block, _VIEWS).name for name in names}
 
 
 def _source(name: str, block: Block, renames: set[str]) -> Instruction:
-    """Returns what makes a value, looking through instructions that only rename it."""
+    """Returns the instruction that computes a value; skips the operations `renames`."""
     found = block[name]
     while found.op in renames:
         found = block[found.operands[0]]
@@ -329,7 +343,10 @@ def _source(name: str, block: Block, renames: set[str]) -> Instruction:
 
 
 def _results(i: Instruction, block: Block) -> Sequence[Array]:
-    """Returns an instruction's results; an asynchronous start's type has more."""
+    """Returns the results of an instruction.
+
+    The type of an asynchronous start also lists its operands or its context.
+    """
     if i.base == i.op:
         return i.arrays
     if i.base == "copy":
@@ -361,7 +378,13 @@ def _parse(line: str) -> Instruction:
 
 
 def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | None:
-    """Returns a value if it is known, with those of the computation's parameter."""
+    """Returns the integer value of `name`, or None if it is unknown.
+
+    Args:
+      name: the name of the instruction.
+      block: the computation of the instruction.
+      state: known values of the elements of the computation's parameter, by index.
+    """
     i = _source(name, block, _COPIES)
     if i.op == "constant" and re.fullmatch(r"-?\d+", i.inside):
         return int(i.inside)
@@ -374,9 +397,9 @@ def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | 
 
 
 def _continues(block: Block) -> bool:
-    """Returns whether a TPU's fusion only continues a collective of another one.
+    """Returns whether a TPU fusion continues a collective that another fusion starts.
 
-    A collective that runs behind several fusions is printed in each of them.
+    A collective that overlaps with several fusions is printed in each of them.
     """
     targets = [i.rest for i in block.values() if i.op == "custom-call"]
     chained = any("chain_id" in i.rest for i in block.values())
@@ -397,7 +420,7 @@ def _collective(i: Instruction, block: Block, times: float) -> Collective:
 
 
 def _members(rest: str) -> list[int]:
-    """Returns the numbers of the devices of a collective's first group."""
+    """Returns the device numbers of a collective's first group."""
     listed = re.search(r"(?:replica_groups|source_target_pairs)=\{\{([\d,]*)\}", rest)
     if listed:
         return [int(n) for n in listed[1].split(",") if n]

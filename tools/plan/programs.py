@@ -1,7 +1,6 @@
-"""Lowers the programs of a run from shapes alone, for devices that need not exist.
+"""Lowers the programs of a run from array shapes, for devices that need not exist.
 
-They are the programs that `rl.setup` makes of the same config: the same model, step and
-sampler.
+They are the programs that `rl.setup` builds from the same config.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ from sharding.rules import laid_out
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
 
-# In the order in which a step runs them.
+# Names of programs in the order in which a training step runs them.
 NAMES = (
     "prefill", "prefill_begun", "insert", "decode", "score", "accumulate", "apply",
     "publish_table", "publish_layers",
@@ -33,22 +32,24 @@ NAMES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resident:
-    """Bytes that stay on each device from program to program, and the sampler's sizes.
+    """Holds the sizes of arrays that stay on the devices, and of the sampler.
+
+    Attributes from `masters` to `prompts` are bytes on each device.
 
     Attributes:
       masters: the trained parameters.
-      base: the frozen ones, with adapters.
-      moments: the optimizer's state, 0 if it is on the host between updates.
-      gradients: the sum over an update's micro-batches.
-      reference: the base model's parameters, if the objective needs them.
-      served: the sampler's weights; with the cache, from publish to update.
-      cache: and slots of the widest decode batch.
-      prompts: keys and values of one prefill.
-      copies: of the served weights.
-      tensor: devices to a copy.
-      batch: completions decoded together.
-      columns: of the cache in one read.
-      tokens: that each device computes in one run of a program.
+      base: the frozen parameters, if adapters are trained.
+      moments: the optimizer's state; 0 if it is on the host between updates.
+      gradients: the sum of gradients over the micro-batches of an update.
+      reference: the reference model's parameters, if the objective needs them.
+      served: the sampler's weights, which exist from publish to update.
+      cache: the key-value cache and other state of the largest decode batch.
+      prompts: the keys and values of one prefill.
+      copies: number of copies of the served weights.
+      tensor: number of devices per copy.
+      batch: number of completions that are decoded at the same time.
+      columns: number of cache positions in one read.
+      tokens: number of tokens that each device computes in one run, by program.
     """
 
     masters: int
@@ -67,10 +68,10 @@ class Resident:
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
-    """Returns what stays on the devices, and the run's programs in the order of NAMES.
+    """Returns the sizes of resident arrays, and the run's programs in order of NAMES.
 
     Raises:
-      ValueError: the trainer leaves too little room for the config's sampler.
+      ValueError: the trainer leaves too little memory for the config's sampler.
     """
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
@@ -114,7 +115,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         _, _, _, served, slots, *_ = found["decode"].arguments
         assert layout.pace is not None
         batch = layout.batches()[-1]
-        # Each copy reads one row of prompts.
+        # Each copy of the weights prefills one row of prompts.
         tokens: dict[str, float] = {
             name: found[name].arguments[2].ids.shape[-1] / layout.tensor
             for name in ("prefill", "prefill_begun")

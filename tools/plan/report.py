@@ -1,4 +1,4 @@
-"""Reports what the compilers found: as JSON, and as one table."""
+"""Reports memory, cost and fit of a run's programs as JSON and as a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +12,14 @@ from tools.plan.workload import Workload
 _GIB = 2**30
 _STATE = ("masters", "moments")
 _SAMPLER = ("masters", "moments", "served", "cache")
-# By program: what it takes or makes of the arrays that stay, and all that stay.
+# For each program: the resident arrays that it reads or writes, and all resident arrays
+# while it runs.
 _PHASES = {
     "prefill": (("served",), _SAMPLER),
     "prefill_begun": (("served",), _SAMPLER),
     "insert": (("cache", "prompts"), (*_SAMPLER, "prompts")),
     "decode": (("served", "cache"), (*_SAMPLER, "prompts")),
-    # The sampler frees its memory before the step is scored.
+    # The sampler frees its memory before log-probabilities are computed.
     "score": (("masters", "base"), _STATE),
     "accumulate": (("masters", "base", "gradients"), (*_STATE, "gradients")),
     "apply": (("masters", "moments", "gradients"), (*_STATE, "gradients")),
@@ -30,13 +31,14 @@ _PHASES = {
 def make_report(
     work: Workload, resident: Resident, compiled: Sequence[Compiled], *, context: int
 ) -> dict[str, Any]:
-    """Returns the plan.
+    """Returns memory, cost and fit of every program, as `--json` writes them.
 
     Args:
-      work: the run.
-      resident: what stays on each device.
-      compiled: the run's programs.
-      context: cached positions of a decoded token; 0: half of what a slot holds.
+      work: the run and its devices.
+      resident: the sizes of the arrays that stay on each device.
+      compiled: the compiler's report on each program.
+      context: number of cached positions that a decoded token attends to; 0 is half of
+        the longest prompt and completion.
     """
     r = work.config.rollout
     slot = r.max_prompt_tokens + r.max_response_tokens
@@ -71,13 +73,13 @@ def make_report(
 
 
 def memory(resident: Resident, program: Compiled) -> dict[str, int]:
-    """Returns what one device holds while a program runs, in bytes."""
+    """Returns the sizes in bytes of all arrays on one device while a program runs."""
     own, beside = _PHASES[program.name]
     parts = {name: getattr(resident, name) for name in (*beside, "base", "reference")}
-    # A program that takes one array of many leaves the others where they are.
+    # A program may take a part of a resident array; the rest stays in memory as well.
     whole = sum(parts[name] for name in own) + program.temporary
     others = sum(size for name, size in parts.items() if name not in own)
-    # The compiler's own peak is lower: it leaves out fragmentation.
+    # The compiler's peak is lower, because it does not include fragmentation.
     reserved = program.arguments + program.outputs - program.aliased + program.temporary
     peak = max(program.exceeds, reserved, whole) + others
     parts = {name: size for name, size in parts.items() if size}
@@ -87,18 +89,13 @@ def memory(resident: Resident, program: Compiled) -> dict[str, int]:
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
-    """Returns the report of one program.
-
-    Args:
-      filled: share of the cache that decoding reads.
-    """
+    """Returns the report of one program; `filled` is the share of the cache in use."""
     r = work.config.rollout
-    # The head's chunks, with every token scored; whole rows of one text each, the most
-    # that attention can take.
+    # Upper bounds: the head scores all tokens, and each row is one text.
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
     share, length = 1.0, float(work.row_length)
     if program.name == "decode":
-        # One run draws a few tokens. A kernel or a loop reads the filled cache.
+        # One run decodes a few tokens. A kernel or a loop reads the filled cache.
         length = filled * (r.max_prompt_tokens + r.max_response_tokens)
         trips, share = (1, -(-length // resident.columns)), filled
     chip = work.trainer.chip
@@ -135,7 +132,7 @@ def gib(size: float) -> str:
 
 
 def describe(plan: Mapping[str, Any]) -> str:
-    """Returns the plan as text."""
+    """Returns the result of `make_report` as text."""
     trainer, sampler, programs = plan["trainer"], plan["sampler"], plan["programs"]
     usable = gib(plan["memory"]["usable_bytes"])
     lines = [
@@ -150,7 +147,7 @@ def describe(plan: Mapping[str, Any]) -> str:
             f"Sampler: {sampler['copies']} x {sampler['devices_per_copy']} devices,"
             f" {sampler['slots']} slots; decode at {sampler['context']} positions"
         )
-    # Each array that stays has the same size throughout.
+    # A resident array has the same size in all programs.
     parts = {k: v for row in programs.values() for k, v in row["parts"].items()}
     lines.append(
         f"Memory of each device: {usable} GiB usable of"
@@ -176,7 +173,7 @@ def describe(plan: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the columns of one program, of one run of it on each device."""
+    """Returns a program's columns of the table, for one run on one device."""
     return {
         "program": name,
         "peak GiB": gib(row["peak_bytes"]) + ("" if row["fits"] else "!"),

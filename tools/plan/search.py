@@ -1,4 +1,7 @@
-"""Finds the fastest mesh, micro-batch and remat that fit: estimates, then compiles."""
+"""Searches the fastest mesh, micro-batch and remat policy that fit into memory.
+
+The cost of all candidates is estimated; the best of them are compiled.
+"""
 
 import dataclasses
 import itertools
@@ -18,15 +21,15 @@ from tools.plan.report import gib, memory
 from tools.plan.targets import Target
 from tools.plan.workload import Workload, make_workload, shard_sizes
 
-_ROWS = (1, 2, 4, 8, 16)  # of each device
+_ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
 _REMATS: tuple[Remat, ...] = ("full", "dots", "none")
 _TRIED = 6
 _UPDATE = ("score", "accumulate", "apply")
-_SLACK = 1.1  # an estimate's error; nothing beyond it is compiled
-# Factors of what a micro-batch's program adds to its arguments, fitted to
-# compiled programs: its gradient, before it is added to the others; shards of all
-# layers in the compute dtype; each layer's input; one layer's weights, gathered;
-# activations between a layer's products; what remat keeps; a chunk of the head.
+_SLACK = 1.1  # allowed error of the estimate; candidates beyond it are not compiled
+# Factors of the temporary buffers of a micro-batch's program, fitted to compiled
+# programs: its gradient; the shards of all layers in the compute dtype; the input of
+# each layer; the gathered weights of one layer; the activations within a layer; the
+# activations that remat saves; a chunk of the head.
 _FITTED = {
     "tpu": (1.63, 1.27, 1.27, 2.15, 1.69, 1.0, 1.08),
     "cuda": (0.87, 0.55, 1.33, 1.57, 0.76, 0.98, 0.71),
@@ -34,11 +37,11 @@ _FITTED = {
 
 
 class Estimate(NamedTuple):
-    """An update's estimated cost.
+    """Holds the estimated cost of an update.
 
     Attributes:
-      peak: bytes of each device, of the larger of the update's programs.
-      seconds: at least, for one token of a micro-batch on all devices.
+      peak: peak memory of each device in bytes, over the programs of an update.
+      seconds: lower bound of the time per token of a micro-batch on all devices.
     """
 
     peak: float
@@ -46,7 +49,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(work: Workload) -> Estimate:
-    """Estimates an update without compiling it."""
+    """Estimates memory and time of an update without compiling it."""
     config, c, t = work.config, work.model, work.config.model
     _, fsdp, tensor = work.mesh_shape
     weights, layers = shard_sizes(c, work.mesh_shape)
@@ -74,11 +77,12 @@ def estimate(work: Workload) -> Estimate:
     temporary = sum(a * b for a, b in zip(_FITTED[platform], parts, strict=True))
     if not config.mesh.offload_optimizer:
         temporary += moments
-    # Weights are gathered forward, back and for remat; gradients are reduced.
+    # Weights are gathered in the forward pass, in the backward pass and for remat;
+    # gradients are reduced.
     passes = 3 if t.remat == "none" else 4
     summed = 4 * (tensor - 1) / tensor * tokens * d
     links = passes * 2 * (layers * (fsdp - 1) + c.num_layers * summed)
-    # Texts of a quarter of a row.
+    # Assumes texts of a quarter of a row.
     count, chip = work.trainer.count, work.trainer.chip
     each = work.rows * work.row_length / count
     compute = work.flops("accumulate", each, work.row_length / 4) / chip.flops
@@ -88,10 +92,10 @@ def estimate(work: Workload) -> Estimate:
 
 
 def best(config: RunConfig, target: Target) -> Workload:
-    """Returns the run with the mesh and micro-batch of the highest throughput.
+    """Returns the run with the estimated fastest mesh, micro-batch and remat that fit.
 
     Raises:
-      ValueError: nothing fits, and the message names the smallest layout; or the run
+      ValueError: no candidate fits (the message names the smallest one), or the run
         trains adapters.
     """
     if rank := config.model.lora.rank:
@@ -132,7 +136,7 @@ def best(config: RunConfig, target: Target) -> Workload:
 
 
 def _refused(work: Workload) -> str:
-    """Compiles an update; returns why it does not fit, or an empty string."""
+    """Compiles an update; returns why it does not fit, or an empty text."""
     try:
         resident, compiled = compile_programs(work, only=_UPDATE)
     except ValueError as error:  # such as no room for the sampler

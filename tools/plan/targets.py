@@ -1,4 +1,4 @@
-"""Lists chips by their makers' data sheets, and targets made of them."""
+"""Defines accelerator chips from their data sheets, and targets: sets of chips."""
 
 import dataclasses
 import math
@@ -14,18 +14,19 @@ from rl.processes.stopping import one_line
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chip:
-    """One accelerator.
+    """Represents a type of accelerator.
 
     Attributes:
-      platform: of its compiler.
-      flops: dense bfloat16, per second.
-      hbm: bytes per second.
-      links: bytes per second to the chips of its host or slice, both directions: half
-        of it leaves the chip.
-      memory: bytes, as the compiler counts them.
-      dimensions: of a slice; two for GPUs, nodes and GPUs of a node.
-      cache: bytes of a GPU's L2 cache. A TPU's compiler places VMEM itself.
-      device: the compiler's `GpuTargetConfigProto` as text, for a GPU.
+      platform: name of the compiler.
+      flops: dense bfloat16 FLOP/s.
+      hbm: memory bandwidth in bytes/s.
+      links: bandwidth to the other chips of the node or slice in bytes/s, the sum of
+        sending and receiving.
+      memory: size of the memory in bytes, as the compiler counts it.
+      dimensions: number of dimensions of a target's shape; two for GPUs (nodes and GPUs
+        per node).
+      cache: size of a GPU's L2 cache in bytes; 0 for a TPU.
+      device: a GPU's `GpuTargetConfigProto` for the compiler, as text.
     """
 
     platform: Literal["tpu", "cuda"]
@@ -52,7 +53,7 @@ def _tpu(dimensions: int, *sheet: float) -> Chip:
 
 def _gpu(name: str, *sheet: float) -> Chip:
     teraflops, links, cores, memory, hbm, major, l2, ghz, fpus, shared = sheet
-    # JAX knows GPUs by their drivers' names, such as "NVIDIA H100".
+    # JAX expects the driver's name of a GPU, such as "NVIDIA H100".
     device = f"""gpu_device_info {{
       threads_per_block_limit: 1024 threads_per_warp: 32
       shared_memory_per_block: 49152 shared_memory_per_core: {shared}
@@ -100,19 +101,19 @@ _GPUS = {
 }  # fmt: skip
 CHIPS = {name: _tpu(*sheet) for name, sheet in _TPUS.items()}
 CHIPS |= {name: _gpu(name, *sheet) for name, sheet in _GPUS.items()}
-# The share of its memory for programs; the rest is for the runtime, the collectives'
-# buffers and fragmentation.
+# Share of the memory for programs. The rest is for the runtime, buffers of collectives
+# and fragmentation.
 _USABLE = {"tpu": 0.95, "cuda": GPU_SHARE}
-_NETWORK = 50e9  # bytes per second of each GPU to other nodes: a 400 Gb/s adapter
+_NETWORK = 50e9  # bytes/s from a GPU to other nodes: one 400 Gb/s adapter per GPU
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """A slice of TPUs, or nodes of GPUs.
+    """Represents a TPU slice or nodes of GPUs.
 
     Attributes:
-      name: of its chips, in CHIPS.
-      shape: of the slice; nodes and GPUs of each.
+      name: name of the chips, a key of CHIPS.
+      shape: shape of the TPU slice, or (nodes, GPUs per node).
     """
 
     name: str
@@ -134,15 +135,15 @@ class Target:
 
     @property
     def usable(self) -> int:
-        """Bytes of each device that programs may use."""
+        """The memory in bytes of each device that programs may use."""
         return int(self.chip.memory * _USABLE[self.chip.platform])
 
     def link_rate(self, reach: int) -> float:
-        """Returns the bytes per second that a chip sends within a group.
+        """Returns the bytes/s that a chip can send to its group in a collective.
 
         Args:
-          reach: how far apart by number the group's first and last chip are,
-            inclusive; beyond a node they use the network.
+          reach: number of chips from the first to the last of the group, inclusive. If
+            it exceeds a node, GPUs use the network.
         """
         within = self.chip.links / 2
         if self.chip.platform == "tpu" or reach <= self.shape[-1]:
@@ -150,10 +151,11 @@ class Target:
         return min(within, _NETWORK)
 
     def first(self, count: int) -> "Target":
-        """Returns the first `count` GPUs, for a trainer; servers take the others.
+        """Returns a target of the first `count` GPUs, for the trainer.
 
         Raises:
-          ValueError: the target is a TPU slice, or `count` is not whole nodes.
+          ValueError: the target is a TPU slice, or `count` exceeds a node and is not a
+            number of whole nodes.
         """
         if count == self.count:
             return self
@@ -168,10 +170,10 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Reads `CHIP:SHAPE`, such as v5e:4x4, v5p:2x2x2, h100:8, h200:2x8.
+    """Parses `CHIP:SHAPE`, such as v5e:4x4, v5p:2x2x2, h100:8 or h200:2x8.
 
     Raises:
-      ValueError: an unknown chip, or a shape that it cannot have; one line.
+      ValueError: the chip is unknown or cannot have this shape; one line.
     """
     name, _, shape = text.partition(":")
     if name not in CHIPS:
@@ -192,10 +194,10 @@ def parse_target(text: str) -> Target:
 
 
 def devices(target: Target) -> Sequence[jax.Device]:
-    """Returns the compiler's devices, without hardware.
+    """Returns JAX devices to compile for; they need no hardware.
 
     Raises:
-      ValueError: the compiler does not know the target.
+      ValueError: the compiler does not support the target.
     """
     from jax.experimental import topologies
 

@@ -1,4 +1,4 @@
-"""Resolves a training config and a target to the sizes of the run's programs."""
+"""Computes the sizes of a run's programs from its config and a target."""
 
 import dataclasses
 import functools
@@ -20,16 +20,16 @@ from tools.plan.targets import Target
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A run and its devices.
+    """Represents a run and its devices.
 
     Attributes:
-      config: of the run.
-      model: the architecture.
+      config: the config of the run.
+      model: the architecture of the model.
       target: all devices.
-      trainer: the trainer's devices; the others are vLLM's.
-      mesh_shape: data, fsdp, tensor of the trainer.
-      row_length: T, of the longest rows.
-      rows: R, rows of one micro-batch.
+      trainer: the devices of the trainer; vLLM uses the others.
+      mesh_shape: sizes of the trainer's mesh axes data, fsdp and tensor.
+      row_length: T, the largest of `batch.row_lengths`.
+      rows: R, the number of rows of a micro-batch.
     """
 
     config: RunConfig
@@ -46,21 +46,21 @@ class Workload:
 
     @property
     def local_tokens(self) -> int:
-        """Tokens of a micro-batch on each device, with padding."""
+        """The number of tokens of a micro-batch on each device, padding included."""
         mesh = abstract_mesh(self.mesh_shape)
         return self.rows * self.row_length // shards("batch", mesh)
 
     def flops(self, program: str, tokens: float, length: float) -> float:
         """Returns the FLOPs of a program's matrix products.
 
-        The backward pass takes twice the forward pass; attention's kernels take 2.5
-        times. The head's logits are computed again, as are a layer under `full` remat,
-        except for its last product, and attention under `full` and `dots`.
+        A backward pass has twice the FLOPs of the forward pass, and 2.5 times for
+        attention. It recomputes the logits; under `full` remat all products of a layer
+        except the last one; and attention under `full` and `dots`.
 
         Args:
-          program: one of `tools.plan.programs.NAMES`.
-          tokens: that it computes.
-          length: of their texts; cached positions when decoding.
+          program: the program's name, one of `tools.plan.programs.NAMES`.
+          tokens: number of tokens that the program computes.
+          length: length of their texts; for "decode", the number of cached positions.
         """
         c, remat = self.model, self.config.model.remat
         last = 2.0 * c.num_layers * c.hidden_size * c.intermediate_size * tokens
@@ -68,7 +68,7 @@ class Workload:
         layers = 2.0 * c.num_layers * c.hidden_size * c.head_dim * heads * tokens
         layers += 3 * last
         head = 2.0 * c.vocab_size * c.hidden_size * tokens
-        # The causal half of scores and mixtures.
+        # The causal half of the products with keys and values.
         attention = 2.0 * c.num_layers * c.num_heads * c.head_dim * tokens * length
         if program == "accumulate":
             layers = 3 * layers + (layers - last if remat == "full" else 0)
@@ -80,10 +80,10 @@ class Workload:
 
 
 def make_workload(config: RunConfig, target: Target) -> Workload:
-    """Checks a config against a target.
+    """Checks a config against a target and returns the workload.
 
     Raises:
-      ValueError: one line that names the key and the offending value.
+      ValueError: one line that names a key and its value.
     """
     m = config.mesh
     check_config(config, needs_data=False)
@@ -115,10 +115,10 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 def shard_sizes(
     model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """Returns the number of parameters on each device: all, and those of the layers.
+    """Returns the number of all parameters and of the layers' parameters per device.
 
     Raises:
-      ValueError: the mesh does not divide a dimension.
+      ValueError: the mesh does not divide a dimension of a parameter.
     """
     trained = Decoder(model)
     local = jax.tree.map(
@@ -130,7 +130,7 @@ def shard_sizes(
 
 
 def _trainer_devices(config: RunConfig, target: Target) -> int:
-    """Returns the number of the trainer's devices; local vLLM servers take the rest."""
+    """Returns the number of devices of the trainer; local vLLM servers use the rest."""
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
         return target.count
