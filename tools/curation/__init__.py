@@ -1,12 +1,12 @@
-"""Turns open data into problems fit for reinforcement learning.
+"""Turns raw data sets into problems that are suitable for reinforcement learning.
 
-Reads JSONL, JSON or Parquet files of problems; writes problems.jsonl, the dropped rows
-with their reasons, and a report. Start reading at `pipeline`. Data flows one way:
+Curation reads JSONL, JSON or Parquet files of problems. It writes problems.jsonl, the
+dropped rows with reasons, and a report. Start reading at `pipeline`. Data flow:
 
     sources (formats, evidence, sets) -> repair -> screen (verifiable, golds, noise,
     answers) -> decontaminate -> duplicates -> levels -> report
 
-A *check* is a pure function of a row that returns why the row should be dropped, or
-None. Every check runs on every row, so a dropped row has all reasons that apply; the
-verifier is asked last, about rows without a reason so far.
+A *check* is a pure function that returns the reason to drop a row, or None. All checks
+run on every row, so a dropped row lists all reasons. The one exception is the check by
+the verifier, which runs last and skips rows that already have a reason.
 """

@@ -1,6 +1,6 @@
-"""Decides with the verifier which answers can be golds and which are equal.
+"""Checks gold answers with the verifier, and compares answers for equality.
 
-A gold parses and equals itself, read from a box as in training.
+A gold is usable if it parses and equals itself when it is read from a box.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from tools.curation.row import Row
 def unverifiable_answer(row: Row) -> str | None:
     """Finds golds that the verifier cannot parse or that do not equal themselves.
 
-    Looks only at rows without a reason so far.
+    Rows that already have a reason to be dropped are skipped.
     """
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
@@ -28,7 +28,7 @@ def unverifiable_answer(row: Row) -> str | None:
 
 
 def equality(golds: Sequence[str]) -> Callable[[str], bool]:
-    """Returns a function that compares an answer with the golds; runs in a worker."""
+    """Returns a function that compares an answer with the golds (for workers)."""
     return lambda answer: any(is_equivalent(answer, gold) for gold in golds)
 
 
@@ -39,12 +39,12 @@ class AnswerJudge(Workers):
         super().__init__(workers, timeout, f"{__name__}:equality")
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
-        """Returns whether any answer of one problem equals any of the other."""
+        """Returns whether an answer in `left` equals an answer in `right`."""
         return not set(left).isdisjoint(right) or self.equal_pairs([(left, right)])[0]
 
     def equal_pairs(
         self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
     ) -> list[bool]:
-        """Applies `equal` to each pair, in one call of the workers."""
+        """Compares each pair of answer lists as `equal` does, in parallel."""
         found = self.map([((right,), left) for left, right in pairs])
         return [True in verdicts for verdicts in found]

@@ -1,4 +1,4 @@
-"""Finds training problems that an evaluation set also holds."""
+"""Finds training problems that also occur in an evaluation set."""
 
 import collections
 import itertools
@@ -12,14 +12,15 @@ from tools.curation.retrieval import Retrieval
 from tools.curation.row import Row
 from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
 
-# A run of words that more training problems have is boilerplate: arXiv 2005.14165, C.
+# Word n-grams in more training problems than this are boilerplate, as in GPT-3 (arXiv
+# 2005.14165, appendix C).
 _FEW = 10
 _FRACTION = re.compile(r"(?:\\[dt]?frac\s*)?\{?(\d+)(?:/|\}\s*\{)(\d+)\}?")
 _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Marks the rows that match an evaluation problem."""
+    """Adds a reason to drop to each row that matches an evaluation problem."""
     if not plan.evaluation:
         return
     texts = {name: problem.problem for name, problem in plan.evaluation.items()}
@@ -51,7 +52,7 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 def _asked_as(problem: Row | Problem, beside: Row | Problem) -> list[str]:
-    """Returns its answers, and m + n for each m/n if the other asks for m + n."""
+    """Returns the answers, and m + n for each m/n if the other problem asks for it."""
     fractions = map(
         _FRACTION.fullmatch, problem.answers if _SUM.search(beside.problem) else ()
     )
@@ -60,11 +61,11 @@ def _asked_as(problem: Row | Problem, beside: Row | Problem) -> list[str]:
 
 
 class EvaluationIndex:
-    """Indexes evaluation problems (id -> text) for n-gram and near matches."""
+    """Indexes evaluation problems (id -> text) by n-grams and by similarity."""
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
         self._problems, self._threshold = problems, threshold
-        # exact key or hash of a band -> who has it; and so for runs of words
+        # Ids of problems by exact key or band hash, and by word n-gram.
         self._met: dict[str | int, list[str]] = collections.defaultdict(list)
         self._runs: dict[str, list[str]] = collections.defaultdict(list)
         for name, text in problems.items():
@@ -75,9 +76,10 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Returns the problems at or above the threshold, with their similarity.
+        """Returns the similarity of each problem that reaches the threshold, by id.
 
-        Word for word is 1, however it is set: `1{,}000` and `1000` share few 3-grams.
+        The similarity is 1 if the exact keys are equal. 3-grams alone would miss copies
+        with other typesetting, such as `1{,}000` for `1000`.
         """
         same = self._met.get(row.key, ())
         met = {n for band in row.bands for n in self._met.get(band, ())}
@@ -88,5 +90,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Returns the runs of words that problems share, each with their ids."""
+        """Returns the word n-grams of `text` that problems share, with their ids."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

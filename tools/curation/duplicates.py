@@ -1,4 +1,4 @@
-"""Drops exact and near duplicates, and copies whose answers disagree."""
+"""Drops exact and near duplicates, and copies with contradictory answers."""
 
 import collections
 import dataclasses
@@ -13,16 +13,17 @@ from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
 
 Equal = Callable[[Sequence[str], Sequence[str]], bool]
-Copy = tuple[Row, str, float]  # how it is near its group's first: exact, `relation`
+Copy = tuple[Row, str, float]  # row, "exact" or kind of `relation`, similarity
 
 
 def drop_duplicates(
     plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None
 ) -> None:
-    """Keeps one row of each problem, and none whose copies contradict each other.
+    """Keeps one row of each problem; drops all copies if their answers disagree.
 
-    Of copies the first with a level on `scale` stays, else the first. Rows of one key
-    have the answers of all, and are compared with the first of those of one band.
+    The first copy with a level on `scale` is kept, or else the first copy. Exact
+    duplicates are merged, with the answers of all of them. The merged row is compared
+    with the first row of each group that shares a band hash.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
@@ -53,9 +54,10 @@ def drop_duplicates(
 
 
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
-    """Drops all but one row of a group, or all of them where their answers disagree.
+    """Drops all rows of a group but one, or all copies if their answers disagree.
 
-    Unless evidence is off, the only answer with evidence prevails.
+    Contradictory copies are resolved if the plan uses evidence and only one of the
+    answers has sufficient evidence. A row with that answer is then kept.
     """
     copies = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(copies, judge.equal)
@@ -83,9 +85,9 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
-    """Returns the row's evidence, that of its copies, and agreement of origins.
+    """Returns the evidence of a row and of its copies, which have the same answer.
 
-    Copies have the same answer, so what supports theirs supports the row's.
+    If copies come from different origins, their agreement is added as evidence.
     """
     found = {(one.kind, one.by): one for one in row.evidence}
     for copy in copies:
@@ -104,10 +106,10 @@ def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
 def relation(
     kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
-    """Returns how two problems are near duplicates, if they are: (kind, similarity).
+    """Returns (kind, similarity) of two near duplicates, or None for other problems.
 
-    "same": one problem reworded. "variant": the same words with other numbers, or a
-    sibling question. "conflict": one problem with two answers.
+    The kind is "same" for one problem in other words, "conflict" for one problem with
+    two answers, and "variant" for other numbers or a related question.
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:
@@ -122,7 +124,7 @@ def relation(
 
 
 def agreeing(rows: Sequence[Row], equal: Equal) -> list[list[Row]]:
-    """Groups rows by equal answers, in order of first appearance."""
+    """Groups rows with equal answers, in order of first appearance."""
     classes: list[list[Row]] = []
     for row in rows:
         same = (some for some in classes if equal(some[0].answers, row.answers))

@@ -1,9 +1,9 @@
-"""Reads evidence that a gold is right: independent solvers arrived at it.
+"""Reads evidence that a gold answer is right: independent solvers gave the same answer.
 
-A wrong gold is rarely matched by a solver that had no part in making it. Public sets
-publish such results in their columns; `COLUMNS` maps them to one record. The strength
-of evidence is the lower end of the interval of the solve rate, so that counts of any
-size compare.
+A solver that is independent of the gold rarely gives the same wrong answer. Public sets
+have columns with results of solvers; `COLUMNS` describes how to read them. The strength
+of evidence is the lower end of the 95% interval of the solve rate, so results from
+different numbers of samples are comparable.
 """
 
 import collections
@@ -20,14 +20,14 @@ from rl.verifier import extract_answer, is_equivalent
 from tools.page import is_number
 
 Readings = Mapping[str, tuple[int, int]]
-"""Source -> golds that were checked by hand, and how many of them were wrong."""
+"""By source, the number of golds checked by hand and the number of wrong ones."""
 
 Kind = Literal["solve_rate", "verified_solutions", "agreement", "graded"]
-SOLVED = 0.4  # 3 of 3, or 11 of 16
-"""Strength from which on solvers are known to understand what is asked."""
+SOLVED = 0.4  # reached by 3 of 3 and by 11 of 16
+"""Minimum strength that shows that solvers understand the problem."""
 
 RATES = ("solve_rate", "graded")
-"""Kinds that measure difficulty; the others only support the gold."""
+"""Kinds of evidence that also measure difficulty."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class Evidence:
     """Records that `correct` of `samples` attempts by one solver gave the gold."""
 
     kind: Kind
-    by: str  # the model, or the set that states the same answer
-    correct: int
-    samples: int
-    source: str  # the column, or the id of the other row
+    by: str  # name of the solver: a model, or sets that give the same answer
+    correct: int  # number of attempts that gave the gold
+    samples: int  # number of attempts
+    source: str  # column of the row, or ids of the other rows
 
     @property
     def rate(self) -> float:
@@ -56,17 +56,17 @@ def _lower_end(correct: int, samples: int) -> float:
 
 
 def strength(evidence: Iterable[Evidence]) -> float:
-    """Returns the strength of the strongest entry, 0 without any."""
+    """Returns the strength of the strongest entry, or 0 without evidence."""
     return max((one.strength for one in evidence), default=0.0)
 
 
 class Column(NamedTuple):
-    """Says where a set publishes results and how to read them."""
+    """Describes a column with results of a solver and how to read it."""
 
-    path: str
+    path: str  # path of the column in a row
     kind: Kind
-    by: str
-    samples: int  # attempts that a rate or a count refers to, where the row gives none
+    by: str  # name of the solver; empty for the name of the row's source
+    samples: int  # number of attempts, if the row does not have it
     form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
 
 
@@ -86,27 +86,33 @@ COLUMNS = (
         Column(_SKYWORK.format(name), "solve_rate", name, 16, "failures")
         for name in _DISTILLED
     ),
-    # POLARIS: "3/8".
+    # POLARIS: a text such as "3/8".
     Column("difficulty", "solve_rate", _DISTILLED[1], 8, "fraction"),
-    # OpenR1-Math: one flag for each generation.
+    # OpenR1-Math: one boolean for each completion.
     Column("correctness_math_verify", "verified_solutions", _R1, 1, "flags"),
     # DeepMath: three solutions, whose answers are compared with the gold here.
     *(Column(name, "verified_solutions", _R1, 1, "solution") for name in _SOLUTIONS),
-    # tools.grade, and files with a rate whose sample size they do not give.
+    # tools.grade, and files with a rate but without its number of samples.
     Column("graded", "graded", "tools.grade", 16, "grade"),
     Column("solve_rate", "solve_rate", "", 16, "rate"),
 )
 
 BULKY = ("generations", "messages", "evidence", *_SOLUTIONS)
-"""Columns that are not kept in `meta`: whole solutions, and what is read here."""
+"""Columns that are not copied to `meta`: solutions, and evidence itself."""
 
 
 def read_evidence(
     record: Mapping[str, Any], golds: Sequence[str], source: str
 ) -> list[Evidence]:
-    """Returns what the columns of a row say about its gold, one entry per solver."""
+    """Reads the evidence for a row's gold from its columns, one entry per solver.
+
+    Args:
+      record: the row as read from the file.
+      golds: accepted answers, compared with the answers of solutions.
+      source: name of the row's set.
+    """
     found: dict[tuple[Kind, str], Evidence] = {}
-    for given in record.get("evidence") or ():  # of rows that were curated before
+    for given in record.get("evidence") or ():  # already curated
         with contextlib.suppress(TypeError):
             one = Evidence(**given)
             found[one.kind, one.by] = one
@@ -134,7 +140,7 @@ def read_evidence(
 
 
 def _at(record: Any, path: str) -> Any:
-    """Returns the value at a path; the last keys may have full stops themselves."""
+    """Returns the value at a path such as `a.b`; keys may contain dots themselves."""
     while isinstance(record, Mapping) and path not in record:
         key, _, path = path.partition(".")
         record = record.get(key)
@@ -142,7 +148,7 @@ def _at(record: Any, path: str) -> Any:
 
 
 def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int] | None:
-    """Returns (correct, attempts), or None if the column says nothing."""
+    """Returns (correct, attempts), or None if the value is missing or invalid."""
     n = column.samples
     match column.form:
         case "rate" if is_number(value) and 0 <= value <= 1:
@@ -169,10 +175,13 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
 
 
 def load_readings(path: str) -> Readings:
-    """Counts a JSONL file of checked golds, `{"source": ..., "wrong": true}` each.
+    """Counts the golds that were checked by hand, and the wrong ones, by source.
+
+    Args:
+      path: JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" for no file.
 
     Raises:
-      ValueError: a row lacks one of the two; the message names file and line.
+      ValueError: a row lacks one of the two fields.
     """
     counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
     for where, row in read_rows(pathlib.Path(path)) if path else ():

@@ -1,7 +1,7 @@
-"""Lists the formats of public sets: where their rows have the fields of `Row`.
+"""Defines the formats of public sets, which map fields of `Row` to columns.
 
-A format maps a field to a path such as `prompt.user.content` (of chat turns, the first
-by that role) or `gold[0]`. The columns of the first row identify it.
+A format maps a field to a path such as `gold[0]` or `prompt.user.content` (the first
+chat message with role "user"). The columns of a file's first row identify its format.
 """
 
 import json
@@ -11,11 +11,11 @@ from typing import Any
 
 from tools.curation.row import FIELDS
 
-TURNS = "messages"  # the column of a row that is a list of turns
+TURNS = "messages"  # the column name for rows that are lists of chat messages
 
-# name -> (a column that only this format has, field -> path where they differ). The
-# first that fits is taken. DeepScaleR, NuminaMath-1.5, MATH and our own files name
-# their columns as we do.
+# name -> (a column that only this format has or None, paths of fields that differ). The
+# first matching format is used. "problems" has the field names of `Row`, as in
+# DeepScaleR, NuminaMath-1.5, MATH and this project's files.
 _CHAT = {"problem": "prompt.user.content", "source": "data_source"}
 _REWARD = "reward_model.ground_truth"
 FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
@@ -35,10 +35,14 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
 
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Returns the name of a first row's format, and its paths.
+    """Returns the name of a row's format, and the path of each field.
+
+    Args:
+      where: file and row, for error messages.
+      record: the first row of a file.
 
     Raises:
-      ValueError: it is in no known format; the message names the columns.
+      ValueError: the format is unknown; the message lists the columns.
     """
     for name, (column, fields) in FORMATS.items():
         paths = all_fields(fields)
@@ -54,15 +58,15 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
 
 
 def columns(record: Mapping[str, Any]) -> str:
-    """Lists the columns of a row, for messages."""
+    """Returns the column names of a row as text for messages."""
     return ", ".join(sorted(map(str, record))) or "none"
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the paths of all fields; by default the column of that name.
+    """Returns the paths of all fields; other fields than `fields` have their own name.
 
     Raises:
-      ValueError: an unknown field, or a path that is not written as in `a.b[0]`.
+      ValueError: a field is unknown, or a path does not have the form `a.b[0]`.
     """
     for name, path in fields.items():
         if name not in FIELDS:
@@ -73,7 +77,7 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Parses `problem=question,answer=reward.gold[0]` from a command line.
+    """Parses a flag such as `problem=question,answer=reward.gold[0]`.
 
     Raises:
       ValueError: an entry has no `=`.
@@ -86,12 +90,16 @@ def parse_fields(text: str) -> dict[str, str]:
 
 
 def has(record: Mapping[str, Any], path: str) -> bool:
-    """Returns whether a row has a value, perhaps null, at a path."""
+    """Returns whether a row has a value, possibly null, at a path."""
     return at(record, path, absent := object()) is not absent
 
 
 def at(record: Any, path: str, default: Any = None) -> Any:
-    """Returns the value at a path; an object may be text in JSON."""
+    """Returns the value at a path such as `a.b[0]`, or `default` if it does not exist.
+
+    Strings along the path are parsed as JSON. A key that is applied to a list of chat
+    messages selects the first message with that role.
+    """
     for key, index in _STEP.findall(path):
         step: Any = int(index) if index else key
         try:
@@ -106,5 +114,5 @@ def at(record: Any, path: str, default: Any = None) -> Any:
 
 
 def root(path: str) -> str:
-    """Returns the column that a path begins in."""
+    """Returns the first key of a path, which is the column name."""
     return _STEP.findall(path)[0][0]

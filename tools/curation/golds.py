@@ -1,4 +1,4 @@
-"""Finds golds that are not one value that a rule can compare."""
+"""Finds golds that are not a single value that a rule can compare."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _PROOF = re.compile(
 )
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
-# What is taken from an answer before it is read as the name of options.
+# Markup that is removed before an answer is compared with names of options.
 _STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
 _NAMES_OPTIONS = re.compile(
     r"\([A-Za-j]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
@@ -46,17 +46,17 @@ _NAMES_POINTS = re.compile(r"[A-Z]{2,4}|[A-Za-z]\([a-z]\)")
 
 
 def no_answer(row: Row) -> str | None:
-    """Finds rows with neither an answer nor a box in the solution."""
+    """Finds rows without an answer, also in their solution."""
     return None if row.answers else "no answer, and none in the solution"
 
 
 def either_or(row: Row) -> str | None:
-    """Finds yes or no, true or false: a coin gets half of them right."""
+    """Finds golds such as yes, no or even, which guessing often gets right."""
     return next((a[:60] for a in row.answers if _EITHER_OR.fullmatch(a)), None)
 
 
 def repeated_value(row: Row) -> str | None:
-    """Finds lists that name a value twice."""
+    """Finds lists that contain a value twice."""
     for answer in row.answers:
         node = parse_answer(answer).node
         if isinstance(node, tree.Several | tree.Braces):
@@ -66,7 +66,7 @@ def repeated_value(row: Row) -> str | None:
 
 
 def alternative_golds(row: Row) -> str | None:
-    """Finds "A or B": the gold does not say which."""
+    """Finds golds "A or B", which do not determine one value."""
     for answer in row.answers:
         if _ALTERNATIVE.search(answer) and not _RANGE.search(answer):
             return answer[:60]
@@ -74,7 +74,7 @@ def alternative_golds(row: Row) -> str | None:
 
 
 def condition_as_gold(row: Row) -> str | None:
-    """Finds conditions and relations between letters."""
+    """Finds golds that are conditions or relations between variables."""
     for answer in row.answers:
         node = parse_answer(answer).node
         if _CONDITION.search(answer) and "{cases}" not in answer:
@@ -87,7 +87,10 @@ def condition_as_gold(row: Row) -> str | None:
 
 
 def letter_as_gold(row: Row) -> str | None:
-    """Finds a lone letter that is not computed, names of options or points, `f(x)`."""
+    """Finds golds that only name letters, options, points or functions.
+
+    One lower-case letter is allowed if the problem asks for a computation.
+    """
     for answer in row.answers:
         node = parse_answer(answer).node
         items: Sequence[tree.Node | None] = (node,)
@@ -107,7 +110,7 @@ def letter_as_gold(row: Row) -> str | None:
 
 
 def prose_as_gold(row: Row) -> str | None:
-    """Finds prose that no rule can compare: proofs, words that the problem lacks."""
+    """Finds golds that are proofs, or prose with words that the problem lacks."""
     known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
     known += ["any", "all"]
     for answer in row.answers:

@@ -1,12 +1,12 @@
-"""Defines patterns that several checks share."""
+"""Defines regular expressions that several checks share."""
 
 import re
 
 STYLE = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm|mbox)"
-"""TeX that only sets letters in a style."""
+"""Matches TeX commands that only change the font of their argument."""
 
 AUXILIARY = "(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have)"
-"""What makes a sentence of words: it states, or asks if it comes first."""
+"""Matches auxiliary verbs; a sentence that begins with one is a question."""
 
 FIND = "(?:find|determine|compute|calculate|estimate|evaluate|solve)"
 
@@ -16,7 +16,7 @@ BLANK = (
 
 
 def any_of(*alternatives: str) -> re.Pattern:
-    """Compiles one pattern for all; a space matches any white space."""
+    """Compiles alternatives into one pattern; a space matches any white space."""
     return re.compile(
         "|".join(
             re.sub(r"(?<![\[\\]) (?![?*+\]])", r"\\s+", f"(?:{alternative})")
@@ -27,9 +27,9 @@ def any_of(*alternatives: str) -> re.Pattern:
 
 
 ORDER = r"(?:(?:^|[.!?;:,)\]$\n’\"])\s*|\b(?:and|then|also|or|please|hence|thus) )"
-"""Matches before an order but not before a noun: the start of a clause."""
+"""Matches the start of a clause, where a verb is an imperative and not a noun."""
 
-QUESTION = any_of(rf"\?|(?<![a-z\\])(?:{FIND}|what|how)\b")  # for a value
+QUESTION = any_of(rf"\?|(?<![a-z\\])(?:{FIND}|what|how)\b")  # asks for a value
 
 ASKS = any_of(
     QUESTION.pattern,
@@ -40,28 +40,28 @@ ASKS = any_of(
     r"\bbe (?:found|determined|calculated)\b",
     BLANK,
 )
-"""What asks, whatever it asks for."""
+"""Matches questions, imperatives and blanks to fill in."""
 
 FORMULA = re.compile(r"\$+([^$]+)\$+|\\+\((.+?)\\+\)|\\+\[(.+?)\\+\]", re.S)
 
-# A full stop may stand inside a formula, and an item of a list has none.
+# A sentence ends at a full stop before a capital letter or formula, or at a new line.
 _SENTENCE_BREAK = re.compile(
     r"(?:(?<=[.?!])|(?<=[.?!][$)]))\s+(?=[A-Z\\$])|\n\s*(?=\n|[A-Z])"
 )
 
 
 def formulas(text: str) -> list[str]:
-    """Returns the formulas in dollars or in TeX's brackets."""
+    """Returns the formulas between dollar signs or TeX brackets."""
     return [next(filter(None, found)).strip() for found in FORMULA.findall(text)]
 
 
 def sentences(text: str) -> list[str]:
-    """Splits a text into sentences, at least one."""
+    """Splits a text into sentences; the result has at least one entry."""
     return [*filter(str.strip, _SENTENCE_BREAK.split(text.strip()))] or [""]
 
 
 def found(pattern: re.Pattern, text: str) -> str | None:
-    """Returns the first match with a little context, on one line, or None."""
+    """Returns the first match with some context as one line, or None."""
     if match := pattern.search(text):
         return " ".join(text[max(0, match.start() - 15) : match.end() + 30].split())
     return None

@@ -1,4 +1,4 @@
-"""Assigns levels 1 (easy) to 5 on one scale, as percentiles of solve rates."""
+"""Assigns difficulty levels 1 (easy) to 5 on one scale."""
 
 import collections
 import statistics
@@ -12,20 +12,25 @@ from tools.curation.evidence import RATES
 from tools.curation.row import Row
 
 LEVELS = 5
-_COMMON_ROWS = 100  # that two graders must both have graded to be linked
-_MIN_CORRELATION = 0.3  # of two graders, below which one says nothing of the other
+_COMMON_ROWS = 100  # minimum number of rows graded by both graders, to link them
+_MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
 
 class Link(NamedTuple):
-    """Holds sorted difficulties by one grader, and their positions on the scale."""
+    """Links a grader's difficulties to positions on the scale.
+
+    Attributes:
+      theirs: the grader's difficulties of the common rows, ascending.
+      positions: positions of the common rows on the scale in 0..1, ascending.
+    """
 
     theirs: np.ndarray
     positions: np.ndarray
 
     def position(self, difficulty: float) -> float:
-        """Returns the position below which the same share of the rows lies.
+        """Returns the position with the same percentile rank as `difficulty`.
 
-        Equipercentile linking: Kolen and Brennan, Test Equating, chapter 2.
+        This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
         """
         below = np.searchsorted(self.theirs, difficulty, "left")
         up_to = np.searchsorted(self.theirs, difficulty, "right")
@@ -35,7 +40,7 @@ class Link(NamedTuple):
 
 
 def level_scale(rows: Iterable[Row]) -> str | None:
-    """Returns the scale of the levels: the one that graded most of the rows left."""
+    """Returns the scale that grades the most surviving rows, or None."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
@@ -43,12 +48,21 @@ def level_scale(rows: Iterable[Row]) -> str | None:
 def assign_levels(
     rows: Sequence[Row], scale: str | None, common_rows: int = _COMMON_ROWS
 ) -> dict[str, int]:
-    """Gives rows left a level on `scale` or None; returns linked scale -> rows shared.
+    """Assigns a level to each surviving row, or None if no linked grader graded it.
 
-    A row's position is the mean of its positions by all graders. Another grader than
-    `scale` counts if both graded at least `common_rows` rows and agree on which are
-    harder. Levels that sources gave on `scale` stay. On a scale of solve rates, levels
-    are fifths of the rows left, and rows that were never solved are 5.
+    The position of a row is its mean position over `scale` and the graders linked to
+    it. Levels are fifths of the scale, or fifths of the surviving rows if `scale` has
+    solve rates. Rows that were never solved get level 5. Levels that a source gave on
+    `scale` are not changed.
+
+    Args:
+      rows: all rows; levels of the surviving rows are set in place.
+      scale: name of the grader that defines the scale.
+      common_rows: minimum number of common rows that links a grader to `scale`. The
+        two must also agree on which rows are harder.
+
+    Returns:
+      The number of common rows by linked grader.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
@@ -78,11 +92,11 @@ def assign_levels(
 def _links(
     scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
 ) -> dict[str, Link]:
-    """Returns `scale` itself, and graders that agree with it on what is harder."""
+    """Returns the links of `scale` itself and of all graders that agree with it."""
     own = graded.get(scale, {})
     if not own:
         return {}
-    # Equal difficulties get different places, so that a finer scale stays finer.
+    # Equal difficulties get different positions, which keeps finer scales finer.
     order = np.argsort(np.argsort([*own.values()], kind="stable"))
     places = dict(zip(own, (order + 0.5) / len(own), strict=True))
     links = {scale: Link(np.sort([*own.values()]), np.linspace(0, 1, len(own)))}
@@ -99,7 +113,7 @@ def _links(
 
 
 def gradings(row: Row) -> Iterator[tuple[str, float]]:
-    """Yields (scale, difficulty) for each grading of the row."""
+    """Yields (scale, difficulty) for the row's level and each of its solve rates."""
     if row.level is not None and row.level_source:
         yield row.level_source, float(row.level)
     for one in row.evidence:
@@ -108,11 +122,10 @@ def gradings(row: Row) -> Iterator[tuple[str, float]]:
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
-    """Makes levels of equal size from solve rates: the most solved fifth is level 1.
+    """Returns levels from solve rates: the fifth with the highest rates is level 1.
 
-    Problems with equal rates get the level in which the middle of their block falls.
-    The least solved are level 5 however many, unless all rates are equal and above 0:
-    then nothing says what is hard. None stays None.
+    Problems with equal rates get the level of their mean rank. Problems with the lowest
+    rate get level 5, unless all rates are equal and above 0. None remains None.
     """
     known = np.array([rate for rate in rates if rate is not None], np.float64)
     middle = (rankdata(-known) - 0.5) / max(1, known.size)

@@ -1,4 +1,4 @@
-"""Finds what was lost or added between the page and the row."""
+"""Finds problems with missing parts, foreign text or their own answer."""
 
 import re
 
@@ -6,14 +6,14 @@ from tools.curation.evidence import SOLVED
 from tools.curation.grammar import ASKS, FORMULA, any_of, found, sentences
 from tools.curation.row import Row
 
-# A drawing's source, a link, an image, a tag that carries structure or holds a place.
+# Source code of drawings, links, images, and HTML tags that carry structure.
 _NOT_TEXT = any_of(
     r"\[/?asy\]|\\begin\{(?:asy|tikzpicture|pspicture)\}|\\includegraphics",
     r"https?://\S+|\bwww\.\w+|!\[[^\]]*\]",
     r"</?[a-z]{2,}[\s_]*\d*(?: [a-z]+=[^<>]*)?\s*/?>|<a href",
 )
 
-# What is pointed at, and what points: "in the left diagram", "the star shown".
+# Names of figures, and references to them, such as "in the left diagram".
 _FIGURE = r"(?:(?:figure|diagram|picture|illustration|drawing)s?|sketch|fig\.)(?![a-z])"
 _FIGURE_ABSENT = any_of(
     rf"\b(?:see|(?:see|in|on|from|consider|given|using) (?:the|this|these|that))"
@@ -25,7 +25,7 @@ _FIGURE_ABSENT = any_of(
 _TABLE = any_of(
     r"\\begin\{(?:array|tabular)|```|\|[^|\n]*\|[^|\n]*\||(?:[^|\n]+\|[^|\n]+\n){2}"
 )
-# Scripts that mathematics does not use: Cyrillic to Georgian, East Asian.
+# Scripts that mathematics in English does not use: Cyrillic to Georgian, East Asian.
 _OTHER_SCRIPT = re.compile(r"[\u0400-\u1cff\u2e80-\ud7ff\uf900-\uffdc]")
 _STATED = re.compile(r"\bA(?i:nswer)(?::[\s$\\(){}*~]*(?!boxed|Answer|_)\w|\. ?\$?\d)")
 # "Hint: the answer is 2744", "(Answer 2744)", "[Ans. 2744]".
@@ -38,24 +38,24 @@ _DRAWING = re.compile(
     r"\[asy\].*?\[/asy\]|!\[[^\]]*\]\([^()\s]*\)|\[img\].*?\[/img\]", re.S
 )
 _AMOUNT = re.compile(r"label\(\"[^\"]*\d")
-_DESCRIPTION = 150  # characters that describe what is drawn
+_DESCRIPTION = 150  # minimum length of a text that can describe a drawing
 _POINTS = any_of(
     rf"\b{_FIGURE}|\b(?:shown|shaded|gr[ae]y|below|pictured|follow(?:s|ing))\b|图"
 )
-# Only the drawing says which part is shaded.
+# Only the drawing shows which part is shaded.
 _SHADED = any_of(r"\bshaded (?:region|area|part|figure|portion|circle|square|triangle)")
 _DESCRIBED = any_of(
     r"\b(?:inside|outside|within|between|bounded|enclosed|common|overlap\w*|consist\w*"
     r"|form(?:s|ed)|shaded (?:as|is)|is shaded|in the (?:middle|cent(?:er|re)))\b"
 )
-_LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # a backslash whose command is gone
+_LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 
 
 def not_text(row: Row) -> str | None:
-    """Finds links, images, drawings, HTML with structure, and TeX that lost its name.
+    """Finds links, images, drawings, structural HTML and backslashes without a command.
 
-    A drawing's code or link stays where solvers succeed and the text describes what is
-    drawn, has all amounts, and does not point at it.
+    A drawing is allowed in a long text that does not refer to it, if solvers succeed
+    and the drawing has no numbers in its labels.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):
@@ -67,7 +67,10 @@ def not_text(row: Row) -> str | None:
 
 
 def missing_figure(row: Row) -> str | None:
-    """Finds texts that point at a missing figure, unless solvers succeed without it."""
+    """Finds problems that refer to a missing figure.
+
+    If solvers succeed without the figure, only undescribed shaded parts are reported.
+    """
     problem = row.problem
     if "[asy]" in problem or _TABLE.search(problem):
         return None
@@ -77,7 +80,10 @@ def missing_figure(row: Row) -> str | None:
 
 
 def other_language(row: Row) -> str | None:
-    """Finds other scripts: in the gold, or in a tenth of prose that is not solved."""
+    """Finds non-Latin scripts in the gold, or in over 10% of the problem's letters.
+
+    If solvers succeed, only the gold is checked.
+    """
     problem = "" if row.strength >= SOLVED else row.problem
     prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", problem))
     for text, share in ((row.answer, 0), (prose, 0.1)):
@@ -88,7 +94,7 @@ def other_language(row: Row) -> str | None:
 
 
 def answer_leak(row: Row) -> str | None:
-    """Finds problems that state their own answer, or end in it and ask nothing more."""
+    """Finds problems that state their own answer."""
     last = sentences(row.problem)[-1]
     is_prose = len(re.findall(r"[A-Za-z]{3,}", FORMULA.sub("", last))) > 1
     last = last if is_prose and not ASKS.search(last) else ""

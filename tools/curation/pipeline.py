@@ -1,7 +1,7 @@
-"""Runs the steps: inspect, screen, decontaminate, deduplicate, level, report.
+"""Runs curation: inspect, screen, decontaminate, deduplicate, level, report.
 
-Worker processes screen rows; the other steps need all rows in memory, some seven
-kilobytes a row. The same plan over the same files writes the same bytes.
+Worker processes screen rows. The other steps hold all rows in memory, about seven
+kilobytes per row. The same plan on the same files writes the same bytes.
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ from tools.curation.row import Row
 from tools.curation.sources import inspect, read
 from tools.tables import markdown, page
 
-_CHUNK = 2_000  # rows screened at a time, whose solutions are in memory
-_ANSWER_SECONDS = 10.0  # of comparing two answers
-_ROW_SECONDS = 60.0  # of screening, which takes some milliseconds
+_CHUNK = 2_000  # rows screened at a time; only their solutions are in memory
+_ANSWER_SECONDS = 10.0  # time limit to compare two answers
+_ROW_SECONDS = 60.0  # time limit to screen a row, which usually takes milliseconds
 _LATER_STEPS: Steps = {
     "decontamination": {
         "evaluation_near": "An evaluation problem, word for word or nearly.",
@@ -51,13 +51,14 @@ _LATER_STEPS: Steps = {
 
 
 def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
-    """Runs a plan and writes its outputs into `out`.
+    """Runs a plan and writes its outputs into the folder `out`.
 
     Returns:
-      The summary, as in summary.json.
+      The content of summary.json.
 
     Raises:
-      ValueError: a source is bad, and nothing was written; or a row's screening fails.
+      ValueError: a source has a bad row, or the screening of a row failed. Nothing was
+        written.
       BlockingIOError: another run is writing into `out`.
     """
     inspected = [*map(inspect, each(plan.sources, "reading", "files"))]
@@ -85,7 +86,7 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
 
 
 def _screened(plan: Plan, total: int) -> list[Row]:
-    """Returns all rows in order, repaired and checked."""
+    """Returns all rows, repaired and checked, in the order of the sources."""
     options, function = dataclasses.astuple(plan.screen), "tools.curation.screen:Screen"
     with (
         watch("screening", total=total, unit="rows") as done,
@@ -104,7 +105,7 @@ def _screened(plan: Plan, total: int) -> list[Row]:
 
 
 def _require_evidence(rows: Sequence[Row], least: float) -> None:
-    """Drops rows without evidence, or with less than `least`."""
+    """Drops rows whose evidence is missing or weaker than `least`."""
     for row in rows:
         if row.survives and row.strength < least:
             found = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
@@ -114,7 +115,7 @@ def _require_evidence(rows: Sequence[Row], least: float) -> None:
 def _write(
     out: pathlib.Path, facts: dict[str, Any], plan: Plan, rows: Sequence[Row]
 ) -> dict[str, Any]:
-    """Writes the outputs; summary.json, which marks them complete, comes last."""
+    """Writes the outputs; summary.json is last and marks them as complete."""
     ids: set[str] = set()
     for n, row in enumerate(rows):
         if row.id in ids:

@@ -1,4 +1,4 @@
-"""Reads configs/curate.py into a plan."""
+"""Defines the plan of a curation run, and makes it from configs/curate.py."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ _Similarity = Annotated[float, Range(0, 1, open=True)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Near:
-    """Sets the Jaccard similarities from which two problems are near each other."""
+    """Holds thresholds of the Jaccard similarity; configs/curate.py explains them."""
 
     threshold: _Similarity
     same_answer_threshold: _Similarity
@@ -32,7 +32,7 @@ class Near:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Holds the plain keys of configs/curate.py, which explains them."""
+    """Holds the top-level keys with simple values; configs/curate.py explains them."""
 
     evidence: Literal["required", "preferred", "off"]
     min_evidence: Share
@@ -41,7 +41,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Options):
-    """Configures a run; equal plans over equal files give equal bytes."""
+    """Configures a curation run."""
 
     sources: Sequence[Source]
     evaluation: Mapping[str, Problem]  # by id
@@ -58,11 +58,14 @@ def make_plan(
 ) -> Plan:
     """Checks a configuration and reads the evaluation problems.
 
-    `inputs` are files that replace its sources, read by `fields`.
+    Args:
+      config: the configuration, as in configs/curate.py.
+      inputs: files that replace the sources of the configuration.
+      fields: paths of the fields in `inputs`, such as `gold[0]`, by field name.
 
     Raises:
-      ValueError: a source is missing or of an unknown kind, a key is unknown or
-        missing, or a value out of range.
+      ValueError: a source is missing or of an unknown format, a key is unknown or
+        missing, or a value is out of range.
     """
     options = {**config}
     given = options.pop("sources", ())
@@ -85,7 +88,7 @@ def make_plan(
 
 
 def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
-    """Returns the problems of evaluation sets by id."""
+    """Returns the problems of all evaluation sets by unique id."""
     folder = pathlib.Path(os.path.expandvars(data_dir))
     found: dict[str, Problem] = {}
     for name in map(os.path.expandvars, names):

@@ -1,4 +1,4 @@
-"""Repairs faults of transit that can be undone without guessing."""
+"""Repairs damaged text where the original is certain."""
 
 import dataclasses
 import html
@@ -11,7 +11,7 @@ from rl.verifier.parse.answers import option_in
 from tools.curation.grammar import FORMULA, formulas
 from tools.curation.row import Row
 
-# A TeX command whose backslash and first letter were read as an escape sequence.
+# TeX commands whose backslash and first letter were read as an escape sequence.
 _ESCAPED = re.compile(
     r"\\?(?:\x08(?=(?:eta|ar|inom|oxed|ullet|oldsymbol|ig|mod|ot)(?![a-z])|egin\{)"
     r"|\t(?=(?:imes|heta|anh?|au|o|riangle|frac|herefore|op|ilde|binom)(?![a-z])"
@@ -35,7 +35,7 @@ _STYLE = re.compile(
     r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
     re.I,
 )
-# What a translating model was told, or said of its work, up to the end of the line.
+# Prompts and remarks of a translating model, up to the end of the line.
 _ABOUT_TEXT = r"(?:English|Chinese|text|format|request|portion|note|part)"
 _TRANSLATION = re.compile(
     r"(?:\n(?:[ -]*\n)*[^\n]*?|(?=\(|(?-i:\b[A-Z]))[^\n.?$]*?)"
@@ -47,9 +47,12 @@ _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
-    """Returns the row without faults of transit, and the names of the repairs.
+    """Repairs a row's problem and answers.
 
-    If only the solution has an answer, it becomes the row's.
+    If the row has no answer, the answer of its solution is used.
+
+    Returns:
+      The repaired row, and the names of the repairs that changed it.
     """
     done: list[str] = []
     problem, answers = row.problem, tuple(row.answers)
@@ -66,13 +69,13 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
 
 
 def with_answer(row: Row) -> Row:
-    """Returns the row, with the answer of its solution if it has none."""
+    """Returns the row; if it has no answer, with the answer of its solution."""
     found = None if row.answers else answer_of_solution(row.solution)
     return dataclasses.replace(row, answers=(found,)) if found else row
 
 
 def restore_escapes(text: str) -> str:
-    """Puts back TeX commands whose backslash became an escape.
+    """Restores TeX commands whose first two characters became a control character.
 
     A TAB before `ext{` was `\\text{`; a form feed before `rac{` was `\\frac{`.
     """
@@ -80,9 +83,10 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """Turns layout tags, entities and links into text.
+    """Replaces layout tags, HTML entities and links by text.
 
-    Of a text with orders to translate, the longest part between them stays.
+    If a text contains remarks about its translation, only the longest part between
+    such remarks is kept.
     """
     text = max(_TRANSLATION.split(text), key=len)
     text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
@@ -92,18 +96,18 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """Returns a solution's last box, else its last line after `####`."""
+    """Returns the answer of a solution: its last box, or its last line with `####`."""
     *_, last = None, *re.finditer(r"#### *(\S.*(?=\s*\Z)|-?\d[\d,.]*(?=\n))", solution)
     return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 
 
 def bare_answer(answer: str) -> str:
-    """Returns an answer without markup, closing punctuation or leading zeros.
+    """Removes markup, final punctuation and leading zeros from an answer.
 
-    Such as `36` of a boxed and displayed 36, `72` of `$72` and `072`, `4` of `B: 4`.
+    For example, `$\\boxed{36}$` becomes `36`, `072` becomes `72`, and `B: 4` is `4`.
     """
-    answer = re.sub(r"\{([-+])\}", r"\1", answer.strip())  # a sign set tight: {-}88
-    if "\\begin" not in answer:  # an escape too many: \\frac
+    answer = re.sub(r"\{([-+])\}", r"\1", answer.strip())  # {-}88 is -88
+    if "\\begin" not in answer:  # \\frac is \frac
         answer = re.sub(r"\\\\(?=[A-Za-z{}])", r"\\", answer)
     answer = _END.sub("", answer)
     dressed = ""

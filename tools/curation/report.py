@@ -1,4 +1,4 @@
-"""Counts what a run did, and renders it as Markdown and as one self-contained page."""
+"""Computes the statistics of a curation run, and renders them as tables and HTML."""
 
 import collections
 import html
@@ -11,18 +11,18 @@ from tools.curation.evidence import Readings
 from tools.curation.row import Row, seen
 from tools.tables import Table
 
-EXAMPLES, PAIRS = 3, 20  # rows of a kind to read, alone and with another
+EXAMPLES, PAIRS = 3, 20  # example rows per kind: single rows, and pairs of rows
 TITLE = "Curation report"
-_MOST_CHARACTERS = 4_000  # of a problem
+_MOST_CHARACTERS = 4_000  # of each example problem
 _MOST_SOURCES = 30
 _NO_LEVEL = "no level"
 
 Steps = Mapping[str, Mapping[str, str]]
-"""The funnel: step -> reason -> what the reason means."""
+"""Meaning of each reason to drop a row, by step and reason."""
 
 
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
-    """Returns the numbers of a run; a row counts under the first of its reasons."""
+    """Returns the statistics of a run; a row counts under its first reason."""
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
     by_source: dict[str, collections.Counter[str]] = collections.defaultdict(counts)
@@ -61,9 +61,13 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
 def evidence_by_source(
     rows: Sequence[Row], least: float, readings: Readings
 ) -> list[dict[str, Any]]:
-    """Returns one entry for each source, the largest first.
+    """Returns a table row for each source, the largest source first.
 
-    `wrong golds` is the share among the golds read by hand, with its 95% interval.
+    Args:
+      rows: all rows.
+      least: minimum strength of evidence.
+      readings: golds checked by hand and wrong ones, by source. `wrong golds` is the
+        share of wrong ones with its 95% interval.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -88,7 +92,7 @@ def evidence_by_source(
 
 
 def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
-    """Yields the tables of the report, the outcome first."""
+    """Yields the tables of the report."""
     reasons, sources = summary["reasons"], summary["evidence_by_source"]
     outcome = {name: summary[name] for name in ("rows", "kept", "with_level")}
     yield Table("Outcome", [outcome])
@@ -117,7 +121,7 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def examples(rows: Iterable[Row]) -> str:
-    """Returns the first rows of each kind as HTML, with details and any other row."""
+    """Returns the first rows of each kind as HTML, with details and matching rows."""
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:

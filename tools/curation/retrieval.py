@@ -1,7 +1,8 @@
-"""Finds evaluation problems in other words, by TF-IDF and by their numbers.
+"""Finds reworded evaluation problems by TF-IDF similarity and common numbers.
 
 A rewording changes words and variables, but hardly the numbers and never the answer.
-Words are vectors of four-letter pieces too, numbers multisets that weigh by rarity.
+TF-IDF features are TeX commands, words and four-letter pieces of words. Numbers are
+compared as multisets, weighted by rarity.
 """
 
 import functools
@@ -21,24 +22,34 @@ from tools.curation.text import NUMBER_WORDS, numbers, tokens
 _BUCKETS = 2**20
 _CHUNK = 500  # texts compared at a time, which bounds memory
 _PIECE = 4
-_BACKGROUND = 20_000  # texts that say how common a word is
-_COMMON = 0.15  # a word in a larger share of the texts says nothing
-_PRIOR = 1.0  # nats that texts without numbers have half in common; a 2 says less
+_BACKGROUND = 20_000  # training texts from which word frequencies are estimated
+_COMMON = 0.15  # words in a larger share of the texts have weight 0
+_PRIOR = 1.0  # weight, in nats, that is added to every pair of texts as half common
 
 
 class Match(NamedTuple):
-    """Names the evaluation problem that a text may reword."""
+    """Represents a text that may be a rewording of an evaluation problem.
+
+    Attributes:
+      row: index of the text.
+      name: id of the evaluation problem.
+      words: cosine similarity of the two TF-IDF vectors.
+      numbers: weighted share of the numbers that both texts have.
+    """
 
     row: int
     name: str
-    words: float  # cosine of the two TF-IDF vectors
-    numbers: float  # share of the numbers of both that both have, by weight
+    words: float
+    numbers: float
 
 
 class Retrieval:
-    """Finds texts that may reword an evaluation problem; answers are not looked at.
+    """Finds texts that may be rewordings of evaluation problems.
 
-    `background` are texts of training problems, of which the first 20,000 are used.
+    Args:
+      problems: texts of evaluation problems by id.
+      background: texts of training problems for word frequencies; the first 20,000 are
+        used.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
@@ -54,10 +65,10 @@ class Retrieval:
         self._vectors = self._weighted(counts[: len(problems)]).T.tocsr()
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Returns matches that agree in words and numbers, in the order of `texts`.
+        """Returns the matches between `texts` and the problems, in order of the texts.
 
-        Half of what the numbers lack of agreement the words must have more, from a
-        cosine of 0.25 where all numbers agree; below 0.4 nothing is a rewording.
+        A match needs a number agreement of a >= 0.4, and a cosine similarity of at
+        least 0.75 - a / 2.
         """
         matches = []
         for begin in range(0, len(texts), _CHUNK):
@@ -74,14 +85,14 @@ class Retrieval:
         return matches
 
     def _weighted(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """Weights counts by rarity; each row has length one."""
+        """Weights counts by rarity and normalizes each row to length 1."""
         weighted = (counts @ sparse.diags(self._rarity)).tocsr()
         weighted.eliminate_zeros()
         length = np.maximum(norm(weighted, axis=1), 1e-6)
         return (sparse.diags(1 / length) @ weighted).tocsr()
 
     def _agreement(self, left: Counter, right: Counter) -> float:
-        """Returns the share of the numbers that both have, weighted by rarity."""
+        """Returns the weighted share of the numbers that both multisets have."""
         both, either = self._weight(left & right), self._weight(left | right)
         return (both + _PRIOR / 2) / (either + _PRIOR)
 
@@ -93,7 +104,7 @@ class Retrieval:
 
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Returns damped counts of features, `[len(texts), _BUCKETS]`."""
+    """Returns logarithmic feature counts, `[len(texts), _BUCKETS]`."""
     found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
     ends = np.cumsum([0, *map(len, found)])
@@ -106,7 +117,7 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 
 @functools.cache
 def _features(token: str) -> list[int]:
-    """Returns the buckets of a command, or of a word and its pieces."""
+    """Returns the hash buckets of a TeX command, or of a word and its pieces."""
     names = [token] if token.startswith("\\") else []
     if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:
         word = f" {token} "

@@ -1,4 +1,4 @@
-"""Defines the row that curation works on."""
+"""Defines `Row`, a problem during curation."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,29 +10,29 @@ from tools.curation.evidence import Evidence, strength
 FIELDS = (
     "id problem answer answers source level level_source solve_rate solution".split()
 )
-"""What a source can say of a row, as our own schema orders it; `meta` is the rest."""
+"""Fields that a source can provide, in the order of problems.jsonl."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Row:
-    """Holds a candidate problem and what curation finds out about it."""
+    """Holds a problem and the results of curation."""
 
     id: str  # unique within its source
     problem: str
-    answers: Sequence[str] = ()  # accepted golds; empty when the source gives none
+    answers: Sequence[str] = ()  # accepted golds; empty if the source has none
     source: str = ""
     level: int | None = None  # 1 (easy) to 5
     level_source: str | None = None  # the scale that `level` is on
-    solve_rate: float | None = None  # fraction of graded completions that were right
+    solve_rate: float | None = None  # share of correct completions
     solution: str = ""
-    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # all else
-    evidence: Sequence[Evidence] = ()  # that the gold is right
-    origin: str = ""  # sets of different origins agree independently of each other
-    key: str = ""  # what exact duplicates share
-    bands: Sequence[int] = ()  # hashes by which near duplicates meet
-    # reason -> evidence, the first the one that the row counts under
+    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # other columns
+    evidence: Sequence[Evidence] = ()  # results of independent solvers
+    origin: str = ""  # where the golds were made; equal golds of two origins agree
+    key: str = ""  # hash that exact duplicates share; see `text.exact_key`
+    bands: Sequence[int] = ()  # near duplicates share one; see `text.band_hashes`
+    # Details by reason to drop the row. Reports count the row under the first reason.
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
-    # reason -> the other problem, of a copy or of an evaluation set
+    # The other problem by reason: a copy, or a problem of an evaluation set.
     beside: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -40,31 +40,31 @@ class Row:
 
     @property
     def strength(self) -> float:
-        """Returns how strong the evidence for the gold is; see `Evidence.strength`."""
+        """Returns the strength of the strongest evidence; see `Evidence.strength`."""
         return strength(self.evidence)
 
     @property
     def answer(self) -> str:
-        """Returns the first accepted answer, or ""."""
+        """Returns the first accepted answer, or "" if there is none."""
         return self.answers[0] if self.answers else ""
 
     @property
     def survives(self) -> bool:
-        """Returns whether no reason to drop the row was found so far."""
+        """Returns whether the row has no reason to be dropped."""
         return not self.reasons
 
     def against(self, reason: str, evidence: str, other: "Row | Problem") -> None:
-        """Adds a reason to drop the row: another problem."""
+        """Adds a reason to drop the row, and the other problem that causes it."""
         self.reasons[reason], self.beside[reason] = evidence, seen(other)
 
     def record(self) -> dict[str, Any]:
-        """Returns the row as a JSON object of our own schema."""
+        """Returns the row as a JSON object of problems.jsonl."""
         record = {name: getattr(self, name) for name in (*FIELDS, "meta")}
         evidence = [dataclasses.asdict(one) for one in self.evidence]
         return record | {"answer": self.answer or None, "evidence": evidence}
 
 
 def seen(problem: Row | Problem) -> dict[str, str]:
-    """Returns what the report shows of a problem."""
+    """Returns the parts of a problem that the report shows."""
     given = " or ".join(problem.answers)
     return {"id": problem.id, "problem": problem.problem, "answer": given}

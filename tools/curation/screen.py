@@ -1,4 +1,4 @@
-"""Repairs and checks one row."""
+"""Repairs rows and runs the checks of single rows."""
 
 import dataclasses
 import itertools
@@ -14,13 +14,13 @@ from tools.curation.text import band_hashes, exact_key
 from tools.page import is_number
 
 Check = Callable[[Row], str | None]
-_MIN_GRADING = 4  # completions from which on a grading says something of the gold
-_MAJORITY = 0.75  # share of them that agrees on one answer
+_MIN_GRADING = 4  # minimum number of completions that can contradict a gold
+_MAJORITY = 0.75  # minimum share of completions with the same answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Screen:
-    """Holds the options of the checks, which configs/curate.py explains."""
+    """Screens rows with the options `screen` of configs/curate.py."""
 
     min_chars: Index
     max_chars: Count
@@ -28,7 +28,7 @@ class Screen:
 
     @property
     def checks(self) -> Mapping[str, Sequence[Check]]:
-        """Maps steps to checks; a row counts under the first check that finds it."""
+        """Returns the checks by step, in the order in which they run."""
         return {
             "verifiable": (*verifiable.CHECKS, *golds.CHECKS),
             "noise": noise.CHECKS,
@@ -39,14 +39,14 @@ class Screen:
 
     @property
     def meanings(self) -> dict[str, dict[str, str]]:
-        """Maps steps to names of checks to what they find."""
+        """Returns the description of each check, by step and name of the check."""
         return {
             step: {c.__name__: (c.__doc__ or "").partition("\n")[0] for c in checks}
             for step, checks in self.checks.items()
         }
 
     def __call__(self, came: Row) -> Row:
-        """Returns the repaired row with the reasons to drop it, if any."""
+        """Returns the repaired row with its reasons to be dropped, without solution."""
         row, repairs = repair(came)
         row = dataclasses.replace(
             row,
@@ -71,7 +71,10 @@ class Screen:
 
 
 def majority_against_gold(row: Row) -> str | None:
-    """Finds rows to which most completions of `tools.grade` give another answer."""
+    """Finds rows whose gold most completions of `tools.grade` contradict.
+
+    Rows for which no completion has an answer are found as well.
+    """
     grade: Any = row.meta.get("graded")
     samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None
     if not is_number(samples) or samples < _MIN_GRADING:

@@ -1,7 +1,7 @@
-"""Removes what most rows of a set put before and behind each problem.
+"""Removes text that most rows of a set have before or after the problem.
 
-Such as an order to a model to answer in some form. In one row the same words may mean
-something, so only text that most rows share is removed.
+An example is an instruction on the form of the answer. Only text that most rows share
+is removed, because in a single row the same text may be part of the problem.
 """
 
 import dataclasses
@@ -12,33 +12,33 @@ from collections.abc import Sequence
 from tools.curation.grammar import ASKS, FIND, FORMULA, any_of
 from tools.curation.row import Row
 
-_FEW = 10  # with fewer rows nothing is taken to be shared
-_REACH = 1000  # characters from either end
+_FEW = 10  # minimum number of rows to find shared text
+_REACH = 1000  # maximum length of a head or a tail, in characters
 _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
-# What concerns the problem as a whole, and an example of a box.
+# References to the problem as a whole, and examples of a box.
 _ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\b")
 
 
 class Wrapper:
-    """Removes the head and the tail that most problems of one set share."""
+    """Represents the head and the tail that most problems of a set share."""
 
     def __init__(self, problems: Sequence[str]):
         self._head = _shared(problems, tail=False)
         self._tail = _shared(problems, tail=True)
 
     def remove(self, row: Row) -> Row:
-        """Returns the row without the text that the set put around its problem."""
+        """Returns the row without the shared head and tail of its problem."""
         text = row.problem.strip().removeprefix(self._head).removesuffix(self._tail)
         return dataclasses.replace(row, problem=text.strip())
 
 
 def most(some: int, rows: int) -> bool:
-    """Returns whether `some` are most of a set's rows, if these are enough to tell."""
+    """Returns whether `some` is more than half of `rows`; False for under 10 rows."""
     return rows >= _FEW and 2 * some > rows
 
 
 def _ends(text: str, tail: bool) -> set[str]:
-    """Returns possible heads or tails of a text."""
+    """Returns all heads or tails of a text that end or begin at a break."""
     text = text.strip()
     breaks = [match.end() for match in _BREAK.finditer(text)]
     if tail:
@@ -47,7 +47,7 @@ def _ends(text: str, tail: bool) -> set[str]:
 
 
 def _shared(problems: Sequence[str], *, tail: bool) -> str:
-    """Returns the longest head or tail of most problems that asks nothing, or ""."""
+    """Returns the longest shared head or tail that is not part of a question, or ""."""
     count = Counter(end for text in problems for end in _ends(text, tail))
     common = [end for end, n in count.items() if end and most(n, len(problems))]
     for end in sorted(common, key=len, reverse=True):

@@ -1,7 +1,7 @@
-"""Reads rows from JSONL, JSON, Parquet or a dataset on the Hugging Face Hub.
+"""Reads rows from JSONL, JSON or Parquet files, also on the Hugging Face Hub.
 
-`inspect` hashes and validates all of a source before any work is done, so that a bad
-row stops the run while nothing is written; `read` learns what its sets share first.
+`inspect` validates and hashes a complete source, so that a bad row stops a run before
+anything is written. `read` yields the rows.
 """
 
 import collections
@@ -22,9 +22,9 @@ from tools.curation.row import Row
 from tools.curation.sets import Wrapper
 from tools.page import is_number
 
-_NONE = ("", "proof", "notfound")  # without an answer, as in NuminaMath-1.5
+_NONE = ("", "proof", "notfound")  # placeholders without an answer in NuminaMath-1.5
 _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
-_WORKED = re.compile(r"\n#### *(?=\S)")  # the solution as the answer, as in GSM8K
+_WORKED = re.compile(r"\n#### *(?=\S)")  # answers of GSM8K contain the solution
 _MUST_BE = {
     "answers": "a list of text",
     "level": "a level 1 to 5 or null",
@@ -34,27 +34,32 @@ _MUST_BE = {
 
 @dataclasses.dataclass(kw_only=True)
 class Source:
-    """Names a .jsonl, .json or .parquet file and how to read it.
+    """Describes a .jsonl, .json or .parquet file and how to read it.
 
-    `~` and environment variables in its path are expanded, and it may be
-    `hf://OWNER/DATASET/FILE` or `hf://OWNER/DATASET@REVISION/FILE`.
+    Attributes:
+      path: path of the file, in which `~` and environment variables are expanded, or
+        `hf://OWNER/DATASET/FILE` or `hf://OWNER/DATASET@REVISION/FILE`.
+      fields: paths such as `prompt[0].content` by field; empty to detect the format.
+      level_source: name of the scale of its levels; None for the name in each row.
+      evidence: fields of an `Evidence` that the set's documentation gives for all rows.
+      origin: where the golds were made; equal golds of two origins are evidence.
+      file: local path of the file.
+      format: name of the detected format, or "fields".
+      paths: paths of all fields.
 
     Raises:
-      ValueError: the file is missing or of another kind, or the hub is out of reach; it
-        is empty, the first row's format is unknown, or a field is.
+      ValueError: the file is missing, empty or of another type, the hub cannot be
+        reached, or the format or a field is unknown.
     """
 
     path: str
-    # field -> its path in a row, as `prompt[0].content`; empty: the format's
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    level_source: str | None = None  # the scale of its levels; None: the row's own
-    # What the set's documentation says of every row, as the fields of `Evidence`.
+    level_source: str | None = None
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # Where its golds were made; rows of two origins with one answer are evidence.
     origin: str = ""
-    file: pathlib.Path = dataclasses.field(init=False)  # on this machine
-    format: str = dataclasses.field(init=False)  # its name, by the first row
-    paths: Mapping[str, str] = dataclasses.field(init=False)  # of all fields
+    file: pathlib.Path = dataclasses.field(init=False)
+    format: str = dataclasses.field(init=False)
+    paths: Mapping[str, str] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         if self.evidence:
@@ -75,7 +80,7 @@ class Source:
             raise ValueError(f"{self.file}: empty, no rows")
 
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields file and place, for messages, and object of each row."""
+        """Yields (file and position for messages, JSON object) of each row."""
         if self.file.suffix == ".jsonl":
             yield from read_rows(self.file)
             return
@@ -88,7 +93,11 @@ class Source:
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Returns name, file, format, bytes, rows and sha256; ValueError: a row is bad."""
+    """Validates all rows of a source, and returns its name, size, rows and hash.
+
+    Raises:
+      ValueError: a row is bad.
+    """
     return {
         "name": source.file.stem,
         "file": source.file.name,
@@ -100,7 +109,10 @@ def inspect(source: Source) -> dict[str, Any]:
 
 
 def read(source: Source) -> Iterator[Row]:
-    """Yields rows in the file's order, without wrappers and with evidence."""
+    """Yields rows in the order of the file, with the evidence of their columns.
+
+    Text that most problems of a set share at their start or end is removed.
+    """
     sets = collections.defaultdict(list)
     for row, _ in _rows(source):
         sets[row.source].append(row.problem)
@@ -116,7 +128,7 @@ def read(source: Source) -> Iterator[Row]:
 
 
 def _rows(source: Source) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """Yields rows as they are in the file, each with its record."""
+    """Yields each row of the file without changes, with its JSON object."""
     for index, (where, record) in enumerate(source.records()):
         yield _row(source, record, where, f"{source.file.stem}-{index}"), record
 
@@ -138,7 +150,7 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
     answer = values.pop("answer", "")
     if not values.get("solution") and _WORKED.search(answer):
         values["solution"], answer = answer, ""
-    # Only spaces go: a TAB or a line feed at an end may be a `\t` or `\n`.
+    # Only spaces are removed: a final TAB or line feed may be a damaged TeX command.
     answers = [one.strip(" ") for one in (answer, *values.pop("answers", ()))]
     answers = [one for one in answers if one.strip().lower() not in _NONE]
     whose = values.get("source") or source.file.stem
@@ -154,9 +166,9 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    """Converts the value of one field."""
+    """Converts and checks the value of one field."""
     if name in ("answer", "answers") and isinstance(value, str) and value[:1] == "[":
-        with contextlib.suppress(ValueError):  # a list as text, in JSON or Python
+        with contextlib.suppress(ValueError):  # list as text
             listed = json.loads(value.replace("'", '"') if name == "answer" else value)
             value = listed if name == "answers" or _is_one_text(listed) else value
     match name:

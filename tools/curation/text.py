@@ -1,4 +1,4 @@
-"""Turns mathematical text into keys, tokens and n-grams, whatever its typesetting."""
+"""Computes typesetting-independent tokens, keys and n-grams of mathematical text."""
 
 import hashlib
 import re
@@ -10,7 +10,7 @@ import numpy as np
 from datasketch import MinHash
 
 BANDS, ROWS = 32, 4
-"""Of pairs of Jaccard similarity s, 1 - (1 - s^4)^32 meet in a band: 0.988 at 0.6."""
+"""Texts of Jaccard similarity s share a band with probability 1 - (1 - s^4)^32."""
 
 _SPACING = re.compile(
     r"\\(?:left|right|displaystyle|limits|[bB]igg?[lr]?|q?quad)(?![a-zA-Z])"
@@ -53,43 +53,43 @@ def tokens(text: str) -> list[str]:
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
     text = " ".join(text.split())
-    # "A B C" and "ABC" name the same triangle.
+    # "A B C" and "ABC" are the same triangle.
     text = _SPACED_LETTERS.sub(lambda run: run[0].replace(" ", ""), text)
     return _TOKEN.findall(text)
 
 
 def exact_key(text: str) -> str:
-    """Returns a hash that exact duplicates share: of tokens without punctuation.
+    """Returns a hash of the tokens without punctuation, equal for exact duplicates.
 
-    Signs, operators and brackets stay, so `x + 3` and `x - 3` differ.
+    Signs, operators and brackets are included, so `x + 3` and `x - 3` differ.
     """
     said = "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
     return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
 
 def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
-    """Returns the set of `size` consecutive tokens; one shorter for shorter texts."""
+    """Returns all runs of `size` tokens, or a single shorter run for short texts."""
     count = max(1, len(parts) - size + 1)
     return frozenset(" ".join(parts[i : i + size]) for i in range(count))
 
 
 def skeleton(parts: list[str]) -> list[str]:
-    """Returns the tokens that two typesettings of one problem share.
+    """Returns the tokens without punctuation, brackets and backslashes.
 
-    So `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become the same.
+    So `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become equal.
     """
     return [t.removeprefix("\\") for t in parts if t not in _MARKS]
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
-    """Returns intersection over union; `shingles` are never empty."""
+    """Returns intersection over union of two sets that are not both empty."""
     return len(left & right) / len(left | right)
 
 
 def band_hashes(text: str) -> list[int]:
-    """64-bit hashes of the bands of the text's MinHash signature, `[BANDS]`.
+    """Returns 64-bit hashes of the bands of a text's MinHash signature, `[BANDS]`.
 
-    Two texts are worth comparing when any of their hashes agree.
+    Two texts are compared only if they share one of these hashes.
     """
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
     sketch.update_batch(s.encode() for s in shingles(skeleton(tokens(text))))
@@ -102,9 +102,9 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Returns the Jaccard similarity of 3-grams of tokens or skeletons.
+    """Returns the Jaccard similarity of token 3-grams, or of skeletons if it is larger.
 
-    Brackets hide a copy from the first, and a changed word weighs more in the second.
+    Without skeletons, copies with other brackets would have a low similarity.
     """
     both = tokens(left), tokens(right)
     bare = map(skeleton, both)
@@ -112,10 +112,11 @@ def similarity(left: str, right: str) -> float:
 
 
 def word_ngrams(text: str, size: int = 13) -> list[str]:
-    """Returns runs of `size` lower-case words with enough content.
+    """Returns the lower-case word n-grams of a text.
 
-    Left out are the form of the answer at the end ("can be written as m/n ..."), which
-    whole contests share, and runs with fewer than `size // 2` words of three letters.
+    Text from a description of the answer's form ("can be written as m/n ...") is
+    excluded, because many problems share it. An n-gram also needs at least `size // 2`
+    words of three or more letters.
     """
     text = re.sub(r"\\[a-z]+", " ", unicodedata.normalize("NFKC", text).lower())
     sentence = " ".join(re.findall(r"[^\W_]+", text))
@@ -130,7 +131,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
 
 
 def numbers(text: str) -> Counter:
-    """Counts each number, in figures or as a word."""
+    """Counts the numbers of a text, written in digits or as words."""
     text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
     found = (NUMBER_WORDS.get(token, token) for token in tokens(text))
     return Counter(token for token in found if token[0].isdigit())

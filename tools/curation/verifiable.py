@@ -1,4 +1,4 @@
-"""Finds questions without one answer that a rule can check."""
+"""Finds problems without a single answer that a rule can check."""
 
 import re
 
@@ -14,7 +14,7 @@ _PROOF = any_of(
 )
 _ASKS_TOO = any_of(rf"{grammar.ORDER}{grammar.FIND}\b", r"\b(?:what|how) (?:is|many)\b")
 _MANY_ANSWERS = any_of(
-    # one of several that are right; or scored by its distance
+    # requests for one of several correct answers
     r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
     r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
     r"(?:example|conditions?|basis|fundamental set|element"
@@ -23,7 +23,7 @@ _MANY_ANSWERS = any_of(
     r"|integer|value|function)\b(?![^.?]{0,12}\b(?:on|as|of)\b|[^.?]*\binclusive\b)",
     r"\bwrite (?:out |down )?(?:the|an?) (?:\w+ ){0,2}(?:expression|formula|equation)s?"
     r"\b(?! of (?:the|a) (?:line|circle|plane|parabola|ellipse|tangent))",
-    # what no one quantity answers
+    # questions that a single quantity cannot answer, or scores by distance
     rf"{grammar.ORDER}(?:derive|determine|describe|discuss|characteri[sz]e|investigate)"
     r" the (?:\w+ )?(?:distribution|properties|behaviou?r|nature|structure|position)\b",
     r"\bhow (?:can|could|should|would|might) (?:we|you|one|i|s?he|they|it|the)\b"
@@ -31,13 +31,13 @@ _MANY_ANSWERS = any_of(
     r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
     r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
 )
-# What sets that want integers put behind a problem, in some rows over its question.
+# Sentences that sets with integer answers append, sometimes instead of the question.
 _REWRITTEN = any_of(
     r"(?:\bthe )?(?:original )?answer is (?:in|of)\b.*? the value of [^.?]*[.]?"
 )
-# An order that yes or no answers: "Determine whether" is "Does".
+# Imperatives with a yes-or-no answer: "Determine whether" is "Does".
 _WHETHER = re.compile(r"([Dd])etermine (?:whether|if)((?!.*(?:, or|so|give) )[^?]*)\Z")
-# A sentence that only yes or no answers.
+# Questions with a yes-or-no answer.
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
@@ -61,7 +61,7 @@ _TWO_LABELS = re.compile(
     ),
     re.S,
 )
-# What the labelled then are: conditions of what was asked, or what is to be counted.
+# Text before labels that mark conditions of the question, or objects to count.
 _BINDS = any_of(
     r"\b(?:satisf\w+|(?:such|so|known) that|propert(?:y|ies)|conditions (?:\w+ )?hold"
     r"|(?:how many|exactly \w+) of (?:the|these))\b"
@@ -69,7 +69,7 @@ _BINDS = any_of(
 )
 _ASKS_EACH = any_of(r"\b(?:values? of|what values?|each)\b")
 
-# (A) ... (B) ... (C) anywhere, or A) and A. where an option can begin.
+# (A) ... (B) ... (C) anywhere, or A) and A. at the start of an option.
 _OPTION = (
     rf"(?<![\w\\])\(\s*(?:{grammar.STYLE}\s*\{{)?%s\}}?\s*(?:\\\s*)?\)",
     r"(?:^|\n|\s\s|[:?.;,$]\s|quad\s*)[-*$\s]{0,8}"
@@ -83,7 +83,7 @@ _OPTIONS_ABSENT = any_of(
 )
 _CONTENT = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
-# "The sum of the two" and "between the two" are one thing.
+# "The sum of the two" and "between the two" ask for one value.
 _JOINT = r"sum|product|difference|total|relation|of\b|between"
 # "Find the area and the perimeter of", but not "find the sum of the length and width".
 _BOTH_ASKED = any_of(
@@ -102,7 +102,7 @@ _BOTH_ASKED = any_of(
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?(?:possible )?"
     r"[a-z]{2,}(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
 )
-# Two orders, of which a gold answers one: "Find the vertex. Sketch the graph."
+# Two imperatives, of which a gold answers one: "Find the vertex. Sketch the graph."
 _VERB = (
     r"(?:find|determine|compute|calculate|evaluate|solve|sketch|draw|graph|plot|explain"
     r"|describe|justify|discuss|verify|prove|show|list|state|identify|simplify|factor)"
@@ -129,7 +129,7 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)
 
 
 def proof(row: Row) -> str | None:
-    """Finds proofs that ask for no value, or only for one that they state."""
+    """Finds proofs that ask for no value, or only for a value that they state."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
     stated = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
     asks_value = row.answers and _ASKS_TOO.search(row.problem) and not stated
@@ -137,7 +137,7 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds questions with many right answers, scored by distance, or missing."""
+    """Finds problems with many correct answers, distance scores or no question."""
     own = _REWRITTEN.sub("", row.problem)
     if own != row.problem and not ASKS.search(own):
         return own[-60:]
@@ -145,7 +145,7 @@ def open_question(row: Row) -> str | None:
 
 
 def yes_no(row: Row) -> str | None:
-    """Finds questions that yes or no answers, whatever the gold."""
+    """Finds questions with a yes-or-no answer; the gold is not considered."""
     *_, last = sentences(row.problem)
     plain = FORMULA.sub("F", row.problem)
     if (match := _EXISTS.search(plain)) and not _ASKS_EXTREME.search(plain):
@@ -162,11 +162,12 @@ def _either_or(sentence: str) -> bool:
 
 
 def multi_part(row: Row) -> str | None:
-    """Finds several questions of which the answer covers one.
+    """Finds problems with several questions, of which the answer covers only one.
 
-    Two labels of one kind are parts unless they label conditions; so are two blanks,
-    two questions or orders, or "the area and the perimeter", unless the answer has
-    both. Where solvers succeed, a second order is the one that the gold answers.
+    Signs of several questions are two labels such as (a) and (b) that do not mark
+    conditions, two blanks, two questions or imperatives, and "the area and the
+    perimeter". Apart from labels and sketches, they count only if the answer has one
+    value. If solvers succeed, a second imperative is ignored.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
@@ -189,7 +190,7 @@ def multi_part(row: Row) -> str | None:
 
 
 def _second_orders(parts: list[str]) -> list[str]:
-    """Returns orders after the first that ask for something else."""
+    """Returns sentences with a second imperative that asks for something else."""
     orders = [one for one in parts if _ORDERS.search(one)]
     first = {*tokens(orders[0])} if orders else set()
     other = [
@@ -201,9 +202,9 @@ def _second_orders(parts: list[str]) -> list[str]:
 
 
 def _are_conditions(problem: str, labels: re.Match) -> bool:
-    """Returns whether labels mark conditions and one question is about all of them.
+    """Returns whether labels mark conditions of a single question.
 
-    It comes in sentences of its own after the list, or the list ends it.
+    The question must come before the list, or in its own sentences after the list.
     """
     first, second = labels.start(), labels.start(labels.lastindex or 0)
     *_, lead = sentences(problem[:first])
@@ -219,9 +220,9 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
 
 
 def multiple_choice(row: Row) -> str | None:
-    """Finds questions with options, or that refer to options that are missing."""
+    """Finds questions with options, and questions whose options are missing."""
     if match := _OPTIONS.search(row.problem):
-        # Lettered persons and conditions are not options: the question follows them.
+        # If a question follows, the letters label persons or conditions, not options.
         last = row.problem[match.end() :]
         _, *after = sentences(" ".join(last.split()))
         if "?" not in last and not any(map(ASKS.search, after)):
