@@ -1,7 +1,7 @@
-"""What is asked: problems, their order and their prompts.
+"""Reads problems, orders them by a curriculum and encodes their prompts.
 
-Enters: JSONL rows or a function's problems, a template, a tokenizer's folder.
-Leaves: `Problem`s in the order of a curriculum, and each prompt's token ids.
-Begin at `reading`; `arithmetic` makes problems and a base model without a download,
-`words` makes word problems for a real one.
+Input: JSONL files or a function that returns problems, a template and a tokenizer.
+Output: `Problem` records in the order of a curriculum, and token ids of their prompts.
+Start reading at `reading`. `arithmetic` generates sums and a base model without any
+download. `words` generates word problems for a pretrained model.
 """

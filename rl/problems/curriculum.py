@@ -1,15 +1,12 @@
-"""Stages of a run: which levels it draws from, with which settings, and for how long.
+"""Defines the curriculum: the stages of a run and the order of its problems.
 
-A stage mixes levels in given proportions and may override the response length, the
-group size, the temperature, `eps_high` and the learning rate. It ends after its number
-of steps, or earlier by its advance rule: accuracy, or the share of groups that are all
-right, pooled over a window of steps. Only steps that updated the policy count; rounds
-of sampling and skipped steps do not.
+A stage mixes difficulty levels in given proportions. It may override the response
+length, the group size, the temperature, `eps_high` and the learning rate. A stage ends
+after its number of steps, or earlier by its advance rule. The rule compares a metric,
+pooled over a window of steps, with a threshold. Skipped steps do not count.
 
-Within a stage every problem of a level is seen once before any is seen twice; a level
-that runs out starts its next pass by itself, and says so. The stage, its window and the
-place in each level are the state; groups that were sampled and not yet trained on are
-the collector's.
+Within a stage, each pass over a level draws every problem once. A new pass begins when
+a level is used up, and a message reports it.
 """
 
 import collections
@@ -22,52 +19,53 @@ from rl.problems.reading import ProblemStream
 from rl.types import Problem
 
 Metric = Literal["accuracy", "solve_all"]
-# By metric what a step counted and out of how many, such as right completions of all.
+# Numerator and denominator of each metric, such as correct and all completions.
 Counts = Mapping[Metric, tuple[float, float]]
 
 
 class NoProblem(ValueError):
-    """A stage's level that none of the problems has."""
+    """Signals that no problem has a level of a stage."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """When a stage may end before its last step."""
+    """Defines a rule that ends a stage before its last step."""
 
-    metric: Metric  # accuracy of all completions, or share of groups that are all right
-    at_least: Annotated[float, Range(0, 1, open=True)]  # by sums over the window
-    window: Count  # steps of the sums; no earlier end is possible
+    metric: Metric  # share of correct completions, or of groups that are all correct
+    at_least: Annotated[float, Range(0, 1, open=True)]  # threshold of the pooled metric
+    window: Count  # number of last steps to pool, which the stage must have
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage; from `max_response_tokens` on, None is the run's own setting."""
+    """Defines a stage; None for an override means the setting of the run."""
 
     name: str
-    levels: Mapping[int, float] | None = None  # shares; None: all problems alike
-    steps: Count | None = None  # most that update; None: the last, or with `advance`
-    advance: Advance | None = None  # the rule that may end it earlier
+    levels: Mapping[int, float] | None = None  # shares; None: all problems equally
+    steps: Count | None = None  # maximum number of steps with an update; None: no limit
+    advance: Advance | None = None  # rule that may end the stage earlier
     max_response_tokens: Count | None = None
     group_size: Annotated[int, Range(2)] | None = None
-    temperature: Positive | None = None  # of sampling and of log-probabilities
+    temperature: Positive | None = None  # for sampling and log-probabilities
     eps_high: Positive | None = None
-    learning_rate: Positive | None = None  # the schedule's peak, which it scales
+    learning_rate: Positive | None = None  # peak of the learning-rate schedule
 
 
 class Curriculum:
-    """Draws problems for the loop, stage by stage.
+    """Draws problems stage by stage.
 
-    For each step, in order: `begin`, any number of `draw`, `observe`, `metrics`.
+    Each step calls `begin`, then `draw` any number of times, then `observe` and
+    `metrics`.
 
     Args:
-      stages: in order; the last one stays.
-      problems: all that may be drawn.
-      seed: of the order within each level.
-      tell: receives a line at each new stage and pass.
+      stages: stages in order; the last stage never ends.
+      problems: all problems that may be drawn.
+      seed: seed of the order within each level.
+      tell: function called with a message at each new stage and pass.
 
     Raises:
-      ValueError: a stage that never ends before the last.
-      NoProblem: a level without problems.
+      ValueError: there are no stages, or a stage before the last one cannot end.
+      NoProblem: no problem has a level of a stage.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class Curriculum:
         self._drawn: collections.Counter = collections.Counter()
 
     def begin(self, step: int) -> Stage:
-        """The stage of `step`, which is the next to be sampled."""
+        """Begins the sampling of `step` and returns its stage."""
         if self._ends():
             self._stage, self._steps = self._stage + 1, 0
             self._window, self._drawn = [], collections.Counter()
@@ -125,14 +123,14 @@ class Curriculum:
         return counted / out_of >= stage.advance.at_least
 
     def draw(self, n: int) -> list[Problem]:
-        """`n` problems in the stage's proportions, which hold over the whole stage."""
+        """Draws `n` problems; over the stage, levels have the stage's proportions."""
         stage = self._stages[self._stage]
         shares = dict.fromkeys(_levels(stage), 1.0) | dict(stage.levels or {})
         total = sum(shares.values())
         problems = []
         for _ in range(n):
             count = sum(self._drawn.values()) + 1
-            # The level that lags most behind its share comes next.
+            # Draw from the level that is furthest behind its share.
             level = max(
                 shares, key=lambda k: shares[k] / total * count - self._drawn[k]
             )
@@ -146,10 +144,12 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Count a step, if it updates the policy.
+        """Counts a step for the end of its stage.
 
-        `counts` are of all its completions and groups, retained or not. A step that
-        sampled nothing is not part of the window.
+        Args:
+          counts: metrics of all groups judged in the step, also those filtered out.
+            A step without any is not part of the window.
+          updates: whether the step updates the policy; otherwise it does not count.
         """
         if not updates:
             return
@@ -160,7 +160,7 @@ class Curriculum:
             self._window = self._window[-(longest.window if longest else 1) :]
 
     def metrics(self) -> dict[str, float]:
-        """The stage, counted from 1, and complete passes of each level."""
+        """Returns the stage, counted from 1, and the complete passes of each level."""
         passes = {
             "curriculum/passes" + ("" if level is None else f"_{level}"): stream.epoch
             for level, stream in self._streams.items()
@@ -170,7 +170,7 @@ class Curriculum:
         }
 
     def state(self) -> dict[str, Any]:
-        """JSON-able; `restore` of it continues with the very next problem."""
+        """Returns the state for `restore`, as JSON."""
         return {
             "stage": self._stage,
             "steps": self._steps,
@@ -180,7 +180,7 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`; ValueError if it is of other stages or levels."""
+        """Restores a result of `state()`; raises ValueError if the stages differ."""
         streams = dict((level, of_level) for level, of_level in state["streams"])
         if streams.keys() != self._streams.keys() or state["stage"] >= len(
             self._stages
@@ -200,12 +200,15 @@ def _levels(stage: Stage) -> tuple[int | None, ...]:
 def fill_gaps(
     stages: Sequence[Stage], problems: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
-    """Give a level's share to the nearest level if no problem has the level itself.
+    """Replaces levels without problems by the nearest level that has problems.
 
-    Of two levels as near, the easier takes it. Also return a line on each such share.
+    At equal distance the easier level is used.
+
+    Returns:
+      The stages with their shares moved, and a message for each moved share.
 
     Raises:
-      NoProblem: a level below or above all that the problems have.
+      NoProblem: a level is below or above all levels of the problems.
     """
     there = sorted({p.level for p in problems if p.level is not None})
     filled, told = [], []
@@ -227,10 +230,12 @@ def fill_gaps(
 
 
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
-    """Make stages of their configuration; by default one that draws from all problems.
+    """Builds the stages of `config.curriculum.stages`.
+
+    Without any, one stage draws from all problems.
 
     Raises:
-      ValueError: names the stage by its place, and the key.
+      ValueError: a stage is not valid; the message has its index and key.
     """
     made = []
     for i, section in enumerate(stages):

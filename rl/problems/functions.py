@@ -1,4 +1,4 @@
-"""Functions of the user's, by name."""
+"""Loads functions by name, including user functions as "module:function"."""
 
 import importlib
 import inspect
@@ -7,7 +7,11 @@ from typing import Any
 
 
 def load_function(where: str, *, key: str) -> Callable[..., Any]:
-    """Imports "module:function"; `key` is the config's name for it in an error."""
+    """Imports "module:function".
+
+    Raises:
+      ValueError: the function cannot be imported; the message begins with `key`.
+    """
     module_name, _, name = where.partition(":")
     try:
         return getattr(importlib.import_module(module_name), name)
@@ -19,7 +23,7 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
 def load_named(
     where: str, known: Mapping[str, Callable[..., Any]], *, key: str
 ) -> Callable[..., Any]:
-    """Return a known function by its name, or a user's by "module:function"."""
+    """Returns a function of `known` by name, or imports "module:function"."""
     if ":" in where:
         return load_function(where, key=key)
     if where not in known:
@@ -32,10 +36,10 @@ def load_named(
 def argument_names(
     function: Callable[..., Any], known: Sequence[str], *, key: str
 ) -> frozenset[str]:
-    """Return the arguments that a function names in its signature.
+    """Returns the names of a function's arguments.
 
     Raises:
-      ValueError: one is not known; `key` says in the error where the function is named.
+      ValueError: a name is not in `known`; the message begins with `key`.
     """
     named = inspect.signature(function).parameters.keys()
     for name in sorted(named - {*known}):

@@ -1,4 +1,4 @@
-"""Problems from JSONL files or from a function, and the stream that feeds the loop."""
+"""Reads problems from JSONL files or a function, and draws them in passes."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from rl.problems.functions import load_function
 from rl.types import Problem
 from rollout.seeds import generator
 
-# In a run's workdir: the problems that it evaluates itself on.
+# File in a run's workdir with the problems of the run's evaluations.
 HELD_OUT = "held_out.jsonl"
 FIELDS = ("id", "problem", "answer", "answers", "source", "level")
 
@@ -23,17 +23,17 @@ FIELDS = ("id", "problem", "answer", "answers", "source", "level")
 def load_problems(
     source: str, *, key: str, fields: Mapping[str, str] | None = None, **arguments
 ) -> list[Problem]:
-    """Reads problems.
+    """Reads problems from files or calls a function that returns problems.
 
     Args:
-      source: JSONL files separated by commas, of which some may lie on the hub
-        (`rl.files.fetched`), or "module:function", which is called with `arguments`
-        and returns problems.
-      key: the config's name for `source`, for errors.
-      fields: our field names to the file's, where they differ.
+      source: JSONL files separated by commas, local or on the Hugging Face Hub
+        (`rl.files.fetched`); or a user's "module:function".
+      key: config key of `source`, for error messages.
+      fields: column of the file for each field of `FIELDS`, if the names differ.
+      **arguments: keyword arguments of the function.
 
     Raises:
-      ValueError: names the file and row, or the key, and what is wrong.
+      ValueError: a file, row or function is not valid.
     """
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
         function = load_function(source, key=key)
@@ -56,12 +56,12 @@ def load_problems(
 def read_problems(
     path: pathlib.Path, fields: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Read the problems of a JSONL file as `load_problems` does, importing nothing."""
+    """Reads the problems of one JSONL file; never imports a user's function."""
     return _read([path], fields or {}, str(path))
 
 
 def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
-    """Write what `read_problems` reads; ValueError if a problem cannot be stored."""
+    """Writes a file for `read_problems`; raises ValueError on invalid problems."""
     checked = _checked(((f"problem {p.id!r}", p) for p in problems), str(path))
     replace_rows(path, map(dataclasses.asdict, checked))
 
@@ -81,7 +81,7 @@ def _read(
     for path in paths:
         if not path.is_file():
             raise ValueError(f"{path}: no such file")
-        # Files of two folders may have one name; ids must differ.
+        # Files in different folders may have equal names, but ids must differ.
         again = stems.count(path.stem)
         stems.append(path.stem)
         name = f"{path.stem}.{again + 1}" if again else path.stem
@@ -92,7 +92,7 @@ def _read(
 
 
 def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
-    """Check problems, each with its place: unique ids, texts, and JSON-able."""
+    """Checks that ids are unique, texts not empty and values JSON-serializable."""
     places: dict[str, str] = {}
     problems = []
     for where, problem in rows:
@@ -111,7 +111,7 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
                 raise ValueError(
                     f"{where}: {name}={texts!r}: must be a text, not empty"
                 )
-        try:  # samples and checkpoints hold it
+        try:  # sample files and checkpoints store problems as JSON
             json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
             raise ValueError(f"{where}: meta: {error}") from None
@@ -166,7 +166,7 @@ def _parse(
 
 
 def _as_text(answer: Any) -> Any:
-    """Return a finite JSON number as text, and any other answer as it is."""
+    """Converts a finite number to text; returns other values unchanged."""
     if isinstance(answer, bool) or not isinstance(answer, int | float):
         return answer
     finite = isinstance(answer, int) or math.isfinite(answer)
@@ -174,17 +174,18 @@ def _as_text(answer: Any) -> Any:
 
 
 def _rest(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """Return all columns without a field, and what a column named meta holds."""
+    """Returns the columns that are not fields, merged with a column `meta`."""
     rest = {k: v for k, v in row.items() if k not in columns.values()}
     meta = rest.pop("meta", None) or {}
     return {**rest, **(meta if isinstance(meta, dict) else {"meta": meta})}
 
 
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Return `message` for problems that are left out of a set of `total`.
+    """Returns the warning that `count` of `total` problems are left out of a set.
 
     Raises:
-      ValueError: they are a larger share than `config.data.unreadable`.
+      ValueError: the share of left-out problems is larger than `unreadable`
+        (`config.data.unreadable`).
     """
     if count > unreadable * total:
         raise ValueError(
@@ -195,19 +196,19 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 
 
 class ProblemStream:
-    """Passes over a list, each in its own seeded order: all once before any twice."""
+    """Draws the problems of a list in passes, each in its own seeded order."""
 
     def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
         self._problems = list(problems)
         self._seed = [seed] if isinstance(seed, int) else list(seed)
         self._epoch, self._cursor = 0, 0
-        # Where `next_pass` was called within this pass.
+        # Positions in this pass at which `next_pass` was called.
         self._turns: list[int] = []
         self._order = self._shuffle()
 
     @property
     def epoch(self) -> int:
-        """Passes that are complete."""
+        """Number of complete passes."""
         return self._epoch
 
     def _shuffle(self) -> np.ndarray:
@@ -224,7 +225,7 @@ class ProblemStream:
         return drawn
 
     def next_pass(self) -> None:
-        """Begins a full pass here: first what this pass has left, then the rest."""
+        """Restarts the pass: first the problems not yet drawn, then the others."""
         if self._cursor:
             self._turn(self._cursor)
             self._cursor = 0

@@ -1,4 +1,4 @@
-"""Find problems that occur more than once in a data set, or in two data sets."""
+"""Finds problems that occur more than once in a data set, or in two data sets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,10 +9,14 @@ from rl.verifier import is_equivalent
 def describe_repeats(
     train: Sequence[Problem], held_out: Iterable[Problem]
 ) -> list[str]:
-    """Describe duplicates, contradictions, and training problems that are held out too.
+    """Describes duplicates, contradictions and the overlap with held-out problems.
 
-    Texts are equal if they differ at most in white space. Answers are equal if the
-    verifier says so.
+    Two texts are equal if they differ in white space only. Two answers are equal if
+    the verifier accepts them as equivalent.
+
+    Args:
+      train: training problems.
+      held_out: held-out problems.
 
     Returns:
       A sentence for each kind of repeat that occurs.
@@ -46,7 +50,7 @@ def _text(problem: Problem) -> str:
 
 
 def _agree(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Return whether an answer of one problem is equal to one of the other."""
+    """Returns whether two lists of answers have an equivalent answer."""
     if not set(first).isdisjoint(second):
         return True
     return any(is_equivalent(a, b) for a in first for b in second)

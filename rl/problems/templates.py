@@ -1,7 +1,7 @@
-"""Prompt templates: from a problem's text to the token ids that a sampler is given.
+"""Renders problems with prompt templates and encodes the prompts.
 
-The template is part of what is measured: Qwen2.5-Math-7B scores 50.6 on MATH-500 with
-its own template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
+The template changes scores: Qwen2.5-Math-7B scores 50.6 on MATH-500 with its own
+template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
 """
 
 import datetime
@@ -26,8 +26,8 @@ from rl.types import Problem
 
 SLOT = "{problem}"
 
-# "qwen_math" is the Qwen2.5 chat format with the system prompt of Qwen2.5-Math; "r1"
-# is DeepSeek-R1-Zero's as understand-r1-zero spells it, thinking already opened.
+# "qwen_math" is the Qwen2.5 chat format with the system prompt of Qwen2.5-Math. "r1" is
+# the template of DeepSeek-R1-Zero as in understand-r1-zero; it ends with "<think>".
 TEMPLATES = {
     "none": SLOT,
     "qwen_math": (
@@ -48,14 +48,18 @@ TEMPLATES = {
 }
 
 
-# Chat templates that write the day's date (Llama 3.2, SmolLM3) write this one, which
-# Llama's fall back to: prompts, and with them a run, are the same tomorrow.
+# Date for chat templates that write the current date (Llama 3.2, SmolLM3). A fixed date
+# makes runs reproducible; this one is the default in Llama's template.
 _TODAY = datetime.date(2024, 7, 26)
 _DATE = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 def check_template(template: str) -> None:
-    """Raises ValueError unless `template` is a known name or holds `{problem}`."""
+    """Checks that a template is a known name or a text with `{problem}`.
+
+    Raises:
+      ValueError: the template is neither, or has a literal backslash-n as line break.
+    """
     known = template in TEMPLATES or chat_arguments(template) is not None
     if not known and SLOT not in template:
         names = ", ".join([*TEMPLATES, "model"])
@@ -70,9 +74,10 @@ def check_template(template: str) -> None:
 
 
 def chat_arguments(template: str) -> dict[str, Any] | None:
-    """Return the JSON object in `model:{"enable_thinking": false}`, `{}` for "model".
+    """Returns the chat-template arguments in a template name.
 
-    They are arguments of the tokenizer's own chat template. None for other templates.
+    They are the JSON object of `model:{"enable_thinking": false}`, or `{}` for "model".
+    The result is None for all other templates and for invalid JSON.
     """
     name, colon, text = template.partition(":")
     if name != "model" or not colon:
@@ -85,10 +90,10 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns the tokenizer's chat template, which writes the same date every day.
+    """Returns the tokenizer's chat template with a fixed date for the current date.
 
     Raises:
-      ValueError: it carries none.
+      ValueError: the tokenizer has no chat template.
     """
     if not tokenizer.chat_template:
         name = tokenizer.name_or_path
@@ -98,33 +103,36 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _begin_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Returns what a tokenizer puts before a text that does not begin with it."""
+    """Returns the token ids that the tokenizer adds before `text`, such as BOS."""
     if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
         return []
     bare = tokenizer.encode("x", add_special_tokens=False)
     whole = tokenizer.encode("x")
-    # Some tokenizers also put an end token after a text; a prompt must not end.
+    # Only the ids before the text: a prompt must not have an end token.
     starts = range(len(whole) - len(bare) + 1)
     return whole[: next((i for i in starts if whole[i : i + len(bare)] == bare), 0)]
 
 
 def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns what a tokenizer puts before any text: for Qwen nothing."""
+    """Returns the text that the tokenizer adds before a prompt; "" for Qwen."""
     return str(tokenizer.decode(_begin_ids(tokenizer, "")))
 
 
 def render_prompt(
     tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
 ) -> str:
-    """Put a problem into a template.
+    """Renders the prompt of a problem.
 
-    `template` is "none" (the bare problem), "qwen_math", "r1", "model" (the tokenizer's
-    chat template, the problem being the user's turn, with `chat_arguments`), or a text
-    with `{problem}`.
+    Args:
+      tokenizer: tokenizer of the model.
+      template: "none" (the problem alone), "qwen_math", "r1", a text with `{problem}`,
+        or "model". "model" is the tokenizer's chat template, with the problem as the
+        user's message and with `chat_arguments`.
+      problem_text: text of the problem.
 
     Raises:
-      ValueError: for an unknown template, "model" with a tokenizer that carries no chat
-        template, or an empty prompt.
+      ValueError: the template is unknown, the tokenizer's chat template is missing or
+        fails, or the prompt is empty.
     """
     check_template(template)
     if (arguments := chat_arguments(template)) is None:
@@ -157,7 +165,7 @@ def render_prompt(
 def encode_prompt(
     tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
 ) -> list[int]:
-    """Encode `render_prompt` as one text, with what the tokenizer puts before any."""
+    """Encodes the rendered prompt, with the ids that the tokenizer adds before it."""
     text = render_prompt(tokenizer, template, problem_text)
     bare = tokenizer.encode(text, add_special_tokens=False)
     return _begin_ids(tokenizer, text) + bare
@@ -170,11 +178,10 @@ def encode_checked(
     *,
     vocab_size: int,
 ) -> list[int]:
-    """Returns `encode_prompt`, and makes sure that the model sees all of it.
+    """Encodes the prompt as `encode_prompt`, and checks that no character is lost.
 
     Raises:
-      UnreadableText: an id has no row in the embedding, or the tokenizer loses
-        characters; names the problem.
+      UnreadableText: an id has no row in the embedding, or the decoded prompt differs.
     """
     text = render_prompt(tokenizer, template, problem.problem)
     bare = tokenizer.encode(text, add_special_tokens=False)
@@ -194,14 +201,16 @@ def encode_set(
     vocab_size: int,
     unreadable: Share,
 ) -> tuple[dict[str, np.ndarray], list[Problem], str]:
-    """Encode the prompts of a set, and find the problems whose prompts fit.
+    """Encodes the prompts of a set and selects the problems whose prompts fit.
+
+    A prompt fits if it has at most `max_prompt_tokens` tokens.
 
     Returns:
-      Readable prompts by the problem's text, the problems whose prompts fit, and a
-      message about unreadable prompts, empty if there are none.
+      The readable prompts by problem text, the problems whose prompts fit, and a
+      message about unreadable prompts ("" if there are none).
 
     Raises:
-      ValueError: a larger share than `unreadable` cannot be read.
+      ValueError: the share of unreadable prompts is larger than `unreadable`.
     """
     prompts: dict[str, np.ndarray] = {}
     fit, faults = [], []

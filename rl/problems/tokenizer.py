@@ -1,8 +1,8 @@
-"""Tokenizers from transformers, without torch.
+"""Loads tokenizers of transformers without importing torch.
 
-Where torch is installed, transformers imports it with its first tokenizer: seconds and
-hundreds of megabytes for something that the trainer never uses. It is hidden while
-transformers looks for it, unless this process uses it already.
+If torch is installed, transformers imports it with the first tokenizer. The import
+takes seconds and hundreds of megabytes, and the trainer never uses torch. This module
+hides torch during the import of transformers, unless the process has imported torch.
 """
 
 import codecs
@@ -33,11 +33,11 @@ __all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]
 
 
 class UnreadableText(ValueError):
-    """Tokens do not represent their text; one line that names it."""
+    """Signals that token ids do not represent their text."""
 
 
 def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a model folder; ValueError if it cannot be read."""
+    """Loads the tokenizer of a model folder; raises ValueError if that fails."""
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # tokenizers' own errors are plain Exceptions
@@ -54,13 +54,15 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
 def default_stop_ids(
     folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase, *, vocab_size: int
 ) -> tuple[int, ...]:
-    """Returns the ids that end a text of a model.
+    """Returns the stop token ids of a model.
 
-    Those of `generation_config.json`, or else of `config.json`; that of the tokenizer;
-    and both end tokens of Qwen where the model has them: a base may use either.
+    They are the `eos_token_id` of `generation_config.json` (or else of `config.json`),
+    that of the tokenizer, and `<|endoftext|>` and `<|im_end|>` if the vocabulary has
+    them. A Qwen base model may end a text with either.
 
     Raises:
-      ValueError: the file cannot be read, or an id has no row in the embedding.
+      ValueError: a file cannot be read, an id has no row in the embedding, or no stop
+        token is found.
     """
     ids: set[int] = set()
     for name in ("generation_config.json", "config.json"):
@@ -78,12 +80,12 @@ def default_stop_ids(
 
 
 def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
-    """Rejects token ids that have no row in the model's embedding.
+    """Checks that all token ids have a row in the model's embedding.
 
-    JAX clamps them to the last row, without an error.
+    JAX would clamp larger ids to the last row without an error.
 
     Raises:
-      UnreadableText: names the first of them.
+      UnreadableText: an id has no row; the message begins with `what`.
     """
     if beyond := sorted(i for i in ids if not 0 <= i < vocab_size):
         raise UnreadableText(
@@ -100,12 +102,14 @@ def check_text(
     vocab_size: int,
     what: str,
 ) -> None:
-    """Reject tokens that do not represent their text; `what` names it in an error.
+    """Checks that token ids decode to their text.
+
+    Some differences are accepted: the Unicode form of accents (NFC), additional spaces,
+    and the leading spaces that SentencePiece adds and removes.
 
     Raises:
-      UnreadableText: an id has no row in the embedding, or decoding gives another text.
-        Composed forms of accents are the same text; so is a text with more spaces, or
-        without the first one, which SentencePiece adds and takes away.
+      UnreadableText: an id has no row in the embedding, or the decoded text differs.
+        The message begins with `what`.
     """
     check_ids(ids, vocab_size=vocab_size, what=what)
     read = tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
@@ -113,7 +117,7 @@ def check_text(
         unicodedata.normalize("NFC", each).lstrip(" ") for each in (text, str(read))
     )
     lost = "".join(collections.Counter(before) - collections.Counter(after))
-    # A tokenizer of words puts a space between any two of them.
+    # A word-level tokenizer decodes with additional spaces between tokens.
     if lost or _bare(before) != _bare(after):
         at = len(os.path.commonprefix([before, after]))
         raise UnreadableText(
@@ -128,7 +132,7 @@ def _bare(text: str) -> str:
 
 
 def _stated(path: pathlib.Path) -> set[int]:
-    """Return the stop ids that a config names."""
+    """Reads the `eos_token_id` of a config file as a set."""
     try:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated]) - {None}

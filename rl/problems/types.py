@@ -1,4 +1,4 @@
-"""A problem: what a reward's worker is given too, so that nothing here needs JAX."""
+"""Defines `Problem`, without JAX, because reward workers import this module too."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,15 +7,15 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A question with a verifiable answer.
+    """Represents a question with verifiable answers.
 
     Attributes:
-      id: unique within its data set.
-      problem: the question as text.
-      answers: accepted gold answers; any match counts.
-      source: where it comes from.
-      level: difficulty 1 (easy) to 5, or None.
-      meta: all else that its row holds (units, tolerance, subject, tests ...).
+      id: identifier, unique within the data set.
+      problem: text of the question.
+      answers: accepted gold answers; a completion must match one of them.
+      source: name of the data source.
+      level: difficulty from 1 (easy) to 5, or None.
+      meta: other columns of the problem's row, such as unit, tolerance or subject.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Sums of which most groups have no signal, to measure which problems are drawn."""
+"""Generates sums of which most are always or never correct, to test sampling."""
 
 import dataclasses
 
@@ -10,9 +10,14 @@ from rollout.seeds import generator
 def problems(
     *, count: int, easy: float, hard: float, held_out: int, seed: int
 ) -> list[Problem]:
-    """Return `count` training problems of `arithmetic.problems(held_out, seed)`.
+    """Returns training problems of `rl.problems.arithmetic` with modified answers.
 
-    For a share of them (`easy`) any answer is right, for another (`hard`) none is.
+    Args:
+      count: number of problems.
+      easy: share of problems that accept every number below 200.
+      hard: share of problems that accept no possible sum.
+      held_out: number of held-out pairs, as in `arithmetic.problems`.
+      seed: seed of the split and of the selection.
     """
     sums = arithmetic.problems(split="train", held_out=held_out, seed=seed)
     random = generator(seed)

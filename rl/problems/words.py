@@ -1,9 +1,9 @@
-"""Word problems made from templates: what a real pretrained model can learn on.
+"""Generates word problems from templates, for training a pretrained model.
 
-Small sums in everyday words, of one to three steps, without a download. Sentences,
-names and things are drawn; held-out problems have templates of their own, so that what
-is learnt must carry over to other wordings. In some a story names more numbers than its
-question needs, and has several questions, so that both must be read.
+The problems are small calculations of one to three steps, in everyday words. Templates,
+names, objects and numbers are drawn at random. Held-out problems have their own
+templates, so they measure whether learning transfers to other wordings. In some
+problems a story holds more numbers than its question needs.
 """
 
 import pathlib
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def _read_templates() -> dict[str, dict[int, dict[str, str]]]:
-    """Return the answer of each template by split, level and text."""
+    """Reads the templates: their answers by split, level and template text."""
     text = pathlib.Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     found: dict[str, dict[str, dict[str, str]]] = {}
     templates: dict[str, str] = {}
@@ -75,21 +75,20 @@ def problems(
     most: Annotated[int, Range(4)] = 20,
     seed: int = 0,
 ) -> list[Problem]:
-    """Draws word problems, no two of them alike.
+    """Draws word problems with distinct texts.
 
     Args:
-      split: "train" or "held_out", which have no template in common.
-      count: of problems, as evenly over the levels as it goes.
-      levels: any of 1 to 5. 1, 2 and 3 are the number of steps; 4 is one step with
-        larger numbers; 5 is one step with larger numbers in a story that names more
-        than its question needs.
-      most: numbers are drawn from 2 to this, at levels 4 and 5 to ten times as much,
-        small ones as often as large (evenly in their logarithm); those that are
-        multiplied to half of it. Sums of them may be larger.
-      seed: of the draws.
+      split: "train" or "held_out"; the splits have no template in common.
+      count: number of problems, distributed evenly over the levels.
+      levels: levels to use. Problems of level 1, 2 and 3 have 1, 2 and 3 steps. Level 4
+        has one step with larger numbers. Level 5 adds a story with unused numbers.
+      most: largest number that is drawn; the smallest is 2. Factors of a product are at
+        most half of `most`. At levels 4 and 5 these limits are ten times as large, and
+        numbers are uniform in their logarithm. Results may be larger.
+      seed: seed of the draws.
 
     Raises:
-      ValueError: another split, other levels, or more problems than there are.
+      ValueError: the split or a level is unknown, or there are too few distinct texts.
     """
     if split not in _TEMPLATES or not set(levels) <= {1, 2, 3, 4, 5} or not levels:
         raise ValueError(
@@ -121,7 +120,7 @@ def problems(
 def _draw(
     templates: dict[str, str], most: int, larger: bool, rng: np.random.Generator
 ) -> tuple[str, str, int]:
-    """Returns a problem's text, its answer and the number of its template."""
+    """Draws a problem; returns its text, its answer and its template's index."""
     index = int(rng.integers(len(templates)))
     template = list(templates)[index]
     who, other = rng.choice([*_NAMES], 2, replace=False).tolist()
@@ -142,7 +141,7 @@ def _draw(
     }
 
     def value(expression: str) -> str:
-        # Our own expressions, in four numbers.
+        # Safe: expressions come from words.txt only.
         return words.get(expression) or str(eval(expression, {}, numbers))
 
     text = re.sub(r"\{(.*?)\}", lambda slot: value(slot[1]), template)
