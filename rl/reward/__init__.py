@@ -1,7 +1,7 @@
-"""Rewards of completions: the verifier, functions of the user, or a sum of them.
+"""Computes rewards of completions: the verifier, user functions, or a sum of them.
 
-Enters: texts and their problems; a formula such as "verifier + 0.1*my_reward:brevity".
-Leaves: a `Score` of each: reward, whether it is correct, its components.
-Begin at `rewards`; `function` is the contract that a user's function is held to,
-`golds` says which problems the verifier cannot judge, `judges` are alternatives to it.
+Input: texts and their problems; a formula such as "verifier + 0.1*my_reward:brevity".
+Output: a `Score` of each text, with its reward, correctness and reward components.
+Start reading at `rewards`. `function` defines the contract of user functions. `golds`
+finds problems that the verifier cannot judge, and `judges` has alternatives to it.
 """

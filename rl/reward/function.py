@@ -1,13 +1,13 @@
-"""The contract of a user's reward, and the worker's side of it.
+"""Defines the contract of user reward functions, and calls them in workers.
 
     def score(completion: str, problem: Problem) -> float | dict
     def score(completions: list[str], problems: list[Problem]) -> list[float | dict]
 
-The names `completions, problems` ask for all completions of one problem in one call;
-either may be `async`. A dict is {"reward": number, "correct": bool, "components":
-{name: number}}, the last two as one likes; a reward of None says that this completion
-could not be judged. Whatever else comes back is an error that names the function, its
-line, the problem and the completion.
+A function with the arguments `completions, problems` receives all completions of one
+problem in one call. Both forms may be `async`. A dict is {"reward": number, "correct":
+bool, "components": {name: number}}; "correct" and "components" are optional. A reward
+of None means that the completion could not be judged. Any other result is an error,
+whose message names the function, its line, the problem and the completion.
 """
 
 import asyncio
@@ -24,44 +24,51 @@ from rl.problems.functions import load_function
 from rl.problems.types import Problem
 
 _KEYS = ("reward", "correct", "components")
-# Rewards are stored in float32, which holds every whole number up to this one.
+# Maximum size of a reward: float32 represents all integers up to this one.
 LARGEST = 2**24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """How a function is to be called."""
+    """Describes how to call a function."""
 
-    grouped: bool  # with all completions of a problem, rather than with one
+    grouped: bool  # whether one item holds all completions of a problem
     place: str  # `file:line` of the function
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a function returned for one completion."""
+    """Holds what a function returned for one completion."""
 
-    reward: float | None  # None: it could not be judged
-    correct: bool | None = None  # None: it does not say
+    reward: float | None  # None: the completion could not be judged
+    correct: bool | None = None  # None: the function did not return "correct"
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """Describe a fault of a function in one line, with its place in the user's code."""
+    """Holds the one-line error message about a user's function."""
 
     text: str
 
 
 class _Broken(Exception):
-    """An answer against the contract."""
+    """Signals a return value that breaks the contract."""
 
 
 def open_function(
     where: str, key: str, problem: Problem | None
 ) -> Callable[[Sequence[str] | None], Form | list[Answer] | Fault]:
-    """Return what a worker runs: completions of `problem` to answers, None to the form.
+    """Loads a user's function and returns the function that a worker runs.
 
-    `where` is "module:function", and `key` the config's name for it.
+    Args:
+      where: "module:function".
+      key: config key of `where`, for error messages.
+      problem: problem of the completions; None if only the form is requested.
+
+    Returns:
+      A function from completions of the problem to answers, and from None to the form.
+      Errors are returned as a `Fault`.
     """
     named = f"{key}={where!r}"
     try:
@@ -79,7 +86,7 @@ def open_function(
     def work(texts: Sequence[str] | None) -> Form | list[Answer] | Fault:
         if texts is None:
             return form
-        assert problem is not None  # only its form is asked for without a problem
+        assert problem is not None  # None is allowed for the form only
         suspect, answers = 0, []
         try:
             values = _values(function, form, texts, problem)
@@ -99,14 +106,14 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Return what a function says of each text, or the exception that it raised.
+    """Calls a function; returns its value, or the exception of an async call, per text.
 
     Raises:
-      _Broken: it did not return one value for each text.
+      _Broken: the function did not return one value per text.
     """
     if not form.grouped:
         return [function(text, problem) for text in texts]
-    if not _is_batch(function):  # async, one by one: all at once
+    if not _is_batch(function):  # async with one text per call: run concurrently
         return _await_all(*(function(text, problem) for text in texts))
     values = function(list(texts), [problem] * len(texts))
     if inspect.isawaitable(values):
@@ -127,7 +134,7 @@ def _await_all(*calls: Awaitable[Any]) -> list[Any]:
     return _runner.run(wait())
 
 
-# One loop for all calls: a client that a function keeps belongs to a loop.
+# One event loop for all calls, because a user's HTTP client is bound to its loop.
 _runner = asyncio.Runner()
 
 
@@ -137,7 +144,7 @@ def _is_batch(function: Callable) -> bool:
 
 
 def _other_contract(function: Callable) -> str:
-    """Says how a function of another trainer differs from the contract, or ""."""
+    """Returns how a function's signature breaks the contract, or ""."""
     signature = inspect.signature(function)
     try:
         signature.bind("completion", "problem")
@@ -162,7 +169,7 @@ def _form(function: Callable) -> Form:
 
 
 def _answer(value: Any) -> Answer:
-    """Check one value against the contract, and raise what a call has raised."""
+    """Checks one value against the contract; raises the exception of an async call."""
     if isinstance(value, Exception):
         raise value
     if not isinstance(value, Mapping):
@@ -205,7 +212,7 @@ def _number(value: Any, said: str, *, most: float = math.inf) -> float:
 
 
 def _place(error: BaseException, form: Form) -> str:
-    """Return `file:line` where it was raised: the last that is not a library's."""
+    """Returns `file:line` of the innermost frame in the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
     if not theirs:
@@ -226,13 +233,13 @@ def _short_path(path: str) -> str:
 
 
 def told(problem: Problem, completion: str) -> str:
-    """Return the problem and the completion, shortened, for an error."""
+    """Returns the problem id and the shortened completion, for an error message."""
     return f"problem {problem.id!r}, completion {_shown(completion)}"
 
 
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except Exception:  # such as of a whole number of too many digits
+    except Exception:  # repr may fail, for example on an integer with too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 160 else f"{text[:80]} ... {text[-70:]}"

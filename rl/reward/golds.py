@@ -1,4 +1,4 @@
-"""Golds that the verifier cannot read, found before a run begins."""
+"""Finds gold answers that the verifier cannot read, before a run begins."""
 
 from collections.abc import Sequence
 
@@ -19,22 +19,23 @@ def readable(
     timeout: float,
     unreadable: float,
 ) -> tuple[list[Problem], str]:
-    """Find the problems with a gold that the verifier can read.
+    """Selects the problems with at least one gold answer that the verifier can read.
 
-    A gold is readable if it has a meaning other than its letters, and equals itself by
-    that; a plain number is readable.
+    Plain numbers are readable. Other golds are readable if the verifier can parse them
+    and then finds them equal to themselves.
 
     Args:
-      problems: to be judged by the verifier.
-      where: they come from.
-      workers, timeout: see `Workers`.
-      unreadable: share of the problems that may be left out.
+      problems: problems that the verifier will judge.
+      where: source of the problems, with which messages begin.
+      workers: number of worker processes.
+      timeout: seconds that one gold may take.
+      unreadable: largest share of problems that may be left out.
 
     Returns:
-      Those problems, and a message about the others, empty if there are none.
+      The selected problems, and a message about the others ("" if there are none).
 
     Raises:
-      ValueError: a larger share cannot be read.
+      ValueError: the share of left-out problems is larger than `unreadable`.
     """
     golds = {gold: None for p in problems for gold in p.answers if not _is_plain(gold)}
     faults: dict[str, str | None] = {}

@@ -1,6 +1,6 @@
-"""Judges to compare the verifier with, each a reward for `reward.function`.
+"""Defines reward functions for comparison with the verifier.
 
-`configs/ablations/verifier.py` asks what a run learns from them.
+`configs/ablations/verifier.py` trains with each of them as `reward.function`.
 """
 
 import functools
@@ -12,27 +12,30 @@ from rl.problems.types import Problem
 from rl.reward.verifier import verifier_reward
 from rl.verifier import extract_answer, judge
 
-# Judges in this process, where `VerifierPool.judge` has workers.
+# Judges in the current process, without the workers of `VerifierPool`.
 _verify = verifier_reward(lambda items: [judge(*item) for item in items])
 
 
 def exact_match(completion: str, problem: Problem) -> float:
-    """Return whether the box has an accepted answer, letter by letter."""
+    """Returns 1.0 if the boxed answer equals a gold answer as text, else -1.0."""
     return 1.0 if extract_answer(completion) in problem.answers else -1.0
 
 
 def boxed(completion: str, problem: Problem) -> float:
-    """Return whether there is an answer in a box, right or wrong."""
+    """Returns 1.0 if the completion has a boxed answer, correct or not, else -1.0."""
     return 1.0 if extract_answer(completion) else -1.0
 
 
 def math_verify(completion: str, problem: Problem) -> float:
-    """Return the verdict of Math-Verify, of the package `math-verify[antlr4_13_2]`."""
+    """Returns 1.0 if Math-Verify accepts the answer, else -1.0.
+
+    Requires the package `math-verify[antlr4_13_2]`.
+    """
     from math_verify import parse, verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
     answer = parse(completion)
-    # A gold is math; without delimiters Math-Verify would look for numbers only.
+    # Without math delimiters, Math-Verify would look for numbers only.
     golds = (parse(f"${gold}$") for gold in problem.answers)
     return 1.0 if any(verify(gold, answer) for gold in golds) else -1.0
 
@@ -40,11 +43,15 @@ def math_verify(completion: str, problem: Problem) -> float:
 def flipped(
     completion: str, problem: Problem, *, share: float, systematic: bool = False
 ) -> dict:
-    """Return the verifier's verdict, inverted for a share of all completions.
+    """Returns the verifier's reward, with its sign inverted for some completions.
 
-    A hash of problem and completion decides, so that the same completion always gets
-    the same verdict; if `systematic`, a hash of the problem decides for all of its
-    completions, as where a gold is wrong.
+    Args:
+      completion: text to judge.
+      problem: problem of the completion.
+      share: share of completions whose reward is inverted. A hash of problem and
+        completion selects them, so equal completions get equal rewards.
+      systematic: whether a hash of the problem alone selects, so that all completions
+        of a problem are inverted or none. This imitates wrong gold answers.
     """
     ((score,),) = _verify([[completion]], [problem])
     if math.isnan(score.reward):

@@ -1,8 +1,8 @@
-"""The rewards of a run: formulas, and the workers that judge by them.
+"""Parses reward formulas and runs their terms in workers.
 
-A formula is a sum of terms, each with a weight before it or not: "verifier",
-"my_reward:score", "verifier + 0.1*my_reward:brevity". Its first term says what is
-correct; what any term could not judge is not judged.
+A formula is a sum of terms with optional weights: "verifier", "my_reward:score" or
+"verifier + 0.1*my_reward:brevity". The first term decides whether a completion is
+correct. A completion that any term cannot judge has no verdict.
 """
 
 import contextlib
@@ -28,19 +28,23 @@ _TERM = re.compile(
 
 
 class RewardError(ValueError):
-    """A user's reward broke its contract: one line that says where and at what."""
+    """Signals that a user's reward function broke its contract."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """One term of a formula: a weight, and "verifier" or "module:function"."""
+    """Represents a term of a formula: a weight, and "verifier" or "module:function"."""
 
     weight: float
     name: str
 
 
 def parse(function: str, *, key: str) -> tuple[Term, ...]:
-    """Return the terms of a formula; ValueError if it is invalid or repeats a term."""
+    """Parses a formula into its terms.
+
+    Raises:
+      ValueError: the formula is invalid or repeats a term; the message names `key`.
+    """
     terms: list[Term] = []
     at = 0
     while at < len(function) or not terms:
@@ -61,16 +65,19 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
 
 
 class Rewards:
-    """Makes rewards of formulas; one pool of workers for all functions of the user's.
+    """Builds rewards from formulas and owns the worker processes that judge.
 
     Args:
-      formulas: by the config's key of each.
-      workers: completions judged at the same time.
-      timeout: seconds that a verdict, or a call of a function, may take.
-      right_from: completions with this reward are correct if the reward does not say.
-      literal, after: see `VerifierPool`.
-      on_lost: called with one line (function, place, problem, completion) if a call
-        was stopped, or ended its worker, more than once.
+      formulas: formulas by their config keys.
+      workers: number of worker processes of the verifier, and again of all user
+        functions together.
+      timeout: seconds that a verdict, or a call of a user function, may take.
+      right_from: reward from which a completion is correct, for functions that do not
+        return "correct".
+      literal: option of `VerifierPool`.
+      after: option of `VerifierPool`.
+      on_lost: function called with a message if a call failed in every try, because it
+        timed out or ended its worker. By default a warning is printed.
 
     Raises:
       ValueError: a formula is invalid, or a function cannot be imported.
@@ -121,13 +128,12 @@ class Rewards:
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """End all workers."""
+        """Ends all workers."""
         self._opened.close()
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return completions judged so far, lost ones, and workers replaced; with a
-        verifier also its verdicts by rule."""
+        """Counts: judged and lost completions, replaced workers, verdicts by rule."""
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:
             counts["judged"] = self._judged
@@ -137,7 +143,7 @@ class Rewards:
         return counts
 
     def reward(self, key: str) -> Reward:
-        """Return the reward by the formula of a key."""
+        """Returns the reward function of the formula with the config key `key`."""
         terms = self._terms[key]
 
         def judge(
@@ -154,7 +160,7 @@ class Rewards:
         return judge
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
-        """Return a user's function as a reward."""
+        """Wraps a user's function as a reward."""
         named = f"{key}={name!r}"
         ((form,),) = workers.map([((name, key, None), (None,))])
         if isinstance(form, Fault):
@@ -210,7 +216,7 @@ class Rewards:
 
 
 def uses_verifier(formula: str, *, key: str) -> bool:
-    """Return whether a formula has the verifier, which has to read the golds."""
+    """Returns whether a formula has the verifier as a term."""
     return any(term.name == VERIFIER for term in parse(formula, key=key))
 
 
@@ -221,14 +227,14 @@ def try_out(
     timeout: float,
     right_from: float,
 ) -> None:
-    """Let the user's functions of some formulas judge one problem.
+    """Calls the user functions of some formulas once, to find errors before a run.
 
-    They judge its answer in a box, and an empty completion, which a model may well
-    sample.
+    The functions judge two completions of `problem`: its boxed gold answer and an empty
+    text.
 
     Raises:
-      ValueError: a formula is invalid; a function cannot be imported, breaks its
-        contract, or takes too long.
+      ValueError: a formula is invalid, or a function cannot be imported, breaks its
+        contract, takes too long or ends its worker.
     """
     names = {
         key: [t.name for t in parse(formula, key=key) if t.name != VERIFIER]
@@ -254,7 +260,7 @@ def _refuse(reason: str) -> None:
 
 
 def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
-    """Return the weighted sum, with each term's own reward among the components."""
+    """Returns the weighted sum of scores; components include each term's reward."""
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]
     components: dict[str, float] = {}

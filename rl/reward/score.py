@@ -1,4 +1,4 @@
-"""The result of judging one completion."""
+"""Defines `Score`, the result of judging one completion, and the type of rewards."""
 
 import dataclasses
 import math
@@ -10,19 +10,19 @@ from rl.verifier import Verdict
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """The result of judging one completion."""
+    """Holds the result of judging one completion."""
 
-    reward: float  # finite; NaN, if it could not be judged, leaves it out of training
-    verdict: Verdict  # whether it is correct, and what decided
-    # Of the reward, by name, for metrics and samples.
+    reward: float  # finite; or NaN without a verdict, which excludes it from training
+    verdict: Verdict  # correctness, and the rule that decided it
+    # Parts of the reward by name, for metrics and sample files.
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, verdict: Verdict) -> "Score":
-        """Return +1 for a correct answer, -1 for another, NaN without a verdict."""
+        """Returns the score +1 if correct, -1 if wrong, NaN without a verdict."""
         worth = {True: 1.0, False: -1.0, None: math.nan}
         return cls(reward=worth[verdict.correct], verdict=verdict)
 
 
 Reward = Callable[[Sequence[Sequence[str]], Sequence[Problem]], list[list[Score]]]
-"""Groups of texts, and the problem of each group, to a score of each text."""
+"""Function from groups of texts and the problem of each group to a score per text."""

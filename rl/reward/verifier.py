@@ -1,4 +1,4 @@
-"""The rule-based verifier as a reward."""
+"""Provides the rule-based verifier as a reward."""
 
 import dataclasses
 import re
@@ -12,17 +12,21 @@ from rl.verifier import Verdict
 _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
 
 
-# A completion, its golds, and the problem's text.
+# A completion, the gold answers, and the text of the problem.
 Item = tuple[str, tuple[str, ...], str]
 
 
 def verifier_reward(
     judge_all: Callable[[Sequence[Item]], Sequence[Verdict]],
 ) -> Reward:
-    """Return the reward by the verifier, which also reads a problem's `meta`.
+    """Returns the reward that scores verdicts of the verifier as +1 and -1.
 
-    `unit` is the gold's unit: the verifier forgives a missing unit, so that against a
-    bare gold any unit would pass. `error` is an absolute tolerance.
+    The reward reads two entries of `Problem.meta`. `unit` is added to gold answers,
+    because against a gold without a unit the verifier accepts any unit. `error` is the
+    absolute tolerance of decimal answers.
+
+    Args:
+      judge_all: function from items to their verdicts, such as `VerifierPool.judge`.
     """
 
     def judge(
@@ -45,7 +49,7 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """Return the accepted answers, with a unit that is a word; in percent, or bare."""
+    """Returns the gold answers with their unit; percentages with and without sign."""
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
     if unit in ("%", r"\%"):
@@ -58,7 +62,7 @@ def _golds(problem: Problem) -> tuple[str, ...]:
 
 
 def _within_tolerance(answer: str | None, problem: Problem) -> bool:
-    """Return whether a decimal answer is within the problem's tolerance of a gold."""
+    """Returns whether a decimal answer is within the tolerance of a gold answer."""
     error = problem.meta.get("error")
     if answer is None or not error:
         return False
@@ -74,7 +78,7 @@ def _within_tolerance(answer: str | None, problem: Problem) -> bool:
 def _tolerance(error: object) -> Fraction | None:
     try:
         return Fraction(str(error))
-    except ValueError:  # a column of this name that means something else
+    except ValueError:  # a column named "error" with another meaning
         return None
 
 
