@@ -56,7 +56,7 @@ def _digest_of_sources() -> str:
 
 
 VERSION = _digest_of_sources()
-"""Changes whenever the source code changes; recorded with every score."""
+"""Hash of the verifier's source code, which is recorded with every score."""
 
 
 def verify(

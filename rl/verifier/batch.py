@@ -19,7 +19,7 @@ def examine(
     Args:
       golds: accepted answers, which are parsed only once.
       problem: text of the problem, or None.
-      literal: see `Examiner`.
+      literal: whether to reject answers with arithmetic left to do; see `Examiner`.
     """
     return functools.cache(Examiner(golds, problem, literal=literal).judge)
 
@@ -35,10 +35,10 @@ class VerifierPool(Workers):
     Args:
       workers: number of worker processes.
       timeout: seconds allowed for one completion.
-      judge: "module:function" that replaces `examine`. The returned function gets an
-        answer, or a tuple with the answers of neighbouring boxes.
+      judge: "module:function" that replaces `examine`. It returns a function from an
+        answer to a verdict; a list of neighbouring boxes is passed as one tuple.
       after: delimiter such as `</think>`; only text after its last occurrence counts.
-      literal: see `Examiner`.
+      literal: whether to reject answers with arithmetic left to do; see `Examiner`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class VerifierPool(Workers):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Numbers of judged completions, in total and by rule, and replaced workers."""
+        """Counts of judged completions (total and by rule) and of replaced workers."""
         return {"replaced": self.replaced, **self._counts}
 
     def judge(

@@ -54,7 +54,7 @@ class _Worker:
                 env=env, pass_fds=[fd], stdin=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         self.pid, self._started = self._process.pid, False
-        with contextlib.suppress(OSError):  # an early death is noticed later
+        with contextlib.suppress(OSError):  # a worker that died is detected later
             self._pipe.send((sys.path, function, preload, confined))
 
     def wait_for_start(self) -> None:
@@ -198,7 +198,7 @@ def serve(fd: int) -> None:
     if confined:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     for name in preload:
-        with contextlib.suppress(BaseException):  # fails again where it is used
+        with contextlib.suppress(BaseException):  # the error recurs at its use
             importlib.import_module(name)
     module, name = function.split(":")
     make_work = getattr(importlib.import_module(module), name)

@@ -26,7 +26,7 @@ from .prover import Prover
 from .regions import Region, Regions
 
 _MAX_ITEMS = 40
-"""Limit of items compared by value; items of longer lists must be identical."""
+"""Maximum number of list items compared by value; further items must be identical."""
 _MAX_SIGNS = 4
 _STEPS_OF_A_PAIR = 20
 _COUNTING = frozenset("kmn")
@@ -106,7 +106,7 @@ class _Comparison:
         """Returns whether two nodes are equivalent."""
         self._prover.charge(3)
         if isinstance(a, t.Several) and isinstance(b, t.Several):
-            # For plain values, both words only join a list: "1 and 2", "1 or 2".
+            # "and" and "or" differ here, but "1 and 2" is the same list as "1 or 2".
             if {a.joined, b.joined} == {"and", "or"} and _states(a) and _states(b):
                 return False
         if a == b:
@@ -243,7 +243,7 @@ class _Comparison:
         return found
 
     def _matched(self, first: Sequence[t.Node], second: Sequence[t.Node]) -> bool:
-        """Returns whether the items of two lists can be paired, in any order."""
+        """Returns whether the items of two lists are equal in some order."""
         common = Counter(first) & Counter(second)
         rest = list((Counter(second) - common).elements())
         if len(rest) > _MAX_ITEMS:
@@ -316,7 +316,7 @@ class _Comparison:
     def _same_tuples(self, a: t.Tuple, b: t.Node) -> bool:
         match b:
             case t.Call(name, parts) if len(name) == 1 and name.isupper():
-                b = t.Tuple(parts)  # the point P(3, 4)
+                b = t.Tuple(parts)  # P(3, 4) is a point
         return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
@@ -371,7 +371,7 @@ class _Comparison:
             # "5% growth" equals 5%, but "5 apples" does not.
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
             return words and type(a.value) is type(b) and self.same(a.value, b)
-        # A variable that both sides share is not a unit: l in l^2/8 square feet.
+        # A letter that occurs in both answers is a variable, not a unit: l in l^2/8.
         if not isinstance(b, t.Quantity) and not t.symbols(a.value) & t.symbols(b):
             b = _in_letters(b) or b
         if not isinstance(b, t.Quantity):

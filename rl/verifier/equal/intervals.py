@@ -32,10 +32,10 @@ from .points import (
 
 FIRST_BITS = 128
 FULL_BITS = 2048
-"""Working precision at which values with overlapping balls count as equal.
+"""Precision of the final comparison: values with overlapping balls count as equal.
 
-The bits of the smallest part of either side are added. So at least 300 digits agree
-beyond the last digit that any part could change.
+`Balls._resolution` adds the bits by which the smallest term lies below the whole. So at
+least 300 digits agree beyond the last digit that any term can change.
 """
 _NARROW_BITS = 1024
 _MAX_BITS = 40_000
@@ -81,7 +81,7 @@ class Balls:
 
     def __init__(self, budget: Budget):
         self._budget = budget
-        # Storing the node prevents that its id is reused.
+        # Storing the node prevents reuse of its id.
         self._known: dict[tuple, tuple[t.Node, Value | Exception]] = {}
         self._reach: dict[tuple, int] = {}
 
@@ -192,8 +192,8 @@ class Balls:
     def _resolution(self, left: t.Node, right: t.Node, *where) -> tuple[int, int]:
         """Returns the precision of a comparison and the number of bits that must agree.
 
-        A part may contribute far less than the whole: 10^-400 in 1 + 10^-400, the last
-        digit of a long number, 1 - tanh 1000.
+        Both grow if a term is far smaller than the whole: 10^-400 in 1 + 10^-400, the
+        last digit of a long number, or 1 - tanh 1000.
         """
         reach = 0
         for node in (left, right):
@@ -243,10 +243,10 @@ class Balls:
 
 
 def _bends(node: t.Node) -> set[t.Node]:
-    """Returns the arguments with a corner at their roots: x - 4 for |2x - 8|.
+    """Returns the arguments whose roots are corners, such as x - 4 in |2x - 8|.
 
-    Points may miss a region between two corners. So two expressions count as equal only
-    if they have the same corners.
+    The points of a comparison may miss the region between two corners. So two
+    expressions count as equal only if they have the same corners.
     """
     found = set()
     for part in t.walk(node):
@@ -381,7 +381,7 @@ class _Evaluator:
         self._budget.charge(left.bit_length() * right.bit_length() // _GCD_BITS)
 
     def _unknown(self, name: str, values: list[Value]) -> Value:
-        """Evaluates an unknown function as a fixed arbitrary one of its arguments."""
+        """Evaluates an unknown function f(x) with an arbitrary fixed formula."""
         total: Value = arb(0)
         for place, value in enumerate(values):
             factor = self._number(coordinate(f"{name} {place}", REAL[4]))
@@ -505,7 +505,7 @@ class _Evaluator:
 
 
 def _integer(value: Value) -> fmpz | None:
-    """Returns the integer that a value equals exactly or to half of the precision."""
+    """Returns the integer that equals a value, exactly or to half of its digits."""
     if isinstance(value, acb):
         if not value.imag == 0:
             return None

@@ -70,9 +70,8 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
     Each gap is used with all variables positive, with a subset of them negative, and
     with the other variables negative. The subset changes from gap to gap: any two
-    variables have equal signs at some points and different signs at others. In turn n
-    the subset consists of the variables whose index shares an odd number of 1 bits with
-    n.
+    variables have equal signs at some points and different signs at others. For gap n,
+    it consists of the variables whose index shares an odd number of 1 bits with n.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:

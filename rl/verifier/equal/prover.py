@@ -10,10 +10,10 @@ from .intervals import Balls
 from .points import REAL, coordinate
 
 Way = Literal["text", "number", "enclosure"]
-"""Names how two answers were shown equal."""
+"""Names how answers were shown equal: words, exact numbers or interval arithmetic."""
 
 PRINTED_DIGITS = 14
-"""Significant digits from which a decimal counts as a printed float.
+"""Number of significant digits from which a decimal counts as a printed float.
 
 A printed float equals every exact number that is rounded to it.
 """

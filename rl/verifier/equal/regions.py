@@ -1,4 +1,4 @@
-"""Reads sets and inequalities as unions of intervals, and compares these."""
+"""Reads sets and inequalities as unions of intervals, and compares the unions."""
 
 import functools
 from typing import NamedTuple

@@ -82,7 +82,7 @@ def pending(node: t.Node) -> int:
     Steps are: adding like terms, multiplying numbers or powers of one base, raising
     numbers to powers, and inverting fractions in a denominator.
     """
-    if isinstance(node, t.Matrix):  # a factor before the matrix is in each of its cells
+    if isinstance(node, t.Matrix):  # each cell contains the matrix's factor
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
     if isinstance(node, t.Rel | t.Chain):  # the simplest side: 5 in 2 + 3 = 5
         said = [side for side in sides(node) if not is_label(side)]
@@ -172,15 +172,15 @@ def _numbers_in(node: t.Node) -> Iterator[t.Node]:
 def is_literal(node: t.Node) -> bool:
     """Returns whether a number leaves nothing to add, multiply or divide.
 
-    Signs, fractions, mixed numbers, percent, scientific notation, and a single power,
-    factorial, binomial or other function are literal.
+    Literal numbers include signed numbers, fractions, mixed numbers, percentages and
+    scientific notation, and a single power, factorial, binomial or other function.
     """
     match node:
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
             return is_literal(value)
         case t.Mul((sign, value)) if sign == t.MINUS_ONE or isinstance(sign, t.Sign):
             return is_literal(value)
-        case t.Mul((value, t.Mul((t.Num(),)))):  # 5 million
+        case t.Mul((value, t.Mul((t.Num(),)))):  # for instance 5 million
             return is_literal(value)
         case t.Mul((t.Num(), t.Pow(t.Num(base), exponent))) if base == 10 and (
             exponent != t.MINUS_ONE  # marks a quotient; a written -1 is a product
@@ -204,7 +204,7 @@ def is_literal(node: t.Node) -> bool:
 
 
 def _is_atom(node: t.Node) -> bool:
-    """Returns whether a node is a number, a power, a factorial or a binomial."""
+    """Returns whether a node is a number, constant, power, factorial or binomial."""
     match node:
         case t.Mul((sign, value)) if sign == t.MINUS_ONE:
             return _is_atom(value)
@@ -229,7 +229,7 @@ def _is_signed_integer(node: t.Node) -> bool:
 def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
     """Returns whether a quotient is a literal fraction, such as 3/4 or 1/2^10.
 
-    A quotient with an integer value is not: the division is still to be carried out.
+    A quotient with an integer value is not literal: it is still to be divided.
     """
     parts = [top, bottom]
     if not all(map(_is_atom, parts)) or not any(map(_is_signed_integer, parts)):
@@ -272,7 +272,7 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
 
 
 def is_number(node: t.Node) -> bool:
-    """Returns whether a tree as written is one rational number, whatever its unit."""
+    """Returns whether a written tree is one rational number, with or without a unit."""
     return isinstance(t.fold(shape_of(node)), t.Num)
 
 

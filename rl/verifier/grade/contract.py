@@ -101,7 +101,7 @@ class Examiner:
         self._golds = [(gold, parse_answer(gold)) for gold in golds]
 
     def judge(self, answer: str | Sequence[str] | None) -> Verdict:
-        """Returns the verdict on an extracted answer; deterministic.
+        """Returns the verdict on an extracted answer.
 
         Args:
           answer: answer, or the answers of neighbouring boxes. Several boxes form one
@@ -326,11 +326,11 @@ def judge(
       completion: text of the completion. The answer is its last `\boxed{...}` that is
         not inside another box.
       gold: accepted answer, or several answers of which any may match.
-      problem: text of the problem. If given, three kinds of answers are wrong: formulas
-        copied from the problem, unfinished values, and quantities in another unit than
-        the requested one.
+      problem: text of the problem. If given, formulas copied from the problem,
+        unfinished values and quantities in another unit than the requested one are
+        wrong.
       after: delimiter such as `</think>`; only text after its last occurrence counts.
-      literal: see `Examiner`.
+      literal: whether to reject answers with arithmetic left to do; see `Examiner`.
     """
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
     return Examiner(golds, problem, literal=literal).judge(
@@ -367,7 +367,7 @@ def _items(value: t.Node) -> list[t.Node]:
 
 
 def _as_meant(answer: Answer, gold: Answer, prover: Prover) -> t.Node | None:
-    """Returns the written tree of the reading in which an answer equals the gold."""
+    """Returns the written tree of the answer's reading that equals the gold."""
     alone = dataclasses.replace(answer, other=None)
     if answer.other is None or same_answer(alone, gold, prover):
         return answer.written

@@ -56,8 +56,8 @@ class Formulas:
     def _stands(self, shape: t.Node) -> bool:
         """Returns whether a shape consists only of formulas of the problem.
 
-        Examples of combinations: a set builder around an inequality, two joined
-        inequalities, or an inequality over the integers.
+        Examples: a set builder around an inequality of the problem, two of its
+        inequalities, or one of them restricted to the integers.
         """
         if shape in self.trees:
             return not is_plain(shape)
@@ -125,10 +125,10 @@ def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
             yield shape_of(node), node
             folded = shape_of(t.fold(node))
             if not (isinstance(folded, t.Rel) and _gives_a_value(folded)):
-                yield folded, node  # not 408 = x for 17 * 24 = x
+                yield folded, node  # 408 = x solves 17 * 24 = x
             described = isinstance(node, t.Braces) and t.contains(node, t.Rel)
             if isinstance(node, t.Chain) and any(s.op != "=" for s in node.steps):
-                stack.extend(sides(node))  # one bound alone is not a copy
+                stack.extend(sides(node))  # a < x alone does not copy a < x < b
             elif described or isinstance(
                 node, t.Rel | t.Chain | t.Several | t.Choice | t.Quantity
             ):

@@ -113,7 +113,7 @@ class Asked:
 
     @functools.cached_property
     def quantities(self) -> frozenset[tuple[Fraction, Unit, Fraction]]:
-        """Numbers of the problem with a known unit: value, unit, size of the unit."""
+        """Numbers of the problem with a known unit, as (value, unit, unit's size)."""
         text = _DRESS.sub("", _SPACES.sub(" ", self._problem))
         numbers = [
             (n, _value(n[0])) for n in _NUMERAL.finditer(text) if _is_short(n[0])

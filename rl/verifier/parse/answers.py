@@ -16,7 +16,7 @@ from .units import parse_unit
 _NUMBER_AND_UNIT = re.compile(
     r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) \(?([a-zA-Z][a-zA-Z/^0-9 ]{0,30})\)?"
 )
-# Match the letter of an option before or after its value, and the gap between.
+# Match the letter of an option before or after its value, and the gap between them.
 _DRESS = rf"(?:(?:{TEXT_COMMAND}|\\mathbf)\s*\{{\s*)?"
 _GAP = r"(?:\\[\s,;]|~|\\q?quad|\s)"
 _CHOICE = re.compile(

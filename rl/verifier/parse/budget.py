@@ -1,7 +1,9 @@
 """Bounds the work of a verdict, counted in steps and not in seconds."""
 
 STEPS = 15_000
-"""Default limit of one verdict. A step takes 1 to 4 µs; most verdicts take hundreds."""
+"""Default limit of one verdict. A step takes 1 to 4 µs; most verdicts take hundreds of
+steps.
+"""
 
 
 class Open(Exception):

@@ -46,7 +46,7 @@ def signed(sign: t.Node, node: t.Node) -> t.Node:
 
 
 def multiplied(factors: Sequence[t.Node]) -> t.Node:
-    """Returns a product; numbers times a matrix are multiplied into its cells."""
+    """Returns a product; factors of a matrix are multiplied into its cells."""
     matrices = [part for part in factors if isinstance(part, t.Matrix)]
     if len(matrices) != 1:
         return t.Mul(tuple(map(numeric, factors)))

@@ -22,7 +22,7 @@ class Cursor:
         self._bar_closes = False
         self._reversed = False
         self._currency: str | None = None
-        self._group_ends: set[int] = set()  # positions of grouping braces
+        self._group_ends: set[int] = set()  # positions of closing braces
 
     @property
     def _next(self) -> Token:

@@ -3,7 +3,7 @@
 import re
 
 MAX_BOX = 20_000
-r"""Number of characters read around the last `\boxed`; longer boxes are ignored."""
+r"""Characters read before and after the last `\boxed`; longer boxes are ignored."""
 
 _MARKERS = ("\\boxed", "\\fbox")
 _FIRST = re.compile(r"\\(?:boxed|fbox|[hv]?phantom)")

@@ -111,7 +111,7 @@ class Operands(Cursor):
                 self._at += 1
                 start = text[: len(text) - len(match[0])]
                 return t.Repeating(periodic(start, match[1]), decimal(text))
-            raise t.Unparsable("is cut off by dots")  # 0.577... shows no period yet
+            raise t.Unparsable("is cut off by dots")  # 0.577... has an unknown period
         return decimal(text)
 
     def _repeating(self, text: str) -> t.Node:
@@ -134,7 +134,7 @@ class Operands(Cursor):
         name = self._next.value
         self._at += 1
         if name == "m" and self._next.value == "angle" and self._next.kind == "sym":
-            return self._symbol()  # the measure of an angle
+            return self._symbol()  # "m" before an angle means its measure
         if name in ("angle", "triangle"):
             if (corners := self._corners()) is not None:
                 if name == "angle":
@@ -368,7 +368,7 @@ class Operands(Cursor):
     def _environment(self, name: str, braced: bool) -> t.Node:
         """Reads the rows and cells of a matrix, a system, or a definition by cases.
 
-        After a brace, a matrix without brackets or an array is a system.
+        An array or a plain matrix after a brace is a system.
         """
         rows = self._rows(name)
         if not rows:

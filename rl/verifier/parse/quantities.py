@@ -28,7 +28,7 @@ class Quantities(Expressions):
         return node
 
     def _ratio(self, first: t.Node, token: Token) -> t.Node:
-        """Reads 3 : 5 : 7, or a time 3:05; "C: 5" is a label and its value."""
+        """Reads the ratio 3 : 5 : 7, the time 3:05, or the label and value "C: 5"."""
         if isinstance(first, t.Sym) and len(first.name) == 1:
             if self._peek().kind != "sym":
                 self._at += 1
@@ -74,7 +74,7 @@ class Quantities(Expressions):
         if reading is None:
             raise t.Unparsable(f"has a value next to {words[:40]!r}")
         if reading.multiplier != 1:
-            # A nested product marks 5 million, unlike a product of two numbers.
+            # The nested product marks "5 million", unlike a product of two numbers.
             node = t.Mul((numeric(node), t.Mul((t.Num(reading.multiplier),))))
         if reading.unit is None:
             return node

@@ -181,9 +181,9 @@ def is_decimal(node: t.Node) -> bool:
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
-    """Returns the values of "p = 5, q = 2", sorted by their labels, or None.
+    """Returns the values of "p = 5, q = 2" in the order of their labels, or None.
 
-    The order is alphabetical, except that w comes last if it follows x, y and z.
+    The order is alphabetical, except that w comes last after x, y and z.
     """
     pairs = {}
     for part in node.items:
@@ -208,7 +208,7 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
             return name, arguments
         case t.Sym(name):
             letter, _, index = name.partition("_")
-            # f_x and f_y are derivatives, not one function of x and y.
+            # f_x is a derivative, but a_n is a function of n.
             if letter and index in _COUNTING_LETTERS:
                 return f"{letter}_", (t.Sym(index),)
     return None

@@ -25,7 +25,7 @@ SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"
 _AFTER_LABELS = RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
-# Words with which a label calculates, or denies the value it names.
+# Labels with one of these words calculate or deny the value.
 _DOUBTING = frozenset(
     "not no never neither nor except without unless wrong false log ln minus plus"
     " nobody none nothing everything anything whether but unknown maybe perhaps"
@@ -163,7 +163,7 @@ class Parser(Quantities):
                 isinstance(s, t.Rel | t.Chain) for s in stated
             ):
                 if all(map(_is_in_reals, stated)):
-                    return t.REALS  # always implied
+                    return t.REALS  # "x is real" is always implied
                 if all(is_membership(s) or _is_in_reals(s) for s in stated):
                     return _DECLARED
                 return stated[0] if len(stated) == 1 else t.Braces(tuple(stated))

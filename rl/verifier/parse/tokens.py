@@ -281,7 +281,7 @@ def _split_word(
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
     if len(tokens) > 1 and tokens[-1].value == "[" and run.lower() in SHORT:
-        after_number = _after_operand(tokens[:-1])  # 5 [cm]
+        after_number = _after_operand(tokens[:-1])  # the unit in "5 [cm]"
     after_words = bool(tokens) and tokens[-1].kind == "text"
     outside |= after_words
     if name in FUNCTIONS:
@@ -312,7 +312,7 @@ def _split_word(
         tokens.append(Token("text", run, spaced))
     elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
         tokens.extend(Token("sym", letter, False) for letter in run)
-    elif run[:-1] in _PREFIXES:  # "sinx" and "cosA"
+    elif run[:-1] in _PREFIXES:  # for instance sinx and cosA
         tokens.append(Token("fn", run[:-1], spaced))
         _split_word(run[-1], tokens, False)
     elif run in _ALPHABET:

@@ -25,7 +25,7 @@ class Node:
     __slots__: tuple[str, ...] = ()
 
     if TYPE_CHECKING:
-        # Type checkers often cannot infer the kind of a node.
+        # Lets type checkers accept attributes of nodes of unknown kind.
         def __getattr__(self, name: str) -> Any: ...
 
     def __str__(self) -> str:
@@ -241,7 +241,7 @@ class Matrix(Node):
 
 @dataclass(frozen=True, slots=True)
 class Based(Node):
-    """Represents digits in a base, as written."""
+    """Represents a number by its digits in a base: 101 in base 2."""
 
     digits: str
     base: int
@@ -419,7 +419,7 @@ def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
 
 
 def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:
-    """Returns the values of two quantities in one size of their unit.
+    """Returns the values of two quantities after conversion to the same unit size.
 
     Returns None if the sizes differ and a value is not an expression.
     """

@@ -310,7 +310,7 @@ def parse_unit(text: str) -> Reading | None:
         words[1:] = [w for w in words[1:] if _lookup(w) != _lookup(words[0])]
         others = [entry for w in words[1:] if (entry := _lookup(w)) is not None]
         if any("money" in exponents for exponents, _ in others):
-            return None  # $10 cents
+            return None  # "$10 cents" is ambiguous
     if (known := _known(words)) is not None:
         return known
     multiplier = Fraction(1)
@@ -366,7 +366,7 @@ def leading_units(text: str) -> tuple[Reading, ...]:
             return ()
         first = _known(words[:1])
         if first is not None and first.unit == "money^1" != reading.unit:
-            return (reading, first)  # for a price also its currency
+            return (reading, first)  # the unit of a price and its currency
         return (reading,)
     return ()
 
@@ -433,7 +433,7 @@ def calculates(label: str) -> bool:
 
 
 def _with_per(words: list[str]) -> list[str]:
-    """Inserts "per" for other words of this meaning: pages a day, pens in each box."""
+    """Writes "per" for words with this meaning: pages a day, pens in each box."""
     found: list[str] = []
     for word, then in zip(words, [*words[1:], ""], strict=True):
         behind = found and found[-1].lower() in ("in", "on", "for")
@@ -467,7 +467,7 @@ def _things(words: list[str]) -> Reading | None:
         unit = known.unit + "".join(f" of {word}" for word in sorted(behind))
         return known._replace(unit=unit)
     if any(_known([word]) is not None for word in words[:at]):
-        return None  # "dollars profit"
+        return None  # "dollars profit" is not only a unit
     if len(nouns) > 1 and nouns[-1].endswith("ed") and is_plural(nouns[-2]):
         behind.append(nouns.pop())
     marks = {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
@@ -611,7 +611,7 @@ def _known(words: list[str]) -> Reading | None:
             continue
         elif (entry := _lookup(word)) is not None:
             if "unit" in entry[0] and not exponents:
-                # "square units", "units": no unit is named at all.
+                # "square units" and "units" do not name a unit.
                 power = words[position:]
                 return Reading(None) if power in ([], ["^", "2"], ["^", "3"]) else None
             last = (*entry, sign * pending)
