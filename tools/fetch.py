@@ -111,13 +111,17 @@ def _svamp(row: Row) -> Row:
 
 
 def _svamp_half(row: Row, half: int) -> Row | None:
-    """Returns rows of one half of SVAMP: 0 for development, 1 for reporting."""
+    """Returns the row if it is in one half of SVAMP (0: development, 1: reporting)."""
     found = _svamp(row)
     return found if _hash_byte(found) % 2 == half else None
 
 
 def _mawps_asdiv(row: Row) -> Row | None:
-    """Returns rows with one operation on two numbers up to 20; keeps 49 of 256."""
+    """Returns the row as a problem, or None if it is not selected.
+
+    Selected are problems with one operation on two numbers up to 20, and of these about
+    49 of 256 by their hash.
+    """
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)
     if not small or not re.fullmatch(r"[-+*/] number\d number\d", row["Equation"]):

@@ -198,8 +198,8 @@ def graded_rows(
     Args:
       rows: problems; a row without a grade keeps its `solve_rate`.
       grades: grades by row id.
-      level_source: name of the new level scale, whose levels are fifths of the solve
-        rates (1 is the most solved); None keeps the levels of the rows.
+      level_source: name of the scale of new levels; None keeps the levels of the rows.
+        New levels are fifths of the solve rates, 1 for the most solved rows.
     """
     result = [dict(row) for row in rows]
     for row in result:

@@ -269,7 +269,7 @@ def is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Formats a value of a table: numbers get commas or four significant digits."""
+    """Formats a value of a table; numbers get commas or four significant digits."""
     if isinstance(value, bool) or not is_number(value):
         return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):

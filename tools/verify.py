@@ -106,7 +106,7 @@ def _in_sympy(answer: str) -> str:
 
 
 def judge_pairs(paths: list[pathlib.Path]) -> dict:
-    """Returns the verdict on every pair, and the agreement with labels if present."""
+    """Returns the verdict on every pair of the files, and the agreement with labels."""
     verdicts: list[dict] = []
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
@@ -145,7 +145,7 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
 
 
 def check_answers(paths: list[pathlib.Path]) -> dict:
-    """Returns the gold answers that the verifier cannot check, each with a reason."""
+    """Counts the gold answers of data files; lists those that cannot be verified."""
     refused, checked, missing = [], 0, 0
     for where, row in each(_rows(paths), "verify", "rows"):
         answers = row.get("answers") or [row.get("answer")]

@@ -28,7 +28,7 @@ def unverifiable_answer(row: Row) -> str | None:
 
 
 def equality(golds: Sequence[str]) -> Callable[[str], bool]:
-    """Returns a function that compares an answer with the golds (for workers)."""
+    """Returns a function that tests whether an answer equals one of the golds."""
     return lambda answer: any(is_equivalent(answer, gold) for gold in golds)
 
 

@@ -108,8 +108,8 @@ def relation(
 ) -> tuple[str, float] | None:
     """Returns (kind, similarity) of two near duplicates, or None for other problems.
 
-    The kind is "same" for one problem in other words, "conflict" for one problem with
-    two answers, and "variant" for other numbers or a related question.
+    The kind is "same" for one problem in other words and "conflict" for one problem
+    with two answers. It is "variant" for other numbers or a related question.
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:

@@ -46,7 +46,7 @@ _NAMES_POINTS = re.compile(r"[A-Z]{2,4}|[A-Za-z]\([a-z]\)")
 
 
 def no_answer(row: Row) -> str | None:
-    """Finds rows without an answer, also in their solution."""
+    """Finds rows without an answer in the answer column or in the solution."""
     return None if row.answers else "no answer, and none in the solution"
 
 

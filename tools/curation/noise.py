@@ -54,8 +54,8 @@ _LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 def not_text(row: Row) -> str | None:
     """Finds links, images, drawings, structural HTML and backslashes without a command.
 
-    A drawing is allowed in a long text that does not refer to it, if solvers succeed
-    and the drawing has no numbers in its labels.
+    If solvers succeed, a drawing without numbers in its labels is allowed. The text
+    must then be long and must not refer to the drawing.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):

@@ -92,7 +92,7 @@ def evidence_by_source(
 
 
 def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
-    """Yields the tables of the report."""
+    """Yields the tables of the report from the content of summary.json."""
     reasons, sources = summary["reasons"], summary["evidence_by_source"]
     outcome = {name: summary[name] for name in ("rows", "kept", "with_level")}
     yield Table("Outcome", [outcome])
@@ -121,7 +121,7 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def examples(rows: Iterable[Row]) -> str:
-    """Returns the first rows of each kind as HTML, with details and matching rows."""
+    """Returns example rows for each reason and each source as HTML."""
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ _CHUNK = 500  # texts compared at a time, which bounds memory
 _PIECE = 4
 _BACKGROUND = 20_000  # training texts from which word frequencies are estimated
 _COMMON = 0.15  # words in a larger share of the texts have weight 0
-_PRIOR = 1.0  # weight, in nats, that is added to every pair of texts as half common
+_PRIOR = 1.0  # nats added to the union of two multisets; half to the intersection
 
 
 class Match(NamedTuple):
@@ -56,7 +56,7 @@ class Retrieval:
         self._names = list(problems)
         texts = [*problems.values(), *itertools.islice(background, _BACKGROUND)]
         self._texts = len(texts)
-        self._numbers = [numbers(text) for text in texts]  # the problems' first
+        self._numbers = [numbers(text) for text in texts]  # problems first
         self._holders = Counter(itertools.chain.from_iterable(self._numbers))
         counts = _counts(texts)
         holders = counts.getnnz(axis=0)

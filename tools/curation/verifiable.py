@@ -164,10 +164,10 @@ def _either_or(sentence: str) -> bool:
 def multi_part(row: Row) -> str | None:
     """Finds problems with several questions, of which the answer covers only one.
 
-    Signs of several questions are two labels such as (a) and (b) that do not mark
-    conditions, two blanks, two questions or imperatives, and "the area and the
-    perimeter". Apart from labels and sketches, they count only if the answer has one
-    value. If solvers succeed, a second imperative is ignored.
+    Two labels such as (a) and (b) mark several questions unless they mark conditions.
+    A later request to sketch or describe also does. If the answer has one value, so do
+    two blanks, two questions, two imperatives, and "the area and the perimeter". If
+    solvers succeed, a second imperative is ignored.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):

@@ -1,8 +1,9 @@
 """Measures whether a model has memorized a benchmark.
 
-A model that completes the text of a problem word for word has probably been trained on
-it, so its score is weak evidence of reasoning. Qwen2.5-Math-7B completes 54.6% of
-MATH-500 from the first 60% of each text, and 0% of a newer set (arXiv 2507.10532).
+If a model completes the text of a problem word for word, the problem was probably in
+its training data. Its score is then weak evidence of reasoning. Qwen2.5-Math-7B
+completes 54.6% of MATH-500 from the first 60% of each text, and 0% of a set that was
+made later (arXiv 2507.10532).
 """
 
 import dataclasses

@@ -35,7 +35,7 @@ class Benchmark(NamedTuple):
 
 # AMC has the 83 problems of AMC 12 2022 and 2023. OlympiadBench has its 675 open-ended,
 # text-only mathematics problems in English. Both are the sets of understand-r1-zero.
-# AIME 2025 has both exams (I and II), HMMT 2025 that of February.
+# AIME 2025 has both exams (I and II), and HMMT 2025 has the February contest.
 BENCHMARKS = {
     "aime2024": Benchmark(
         "AIME 2024",
@@ -163,7 +163,7 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Returns whether problems or answers differ from the known copy of a benchmark."""
+    """Returns whether problems or answers differ from those of a known benchmark."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return bool(known) and content_hash(problems) != known
 

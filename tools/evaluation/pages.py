@@ -53,7 +53,7 @@ def results_page(
 def _samples_that_fit(
     scored: Mapping[str, Sequence[Scored]], most: int
 ) -> tuple[int, int]:
-    """Returns the number of samples that fit into `most` characters, and of all."""
+    """Returns the numbers of samples per problem: those that fit, and all."""
     lengths: collections.Counter[int] = collections.Counter()
     for s in itertools.chain(*scored.values()):
         lengths[s.drawn.sample] += len(s.drawn.completion)

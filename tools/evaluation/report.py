@@ -71,7 +71,10 @@ def benchmark_result(
 
 
 def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
-    """Returns the mean accuracy on `FIVE`; None if one is missing or another copy."""
+    """Returns the mean accuracy on the five benchmarks of the paper.
+
+    None if a benchmark is missing or its problems differ from the known ones.
+    """
     if not all(name in benchmarks for name in FIVE):
         return None
     if any(benchmarks[name].get("another_copy") for name in FIVE):
