@@ -145,7 +145,7 @@ class Alarms:
         return warnings, next(iter(due), None)
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
-        """Returns a step's warnings by alarm name; use instead of `check`."""
+        """Returns a step's warnings by alarm name; counts active steps like `check`."""
         return {rule.name: text for rule, _, text in self._holding(metrics)}
 
     def _holding(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:

@@ -98,7 +98,7 @@ class Engine:
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Numbers of skipped updates: the last ones in a row, and all of the run."""
+        """Number of updates skipped in a row until now, and in the whole run."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     @property

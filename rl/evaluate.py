@@ -62,7 +62,7 @@ class Scored:
 
     @property
     def graded(self) -> bool:
-        """Whether the score is more than the verifier's right or wrong."""
+        """Whether a reward function gave the score, so that it may be fractional."""
         return bool(self.components) or self.verdict.rule == "reward"
 
 
@@ -190,10 +190,11 @@ def summarise(
 
     `accuracy` is avg@k: the mean over problems of the share of correct completions.
     `pass@k` is given for the smallest number of completions of a problem and for the
-    powers of two below it. Both have a 95% interval over problems (`mean_interval`).
-    `rules` counts verdicts by deciding rule. Completions without a verdict (`unjudged`)
-    count as wrong. `reward` and `component/NAME` are means over judged completions, if
-    rewards are graded. `repeated`, `tokens_*` and `truncated` are absent if not known.
+    powers of two below it. `accuracy` and `pass@k` have 95% intervals over problems
+    (`mean_interval`). `rules` counts verdicts by deciding rule. Completions without a
+    verdict (`unjudged`) count as wrong. `reward` and `component/NAME` are means over
+    judged completions; verifier-only scores have none. `repeated`, `tokens_*` and
+    `truncated` are absent if not known.
 
     Args:
       scored: the scored completions of the benchmark.

@@ -20,7 +20,7 @@ HUB = "hf://"  # prefix of files on the Hugging Face Hub
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-    """Makes a folder and locks it; the lock also ends with the process.
+    """Makes and locks a folder; the lock is also released when the process ends.
 
     Raises:
       BlockingIOError: another process has locked the folder.
@@ -238,7 +238,7 @@ def sync(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def named(path: pathlib.Path) -> Iterator[None]:
-    """Adds the file's name to an OSError, which lacks it if a write fails."""
+    """Adds the file's name to any OSError, since errors of writes do not have it."""
     try:
         yield
     except OSError as error:

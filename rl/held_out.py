@@ -91,12 +91,12 @@ class HeldOut:
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Returns the first set's accuracy, over its first `eval.problems` problems."""
+    """Returns the first set's accuracy on its `eval.problems` problems, or None."""
     return summary.get("curve", summary).get("accuracy")
 
 
 def scalars_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Returns metrics of each set, over its first `eval.problems` problems."""
+    """Returns the metrics of each set on its first `eval.problems` problems."""
     sets = {f"{name}/": of_set for name, of_set in summary.get("sets", {}).items()}
     return {
         f"{EVALUATED}{prefix}{key}": value

@@ -52,7 +52,7 @@ def train(
     *,
     accept_changes: bool = False,
 ) -> dict[str, Any]:
-    """Runs the training loop, from the newest checkpoint of the workdir if it has one.
+    """Runs the training loop; resumes from the workdir's newest checkpoint if any.
 
     With several processes only the leader calls this; the others run `joint.follow`.
 
@@ -68,9 +68,9 @@ def train(
 
     Raises:
       ValueError: the workdir holds another run.
-      Stopped: a signal ended the run; progress, if any, is in a checkpoint.
-      RewardError: a user's reward returned an invalid value; a checkpoint was written.
-      SamplerError: all samplers have failed; a checkpoint was written if possible.
+      Stopped: a signal ended the run; completed steps are saved if there was time.
+      RewardError: a user's reward failed; completed steps are saved.
+      SamplerError: sampling failed for good; completed steps are saved if possible.
       Alarm: an alarm of `alarms.stop_on` ended the run; earlier checkpoints stay.
     """
     c = spec.config
@@ -192,12 +192,11 @@ class _Run:
 
     Attributes:
       done: number of steps done, which is also the policy version.
-      base: summary of the evaluation of the base model; None before it.
+      base: summary of the base model's evaluation; None before that evaluation.
       latest: summary of the newest evaluation; None before the first one.
       evaluated: the step of the newest evaluation; -1 before the first one.
       healthy: False if the last step had a warning.
-      started: Unix time of the start, later by the time during which the run did not
-        run.
+      started: Unix time at which the run would have started without interruptions.
     """
 
     spec: RunSpec

@@ -26,7 +26,7 @@ class Sink(Protocol):
         """Logs distributions of a step, each with at least one value."""
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Logs completions of a step, as in samples.jsonl."""
+        """Logs completions of a step, given as rows of samples.jsonl."""
 
     def close(self) -> None:
         """Closes the logger; no other call follows."""

@@ -100,7 +100,7 @@ class MetricsWriter:
 
 
 class Stopwatch:
-    """Measures the seconds of each phase of a step; names the phases in traces."""
+    """Measures the seconds of each phase of a step, and labels phases in traces."""
 
     def __init__(self):
         self._began = time.perf_counter()
@@ -172,7 +172,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
 def distributions(
     stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Returns lengths of all sampled completions and advantages of the batch's."""
+    """Returns arrays for histograms: completion lengths and the batch's advantages."""
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {

@@ -114,7 +114,7 @@ def train(c: RunConfig) -> Trained:
 
 
 class Collector:
-    """Implements dynamic sampling: samples until a batch of informative groups."""
+    """Samples until a batch is full of informative groups (dynamic sampling)."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class Watch:
         return time.time() - self._began
 
     def text(self, columns: int = 0) -> str:
-        """Returns the progress as a line of text, or as a bar of `columns` columns."""
+        """Returns the progress as a line of text, or as a bar if `columns` is set."""
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.time() - since, 1e-9)
         if self._total and columns:
@@ -214,7 +214,7 @@ class WatchedSampler:
 
 
 def duration(seconds: float) -> str:
-    """Formats seconds as text, such as "2 min 5 s"."""
+    """Formats seconds as text, such as "2 min 05 s"."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

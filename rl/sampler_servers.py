@@ -45,7 +45,10 @@ def make_vllm_sampler(
     workdir: pathlib.Path,
     prompt: Sequence[int],
 ) -> PolicySampler:
-    """Starts vLLM servers, or connects to running ones; needs a publish to sample.
+    """Makes a sampler that starts vLLM servers or connects to running ones.
+
+    It can sample after the first publish. Every process calls this function; those
+    other than process 0 get a `FollowerSampler`.
 
     Args:
       c: the run's config.

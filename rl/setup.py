@@ -292,8 +292,8 @@ def make_reference(
         adapters.
 
     Returns:
-      The parameters, or None if the objective needs no reference; and the scoring
-      function, or None for the base model, which the policy's function can score.
+      The parameters, or None if the objective needs no reference. The scoring function,
+      or None to use the policy's (`Step.score`).
     """
     c = spec.config
     if not spec.objective.needs_reference:
@@ -311,7 +311,7 @@ def make_reference(
 
 
 def make_rejection(c: RunConfig) -> Reject | None:
-    """Makes the function of `objective.correction` that removes tokens, or None."""
+    """Makes the function that removes tokens by `objective.correction`, or None."""
     rejection = load_rejection(c.objective.correction)
     if rejection is None:
         return None

@@ -19,10 +19,11 @@ def avg_at_k(correct: Sequence[Sequence[bool]]) -> np.ndarray:
 
 
 def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
-    """Returns pass@k of each problem: at least one of k completions is correct.
+    """Returns pass@k of each problem, `[problems]`.
 
-    Computes the unbiased estimate `1 - C(n - c, k) / C(n, k)` of Chen et al., arXiv
-    2107.03374, for c correct completions among n >= k. The product cannot overflow.
+    It is the probability that at least one of k completions is correct. Computes the
+    unbiased estimate `1 - C(n - c, k) / C(n, k)` of Chen et al., arXiv 2107.03374, for
+    c correct completions among n >= k, as a product that cannot overflow.
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])

@@ -41,7 +41,7 @@ class Group:
 
     Attributes:
       problem: the problem that the completions answer.
-      prompt_ids: int32 `[P]`, token ids of the prompt, chat template applied.
+      prompt_ids: int32 `[P]`, token ids of the prompt, with `data.template` applied.
       completions: the G sampled completions.
       correct: bool `[G]`, whether each completion is correct. Accuracy metrics use only
         this, and so does dynamic sampling unless it filters on rewards.
@@ -73,9 +73,9 @@ class Segment:
       token_ids: int32 `[n]`, the prompt followed by the completion.
       prompt_length: number of prompt tokens, which have no loss.
       sampler_logprobs: float32 `[n - prompt_length]`, see the module's docstring.
-      off_policy: bool `[n - prompt_length]`, tokens sampled by another policy version
-        or by another program than the trainer (vLLM); objectives may correct for them.
-      stale: bool `[n - prompt_length]`, tokens sampled by another policy version.
+      off_policy: bool `[n - prompt_length]`, whether another policy version, or another
+        program than the trainer (vLLM), sampled a token; objectives may correct for it.
+      stale: bool `[n - prompt_length]`, whether another policy version sampled a token.
       advantage: one advantage for all completion tokens, or `[n - prompt_length]`.
     """
 
@@ -104,7 +104,7 @@ class Batch(flax.struct.PyTreeNode):
         `rl.groups.weights`.
       old_logprobs: see the module's docstring.
       sampler_logprobs: see `rollout.types.Completion`.
-      reference_logprobs: log-probabilities by the reference model; 0 without one.
+      reference_logprobs: log-probabilities by the reference model; 0 if not used.
       off_policy, stale: see `Segment`.
     """
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar, cast
 from rl.processes.group import Follower, Leader, Processes
 from rollout.types import Completion, OnFinished, OnPause
 
-# Calls of the engine that all processes make; only the leader makes other calls.
+# Engine calls that all processes make, in addition to `sample`. The leader alone makes
+# other calls.
 JOINT = ("update", "publish", "save", "restore", "export", "close")
 
 E = TypeVar("E")

@@ -57,7 +57,9 @@ class Stopped(BaseException):
 
 
 class SingleProcess:
-    """Represents the only process of a run; `rl.processes.group` is for several.
+    """Represents the only process of a run; its methods do nothing.
+
+    The classes of `rl.processes.group` implement the methods for several processes.
 
     Attributes:
       alone: whether this is the only process.
@@ -161,7 +163,7 @@ class StopSignals:
     def grace_period(
         self, *, grace_seconds: float
     ) -> contextlib.AbstractContextManager[None]:
-        """Lets work continue after a signal until `check`, for a limited time."""
+        """Lets work continue after a signal until `check`, at most `grace_seconds`."""
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
     def saving(self) -> contextlib.AbstractContextManager[None]:

@@ -52,7 +52,7 @@ Identity = Mapping[str, Mapping[str, Any]]
 
 
 class Change(NamedTuple):
-    """Represents a difference between two starts; `refused` if it is not allowed."""
+    """Represents a difference between two starts; `refused` if a resume forbids it."""
 
     key: str
     before: Any

@@ -26,7 +26,7 @@ class Trace(contextlib.AbstractContextManager["Trace"]):
         self._trace, self._step = contextlib.ExitStack(), contextlib.ExitStack()
 
     def begin(self, step: int) -> None:
-        """Begins a step and end the one before."""
+        """Ends the trace of the previous step and begins that of `step` if selected."""
         self._step.close()
         within = self._first <= step <= self._last
         if self._running and not within:
