@@ -14,13 +14,7 @@ from .pool import Lost, Workers
 def examine(
     golds: Sequence[str], problem: str | None, literal: bool = True
 ) -> Callable[[Any], Verdict]:
-    """Returns a function that maps an answer to its verdict.
-
-    Args:
-      golds: accepted answers, which are parsed only once.
-      problem: text of the problem, or None.
-      literal: whether to reject answers with arithmetic left to do; see `Examiner`.
-    """
+    """Returns a function that maps an answer to its verdict; see `Examiner`."""
     return functools.cache(Examiner(golds, problem, literal=literal).judge)
 
 

@@ -29,11 +29,7 @@ _ROOT = str(pathlib.Path(__file__).resolve().parents[__name__.count(".")])
 
 
 class Lost(NamedTuple):
-    """Represents the missing result of an item whose worker failed in every try.
-
-    Attributes:
-      reason: description of the last failure.
-    """
+    """Represents the result of an item whose worker died or timed out in every try."""
 
     reason: str
 
@@ -179,11 +175,7 @@ class Workers(contextlib.AbstractContextManager):
 
 
 def serve(fd: int) -> None:
-    """Answers requests from a pipe until the parent process exits; runs in a worker.
-
-    Args:
-      fd: file descriptor of the worker's end of the pipe.
-    """
+    """Answers requests from the pipe `fd` until the parent exits; runs in a worker."""
     # Only the parent handles signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     if os.fork():

@@ -382,13 +382,7 @@ class _Comparison:
         return self.same(*values)
 
     def _same_marked(self, bare: t.Node, value: t.Node, b: t.Node) -> bool:
-        """Compares a number with a percent or degree sign to another node.
-
-        Args:
-          bare: number without its sign.
-          value: value of the number with its sign.
-          b: other node.
-        """
+        """Compares a percentage or an angle; `bare` is its number without the sign."""
         if isinstance(b, _MARKED):
             same_mark = isinstance(value, t.Degrees) == isinstance(b, t.Degrees)
             return same_mark and self.same(bare, b.value)

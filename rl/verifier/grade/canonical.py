@@ -108,12 +108,7 @@ def is_plain(shape: t.Node) -> bool:
 
 
 def holds(parts: list[t.Node], formula: t.Node) -> bool:
-    """Returns whether a shape contains a formula or all terms or factors of a formula.
-
-    Args:
-      parts: all nodes of the shape.
-      formula: shape of the formula.
-    """
+    """Returns whether nodes contain a formula, or all of its terms or factors."""
     for wanted in (formula, shape_of(t.Mul((t.MINUS_ONE, formula)))):
         if wanted in parts:
             return True

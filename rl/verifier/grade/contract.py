@@ -44,7 +44,7 @@ Wrong:
   no_answer: the last box is missing, empty or never closed.
   unreadable: the answer cannot be parsed.
   different: the answer does not equal any gold.
-  open: equality was neither shown nor refuted within the budget.
+  open: equality was not decided within the budget, or the verifier failed.
   unfinished: the answer leaves a step to be done.
   echo: the answer is copied from the problem.
 Without a verdict:

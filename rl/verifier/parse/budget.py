@@ -1,9 +1,7 @@
 """Bounds the work of a verdict, counted in steps and not in seconds."""
 
 STEPS = 15_000
-"""Default limit of one verdict. A step takes 1 to 4 µs; most verdicts take hundreds of
-steps.
-"""
+"""Default limit; a step takes 1 to 4 µs, and most verdicts take hundreds of steps."""
 
 
 class Open(Exception):
@@ -11,11 +9,7 @@ class Open(Exception):
 
 
 class Budget:
-    """Counts steps; the same work takes the same number of steps on every machine.
-
-    Args:
-      steps: limit on the steps.
-    """
+    """Counts steps; the same work takes the same number of steps on every machine."""
 
     def __init__(self, steps: int = STEPS):
         self._left = steps

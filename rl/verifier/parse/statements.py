@@ -338,11 +338,7 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns an answer whose names are declared.
-
-    Raises:
-      Unparsable: if the answer is a set, which the declaration could restrict.
-    """
+    """Returns an answer with declared names; rejects sets, whose numbers may change."""
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)

@@ -48,12 +48,7 @@ class Expression(Node):
 
 @dataclass(frozen=True, slots=True)
 class Num(Expression):
-    """Represents an exact number.
-
-    Attributes:
-      value: exact value.
-      ulp: unit of the last place of a decimal as written, or None for other numbers.
-    """
+    """Represents an exact number; `ulp` is the unit of a decimal's last place."""
 
     value: Fraction
     ulp: Fraction | None = field(default=None, compare=False)
@@ -135,12 +130,7 @@ class Percent(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Several(Node):
-    """Represents answers in any order.
-
-    Attributes:
-      items: answers.
-      joined: "and" or "or" if such a word joins the answers, else ",".
-    """
+    """Represents answers in any order; `joined` is "and", "or" or ","."""
 
     items: tuple[Node, ...]
     joined: str = field(default=",", compare=False)
@@ -200,13 +190,7 @@ class Chain(Node):
 
 @dataclass(frozen=True, slots=True)
 class Quantity(Node):
-    """Represents a value with a unit.
-
-    Attributes:
-      value: number before the unit.
-      unit: dimensions of a known unit, or the set of its words.
-      scale: size of the unit in base units.
-    """
+    """Represents a value with a unit: its dimensions, or the set of its words."""
 
     value: Node
     unit: str | frozenset[str]
@@ -282,10 +266,7 @@ class Choice(Node):
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time of day, or None if it is impossible.
-
-    Hours 0 and 13 to 24 determine the half of the day.
-    """
+    """Returns a time of day or None; hours 0 and 13 to 24 determine the half."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
     of_day = half is None and not 1 <= hours <= 12
@@ -402,10 +383,7 @@ def mul(*factors: Node) -> Node:
 
 
 def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
-    """Returns the unit of the last place of a decimal times a sign or a power of ten.
-
-    Returns None for other products.
-    """
+    """Returns the last place of a decimal times a sign or a power of ten, or None."""
     decimals = [f for f in factors if isinstance(f, Num) and f.ulp is not None]
     if len(decimals) != 1 or len(factors) != 2:
         return None

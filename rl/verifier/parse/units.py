@@ -522,12 +522,7 @@ def may_be_missing(unit: Unit) -> bool:
 
 
 def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
-    """Returns whether a text names everything that a unit counts or measures.
-
-    Args:
-      unit: unit of an answer.
-      named_by: stems of the words of the text.
-    """
+    """Returns whether a text with these stems names everything that a unit counts."""
     if isinstance(unit, str):
         return {*map(stem, unit.split(" of ")[1:])} <= named_by | _NEUTRAL_STEMS
     operations = any(noun.endswith("ed") or noun in _NO_NOUN for noun in _heads(unit))
