@@ -1,8 +1,8 @@
 """Estimates the current solve rate of each problem.
 
-The solve rate of a problem has a Beta distribution. The prior is fitted by moments to
-recent groups of the problem's level, and shrunk towards all levels. The problem's own
-correct and wrong completions are added. Their weight halves every `half_life` steps.
+The estimate is a Beta distribution. Its prior is fitted to the moments of recent groups
+of the problem's level, shrunk towards the moments of all levels. The counts of the
+problem's correct and wrong completions are added, and halve every `half_life` steps.
 """
 
 from collections.abc import Mapping, Sequence

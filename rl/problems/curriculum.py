@@ -24,7 +24,7 @@ Counts = Mapping[Metric, tuple[float, float]]
 
 
 class NoProblem(ValueError):
-    """Signals that no problem has a level of a stage."""
+    """Signals that no problem has a level that a stage requires."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Advance:
 
     metric: Metric  # share of correct completions, or of groups that are all correct
     at_least: Annotated[float, Range(0, 1, open=True)]  # threshold of the pooled metric
-    window: Count  # number of last steps to pool, which the stage must have
+    window: Count  # number of last steps to pool; the stage lasts at least as long
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def check_template(template: str) -> None:
     """Checks that a template is a known name or a text with `{problem}`.
 
     Raises:
-      ValueError: the template is neither, or has a literal backslash-n as line break.
+      ValueError: the template is neither, or has a backslash and an n as line break.
     """
     known = template in TEMPLATES or chat_arguments(template) is not None
     if not known and SLOT not in template:
@@ -90,7 +90,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns the tokenizer's chat template with a fixed date for the current date.
+    """Returns the tokenizer's chat template with a fixed date as the current one.
 
     Raises:
       ValueError: the tokenizer has no chat template.

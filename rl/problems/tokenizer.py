@@ -56,9 +56,10 @@ def default_stop_ids(
 ) -> tuple[int, ...]:
     """Returns the stop token ids of a model.
 
-    They are the `eos_token_id` of `generation_config.json` (or else of `config.json`),
-    that of the tokenizer, and `<|endoftext|>` and `<|im_end|>` if the vocabulary has
-    them. A Qwen base model may end a text with either.
+    * `eos_token_id` of `generation_config.json`, or of `config.json` without that file
+    * the end-of-sequence token of the tokenizer
+    * `<|endoftext|>` and `<|im_end|>` if the vocabulary has them, because a Qwen base
+      model may end a text with either
 
     Raises:
       ValueError: a file cannot be read, an id has no row in the embedding, or no stop

@@ -1,4 +1,4 @@
-"""Generates sums of which most are always or never correct, to test sampling."""
+"""Generates sums whose groups mostly have no signal, to test sampling policies."""
 
 import dataclasses
 
@@ -14,8 +14,8 @@ def problems(
 
     Args:
       count: number of problems.
-      easy: share of problems that accept every number below 200.
-      hard: share of problems that accept no possible sum.
+      easy: share of problems for which every number from 0 to 199 is correct.
+      hard: share of problems for which only 200 is correct, which is not their sum.
       held_out: number of held-out pairs, as in `arithmetic.problems`.
       seed: seed of the split and of the selection.
     """

@@ -106,7 +106,7 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Calls a function; returns its value, or the exception of an async call, per text.
+    """Calls a function and returns one value per text; async errors are values too.
 
     Raises:
       _Broken: the function did not return one value per text.

@@ -74,8 +74,8 @@ class Rewards:
       timeout: seconds that a verdict, or a call of a user function, may take.
       right_from: reward from which a completion is correct, for functions that do not
         return "correct".
-      literal: option of `VerifierPool`.
-      after: option of `VerifierPool`.
+      literal: whether numeric answers must be fully evaluated.
+      after: delimiter; the verifier ignores text before its last occurrence.
       on_lost: function called with a message if a call failed in every try, because it
         timed out or ended its worker. By default a warning is printed.
 

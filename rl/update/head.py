@@ -115,8 +115,8 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
     """Returns flat indices, those in the mask first, and how many chunks these fill.
 
-    Other entries are distinct indices past the end, which reads clip or fill and writes
-    drop. They pad the order to whole chunks.
+    The remaining entries are distinct indices past the end. Gathers clip or fill them,
+    and scatters drop them. The size is a multiple of `chunk`.
     """
     flat = mask.reshape(-1)
     count = jnp.sum(flat)

@@ -106,7 +106,7 @@ def dual_clip(
     eps_high: jax.Array | float,
     bound: Positive = 3.0,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """Computes `grpo`, limited to at most `bound * |A|` where A < 0.
+    """Computes the loss of `grpo`, limited to at most `bound * |A|` where A < 0.
 
     Source: dual-clip PPO (arXiv 1912.09729), eq. 5.
     """
@@ -240,8 +240,8 @@ def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
 def k3(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
     """Computes GRPO's non-negative estimate of KL(policy || reference) per token.
 
-    `exp(-x) - 1 + x` with `x = policy - reference`. The gradient is a first-order
-    approximation.
+    `exp(-x) - 1 + x` with `x = policy - reference`. Its gradient approximates that of
+    the KL divergence to first order.
 
     Source: arXiv 2402.03300, eq. 4.
     """

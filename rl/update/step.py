@@ -27,7 +27,7 @@ Score = Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
 
 @no_type_check  # fields may also hold shardings or shapes instead of arrays
 class TrainState(flax.struct.PyTreeNode):
-    """Holds the arrays that an update replaces.
+    """Holds the training state: parameters, optimizer state and counters.
 
     Attributes:
       params: trained parameters, float32 by default: all parameters or the LoRA
@@ -59,8 +59,8 @@ class Step(NamedTuple):
       update: function `(TrainState, micro-batches, Hyper, base) -> (TrainState,
         Stats)` that donates the state. `base` holds frozen parameters, by default none.
         The function runs `zeros`, `accumulate` for each micro-batch, then `apply`.
-      zeros: function `(params, Batch, Hyper) -> Carry` that returns an empty carry. Its
-        parameters are the trained and the frozen ones in one tree.
+      zeros: function `(params, Batch, Hyper) -> Carry` that returns the initial carry.
+        `params` holds the trained and the frozen parameters in one tree.
       accumulate: function `(Carry, params, Batch, Hyper) -> Carry` that donates the
         carry.
       apply: function `(TrainState, Carry, Hyper) -> (TrainState, Stats)` that donates
