@@ -1,6 +1,6 @@
-"""Sampling: prompts to completions, each token with its log-probability and version.
+"""Samples completions, with the log-probability and policy version of each token.
 
-Enters: prompts as token ids, `SamplingParams`, and weights whenever a step publishes.
-Leaves: `Completion`s, reported one by one as they end.
-Begin at `types`; `jax_sampler` is the embedded sampler, `vllm` the one of servers.
+Inputs: prompts as token ids, `SamplingParams`, and the weights of each publish.
+Outputs: `Completion`s, each reported when it ends.
+Read `types` first; `jax_sampler` samples in the trainer, `vllm` with vLLM servers.
 """

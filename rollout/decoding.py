@@ -1,7 +1,7 @@
-"""The sampler's programs: prefill, insert into slots, decode, narrow.
+"""Defines the sampler's programs: prefill, insert into slots, decode, narrow.
 
-Axes: B slots, Q rows of T positions in which prompts are read, R completions of one
-insertion, S cached positions, W new tokens at most, K kv heads, H head width.
+Axes: B slots, Q x T rows of a prefill, R completions of one insertion, S cached
+positions, W maximum new tokens, K kv heads, H head width.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ from sharding.rules import constrain, laid_out, mesh_axes, shards, spec
 
 @flax.struct.dataclass
 class Slots:
-    """The decode state of B slots.
+    """Represents the decode state of B slots.
 
     Attributes:
-      cache: keys and values of all tokens but the last.
-      token: int32 `[B]`, the last token, not yet in the cache.
-      uniforms: float32 `[B, W, 2]`, what each of its tokens will be drawn with.
-      count: int32 `[B]`, tokens drawn so far.
-      limit: int32 `[B]`, the most that are drawn.
-      done: bool `[B]`, ended or never begun.
-      token_ids: int32 `[B, W]`.
-      logprobs: float32 `[B, W]`.
+      cache: the keys and values of all tokens except the last.
+      token: int32 `[B]`, the last token, which is not in the cache yet.
+      uniforms: float32 `[B, W, 2]`, the random numbers that sample each new token.
+      count: int32 `[B]`, the number of tokens sampled so far.
+      limit: int32 `[B]`, the maximum number of tokens to sample.
+      done: bool `[B]`, whether the completion has ended or the slot is unused.
+      token_ids: int32 `[B, W]`, the sampled tokens.
+      logprobs: float32 `[B, W]`, the log-probabilities of the sampled tokens.
     """
 
     cache: KVCache
@@ -49,11 +49,11 @@ class Slots:
 
 @flax.struct.dataclass
 class Dynamic:
-    """Sampling parameters as arrays: changing them compiles nothing.
+    """Holds sampling parameters as arrays, so that changes need no compilation.
 
     Attributes:
       temperature, top_p: float32 scalars; see `rollout.inverse_cdf.draw_tokens`.
-      stop_ids: int32 `[8]`, padded with -1; longer only where there are more.
+      stop_ids: int32 `[8]`, the stop tokens, padded with -1; longer for more than 8.
     """
 
     temperature: jax.Array
@@ -62,7 +62,7 @@ class Dynamic:
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:
-    """Returns the parameters that all completions of a call share."""
+    """Converts the sampling parameters of a call to arrays."""
     return Dynamic(
         temperature=jnp.float32(params.temperature),
         top_p=jnp.float32(params.top_p),
@@ -71,14 +71,14 @@ def dynamic_params(params: SamplingParams) -> Dynamic:
 
 
 def _stop_ids(params: SamplingParams) -> jax.Array:
-    """Pads to a fixed shape with an id that no token has."""
+    """Returns the stop tokens, padded with -1 to a fixed shape."""
     ids = () if params.ignore_stop else params.stop_token_ids
     size = max(8, len(ids))
     return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)
 
 
 def _specs(state: Slots) -> Slots:
-    """Slots are split like rows, the cache also by kv heads."""
+    """Returns the specs of each array: slots as "batch", the cache by kv heads too."""
     lead = [None] * (state.cache.k[0].ndim - 4)
     cache, page = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
     specs = jax.tree.map(lambda _: spec("batch"), state)
@@ -93,7 +93,7 @@ def _specs(state: Slots) -> Slots:
 
 
 def shardings(state: Slots, mesh: Mesh) -> Slots:
-    """Returns the layout of each array."""
+    """Returns the sharding of each array of the state."""
     return jax.tree.map(lambda part: NamedSharding(mesh, part), _specs(state))
 
 
@@ -105,7 +105,10 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 def empty(
     model: InferenceDecoder, batch: int, size: int, width: int, page: int = 0
 ) -> Slots:
-    """Makes `batch` idle slots; S = `size`, W = `width`, `page` tokens in common."""
+    """Returns `batch` unused slots with S = `size`, W = `width` and a shared prefix.
+
+    The prefix has `page` tokens.
+    """
     cache = KVCache.zeros(
         model.config, batch, size, model.dtype, stacked=model.stacked, page=page
     )
@@ -125,14 +128,15 @@ def empty(
 
 @functools.partial(jax.jit, static_argnums=0)
 def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
-    """Reads prompts.
+    """Computes the keys and values of packed prompts.
 
     Args:
-      model, params: a `InferenceDecoder` and its parameters.
-      rows: arrays `[Q, T]`. Copies beyond the Q-th read nothing.
+      model, params: an `InferenceDecoder` and its parameters.
+      rows: the packed rows, arrays `[Q, T]`. With more copies than rows, the other
+        copies compute padding.
 
     Returns:
-      k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]` of the layers, as in `KVCache`.
+      k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]` for each array of layers.
     """
     mesh, count = model.mesh, len(rows.ids)
     idle = -count % shards("batch", mesh)
@@ -142,7 +146,7 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
         params, rows.ids, rows.positions, rows.segments, prefix_ids=rows.prefixes
     )
     lead = [None] * (k[0].ndim - 4)
-    # Copied to slots on other devices: every copy gets all, once per block of prompts.
+    # Replicate the results on every copy, because slots on any device can need them.
     whole = laid_out(mesh, *lead, None, "kv_heads")
     if idle:
         k, v = _first_rows(mesh, lead, count, (k, v))
@@ -150,9 +154,10 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 
 
 def _first_rows(mesh, lead, count: int, entries):
-    """Puts the first `count` of rows that are split over the copies on each copy.
+    """Replicates the first `count` rows, which are sharded over the copies.
 
-    The partitioner would give every copy all rows. Here each copy adds its own.
+    Each copy adds its own rows to an array of `count` rows. XLA's partitioner would
+    gather the padding rows too.
     """
     axes = mesh_axes("batch")
 
@@ -178,21 +183,23 @@ def _first_rows(mesh, lead, count: int, entries):
 def insert(
     mesh, state: Slots, root, k, v, places: Places, slot, last, limit, path
 ) -> Slots:
-    """Begins completions.
+    """Starts completions in free slots.
 
     Args:
-      mesh: of the state.
-      state: donated.
-      root: uint32 `[2]`, the call's random key.
-      k, v: as `prefill` returns them for Q rows.
-      places: in these of each completion's prompt, but for its last token.
-      slot: int32 `[R]`, where each completion goes, all different; B or more: nowhere.
-      last: int32 `[R]`, its prompt's last token.
-      limit: int32 `[R]`, the most tokens of it.
-      path: uint32 `[R, 2]`, numbers of the prompt and of the completion in the call.
+      mesh: the mesh of the state.
+      state: the decode state, which is donated.
+      root: uint32 `[2]`, the random key of the call.
+      k, v: the keys and values of Q rows from `prefill`.
+      places: the place in these rows of each completion's prompt, without its last
+        token.
+      slot: int32 `[R]`, the slot of each completion, all different. A completion with
+        a slot of B or more is dropped.
+      last: int32 `[R]`, the last token of each completion's prompt.
+      limit: int32 `[R]`, the maximum number of tokens of each completion.
+      path: uint32 `[R, 2]`, the indices of prompt and completion in the call.
     """
 
-    # All tokens at once: one hash costs the same as hundreds.
+    # Draw for all tokens at once: one hash takes as long as hundreds.
     def uniforms(pair):
         base = jax.random.wrap_key_data(root)
         own = jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
@@ -222,27 +229,27 @@ def decode(
 ):
     """Decodes until at least `wake` slots are done, or for `pace.call` tokens.
 
-    Between two checks only sums of `[B, D]` over the devices of a copy are exchanged,
-    and the few numbers of a draw.
+    The devices of a copy exchange only sums of `[B, D]` and a few numbers per sampled
+    token. All devices synchronize when the loop checks how many slots are done.
 
     Args:
       model, params: an `InferenceDecoder` and its parameters.
-      pace: tokens between two checks of what has ended, and in all.
-      nucleus: whether `dynamic.top_p` is used; each case is a program.
-      state: donated.
-      dynamic: how tokens are drawn and when a completion ends.
-      wake: int32.
+      pace: the settings of the decode loop.
+      nucleus: whether to apply `dynamic.top_p`; each value is compiled separately.
+      state: the decode state, which is donated.
+      dynamic: the sampling parameters.
+      wake: int32, the number of done slots at which to return.
 
     Returns:
-      The state; and done, count, token_ids and logprobs, replicated, so that all
-      processes decide alike.
+      The new state, and its done, count, token_ids and logprobs replicated on all
+      devices, so that all processes make the same decisions.
     """
     mesh = model.mesh
     table = head_table(params)
     accumulate = jnp.promote_types(model.dtype, jnp.float32)
 
     width = state.token_ids.shape[1]
-    # Left to the partitioner, indexing along a row gathers the rows of all devices.
+    # XLA's partitioner would gather the rows of all devices to index along a row.
     rows, words = spec("batch"), spec("batch", "vocab")
     split = Split(mesh_axes("vocab") if shards("vocab", mesh) > 1 else ())
     draw_rows = jax.shard_map(
@@ -303,7 +310,7 @@ def decode(
             logprobs=jnp.where(here, logprob[:, None], state.logprobs),
         )
 
-    # Between two checks the longest row follows from the first of them.
+    # Computed once per check; it then grows by one with each token.
     def longest(state: Slots) -> jax.Array:
         return jnp.max(jnp.where(state.done, 0, state.cache.length))
 
@@ -330,17 +337,17 @@ def decode(
 
 
 def narrow(mesh, state: Slots, keep) -> Slots:
-    """Moves completions into fewer slots, array by array to save memory.
+    """Copies completions to a smaller batch, one array at a time to save memory.
 
     Args:
-      mesh: of the state.
-      state: not to be used again.
-      keep: int32 `[fewer]`, the slots to keep, numbered within each group of devices
-        that share rows; the same number for each group, group after group.
+      mesh: the mesh of the state.
+      state: the decode state, whose arrays are deleted.
+      keep: int32, the slots to keep, as indices within their copy of the weights. Each
+        copy keeps the same number; the indices are ordered by copy.
     """
 
     def part(array, layout):
-        if spec("batch")[0] not in layout:  # of no slot
+        if spec("batch")[0] not in layout:  # not an array of slots
             return array
         kept = _rows_of(mesh, layout, array, keep)
         array.delete()

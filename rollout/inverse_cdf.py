@@ -1,10 +1,10 @@
-"""Draws tokens from logits: exactly at top_p = 1, and without sorting at any.
+"""Samples tokens from logits by inverting the CDF, without sorting the vocabulary.
 
-The vocabulary may be split over devices, which then exchange a few numbers per row and
-one per block of 128 words. The drawn words do not depend on the split.
+The vocabulary may be sharded over devices, which then exchange a few numbers per row
+and one per block of 128 entries. The sampled tokens do not depend on the sharding.
 
-Axes: B rows, V vocabulary, W words of this device (all, where it is not split), N
-blocks of 128 words that they lie in.
+Axes: B rows, V vocabulary, W entries of the vocabulary on this device, N blocks of 128
+entries.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _BLOCK = 128
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """The axes of the mesh over which the vocabulary is split."""
+    """Holds the mesh axes that shard the vocabulary, and reduces over them."""
 
     axes: tuple[str, ...] = ()
 
@@ -34,7 +34,7 @@ class Split:
         return jax.lax.pmin(x, self.axes) if self.axes else x
 
     def first(self, words: int) -> jax.Array | int:
-        """The number of this device's first word."""
+        """Returns the index of this device's first entry of the vocabulary."""
         return jax.lax.axis_index(self.axes) * words if self.axes else 0
 
     def vocabulary(self, words: int) -> int:
@@ -51,28 +51,29 @@ def draw_tokens(
     nucleus: bool = True,
     one_pass: bool = False,
 ) -> tuple[Int32[jax.Array, " B"], Float32[jax.Array, " B"]]:
-    """Draws one token per row by inverse CDF.
+    """Samples one token per row by inverse CDF.
 
-    One uniform per row picks a block of 128 entries, another an entry inside it, so
-    that tails keep float32's relative precision. (One Gumbel per entry costs more than
-    a decode step's matrix products.) It does not branch, since a GPU would
-    wait for the host.
+    One uniform number per row selects a block of 128 entries, and another an entry of
+    the block, which preserves float32's relative precision in the tails. (One Gumbel
+    number per entry would cost more than the matrix products of a decode step.) The
+    code has no branches, because a GPU would wait for the host.
 
     Args:
-      logits: of the next token.
-      uniforms: in [0, 1).
-      temperature: 0 takes the largest logit.
-      top_p: in (0, 1]; the smallest set of most likely tokens whose mass reaches it is
-        kept, with ties at its edge.
-      split: of the vocabulary; all devices that share it call this together.
-      nucleus: False ignores top_p.
-      one_pass: without a nucleus, reads the logits once (see `models.online_softmax`)
-        and then the drawn block alone.
+      logits: the logits of the next token.
+      uniforms: two uniform random numbers in [0, 1) per row.
+      temperature: the sampling temperature; 0 selects the largest logit.
+      top_p: the nucleus mass in (0, 1]. Tokens are sampled from the smallest set of
+        most likely tokens with at least this mass, and from ties at its edge.
+      split: the sharding of the vocabulary. All devices that share a row must call this
+        function together.
+      nucleus: whether to apply `top_p`.
+      one_pass: whether to read all logits only once (`models.online_softmax`); ignored
+        with a nucleus.
 
     Returns:
-      Token ids and their log-probabilities in the distribution that they
-      were drawn from (for greedy: in the softmax of the logits). A row with a NaN has
-      no distribution: the last word, and NaN.
+      The token ids, and their log-probabilities in the distribution that they were
+      sampled from (for greedy decoding, the softmax of the logits). A row with a NaN
+      gives the last token of the vocabulary and NaN.
     """
     greedy = temperature == 0
     scaled = logits / jnp.where(greedy, 1.0, temperature)
@@ -106,7 +107,7 @@ def draw_tokens(
     block = _pick(sums, uniforms[:, 0])
     weights, entries = weights_in(block)
     place = _pick(weights, uniforms[:, 1])
-    # Rounding at the very end of a CDF may name an entry of no weight.
+    # Rounding at the end of the CDF can select an entry of weight 0.
     best_instead = greedy | (_at(weights, place) <= 0)
     best_block = tiles.first_best(tops, top)
     _, best_entries = weights_in(best_block)
@@ -114,7 +115,7 @@ def draw_tokens(
     place = jnp.where(best_instead, jnp.minimum(best, _BLOCK - 1), place)
     logit = jnp.where(best_instead, _at(best_entries, place), _at(entries, place))
     token = jnp.where(best_instead, best_block, block) * _BLOCK + place
-    # Maxima may or may not skip a NaN, depending on the compiler; sums never do.
+    # Whether a maximum ignores NaN depends on the compiler; a sum never does.
     defined, last = mass > 0, split.vocabulary(words) - 1
     token = jnp.where(defined, jnp.minimum(token, last), last)
     logprob = jnp.where(defined, logit - top[:, 0] - jnp.log(mass), jnp.nan)
@@ -122,7 +123,7 @@ def draw_tokens(
 
 
 class _Tiles:
-    """Blocks of the whole vocabulary; one that two devices share is summed."""
+    """Divides the whole vocabulary into blocks; devices add their shares of a block."""
 
     def __init__(self, rows: int, words: int, split: Split):
         self._rows, self._words, self._split = rows, words, split
@@ -131,7 +132,7 @@ class _Tiles:
         self._blocks = -(-self._vocabulary // _BLOCK)
 
     def cut(self, x: jax.Array, fill: float) -> jax.Array:
-        """`[B, W] -> [B, N, 128]`, with `fill` where this device has no word."""
+        """Reshapes `[B, W] -> [B, N, 128]`, padded with `fill`."""
         if self._split.axes and self._words % _BLOCK:
             width = -(-(self._words + _BLOCK) // _BLOCK) * _BLOCK
             own = jnp.full((self._rows, width), fill, x.dtype)
@@ -142,7 +143,7 @@ class _Tiles:
         return x.reshape(self._rows, -1, _BLOCK)
 
     def all(self, sums: jax.Array) -> jax.Array:
-        """Gathers the sums of all devices' blocks."""
+        """Returns the sums of all blocks of the vocabulary, from all devices."""
         if not self._split.axes:
             return sums
         whole = jnp.zeros((self._rows, self._vocabulary // _BLOCK + 2), sums.dtype)
@@ -151,7 +152,7 @@ class _Tiles:
         return self._split.sum(whole)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns each row's block `[B, 128]`, and which of its entries are words."""
+        """Returns a block of each row `[B, 128]`, and a mask of its real entries."""
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
         word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)
@@ -159,7 +160,7 @@ class _Tiles:
         return self._split.sum(jnp.where(here, own, 0)), word < self._vocabulary
 
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
-        """`[B]`: the first block with the best entry."""
+        """Returns the first block with the largest logit, `[B]`."""
         block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
         found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)
         return self._split.min(found)
@@ -170,7 +171,7 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 
 
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Returns the entry in which `uniform` of the total weight falls."""
+    """Returns the index where the cumulative weight exceeds `uniform` of the total."""
     cumulative = jnp.cumsum(weights, axis=-1)
     goal = uniform * cumulative[:, -1]
     index = jnp.sum(cumulative <= goal[:, None], axis=-1)
@@ -178,11 +179,12 @@ def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
 
 
 def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Array:
-    """Returns `[B]` thresholds that exactly the nucleus reaches.
+    """Returns thresholds `[B]`; the nucleus is the set of weights at or above them.
 
-    Bisects the bit patterns of float32, ordered like the positive values, for the
-    largest weight at and above which the mass reaches `top_p`, until one weight is left
-    between the bounds. Weights below about 1e-7 of the whole are lost to rounding.
+    The threshold is the largest weight such that the weights at or above it have at
+    least `top_p` of the mass. It is found by bisection on float32 bit patterns, which
+    are ordered as positive values are, until one weight is left between the bounds.
+    Weights below about 1e-7 of the total are lost to rounding.
     """
     total = split.sum(jnp.sum(weights, axis=-1))
     goal = top_p * total
@@ -205,12 +207,12 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Arr
             jnp.where(up, short, mass),
         )
 
-    # Smaller weights add up to less than half of what may be left out.
+    # Weights below this floor sum to less than half of the mass outside the nucleus.
     floor = (1 - top_p) * total / (2 * split.vocabulary(weights.shape[-1]))
     low = jax.lax.bitcast_convert_type(floor, jnp.int32)
     high = jax.lax.bitcast_convert_type(jnp.ones_like(floor), jnp.int32)
     bounds = low, high, total, jnp.zeros_like(total)
-    if split.axes:  # rows elsewhere may need more: to the end, for all alike
+    if split.axes:  # all devices must run the same number of iterations
         bounds = jax.lax.fori_loop(0, 31, lambda _, bounds: halve(bounds), bounds)
     else:
         bounds = jax.lax.while_loop(undecided, halve, bounds)

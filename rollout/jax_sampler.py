@@ -1,12 +1,12 @@
-"""The embedded sampler: jitted prefill and decode on the trainer's own mesh.
+"""Samples with jitted prefill and decode programs on the trainer's own devices.
 
-Slots decode together. Each prompt is read once, packed with others, and its keys and
-values are copied to the slot of each of its completions. A slot whose completion has
-ended takes the next one; when none is left, the number of slots shrinks. Shapes come
-from a few buckets to limit compiles.
+A decode batch consists of slots, one completion each. Each prompt is prefilled once,
+packed with others, and its keys and values are copied to the slots of its completions.
+A slot whose completion has ended takes the next completion. When no completion waits,
+the batch shrinks. Shapes come from a few buckets to limit compilation.
 
-Randomness depends on the call's seed and the indices of prompt, completion and token,
-never on the slot: completions are the same on any mesh, except for rounding.
+Random numbers depend on the call's seed and the indices of prompt, completion and
+token, not on the slot. Completions are equal on any mesh, except for rounding.
 """
 
 import collections
@@ -38,15 +38,15 @@ from sharding.replicas import share_replicas
 
 
 class JaxSampler:
-    """A `PolicySampler` on the trainer's devices; see the module's docstring."""
+    """Implements `PolicySampler` on the trainer's devices."""
 
     def __init__(self, layout: Layout, params: Params, *, version: int = 0):
-        """Serves `params`, of the layout's model and on its mesh, as `version`."""
+        """Creates the sampler and publishes `params` of `layout.trained`."""
         self._layout, self._model, self._mesh = layout, layout.model, layout.mesh
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
-        self.make_room()  # at a start, and after a skipped step
+        self.make_room()  # free the old weights first, if the trainer has not
         served = served_params(params, self._layout.trained, self._model)
         self._params = share_replicas(served)
         self._version = version
@@ -62,21 +62,21 @@ class JaxSampler:
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether prompts may be read with what they have in common only once."""
+        """Whether prefill can compute a common prefix of prompts only once."""
         return self._model.attention in SHARES_PREFIXES
 
     def batches(self) -> list[int]:
-        """See `Layout.batches`."""
+        """Returns the decode batch sizes, ascending."""
         return self._layout.batches()
 
     def warm_up(
         self, *, begun: bool = False, on_compiled: Callable[[], None] = lambda: None
     ) -> None:
-        """Compiles the programs of calls up to the layout's lengths.
+        """Compiles the programs for prompts and completions of the layout's lengths.
 
         Args:
-          begun: also for completions that an earlier call began.
-          on_compiled: called after each of `batches`.
+          begun: whether to compile prefill for partial completions too.
+          on_compiled: a function called after each batch size of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         page = self._layout.page
@@ -138,7 +138,7 @@ class JaxSampler:
         )
         waiting = _Waiting(self, prompts, results, params.max_tokens, shapes)
         running: dict[int, _Task] = {}
-        # Each group of devices in turn, so that all of them narrow alike.
+        # Fill the copies of the weights in turn, so that their slots shrink equally.
         free = sorted(range(batch), key=lambda slot: slot % (batch // layout.copies))
         while running or waiting:
             if not waiting:
@@ -176,7 +176,7 @@ class JaxSampler:
     ):
         """Decodes until `wake` slots are done, or `on_pause` returns True.
 
-        Signals are handled between two calls of the program.
+        Signals are handled between calls of the decode program.
         """
         while True:
             state, drawn = decoding.decode(
@@ -194,16 +194,16 @@ class JaxSampler:
                 return state, _Drawn(*jax.device_get(drawn)), True
 
     def _ends_to_narrow(self, running, batch: int) -> int:
-        """How many completions must end before the rest fits the next smaller size."""
+        """Returns how many completions must end before the batch can shrink."""
         copies, narrower = self._layout.copies, self._layout.narrower(batch)
         slots, fewer = batch // copies, narrower // copies
         groups = collections.Counter(slot // slots for slot in running)
         return sum(max(0, live - fewer) for live in groups.values())
 
     def _narrow(self, state, running, batch: int):
-        """Moves running completions into fewer slots while they fit.
+        """Moves the running completions to smaller batches as far as they fit.
 
-        Idle slots cost as much as running ones, and a few completions are long.
+        Idle slots cost as much time as running ones while the last completions run.
         """
         copies = self._layout.copies
         while (size := self._layout.narrower(batch)) and not self._ends_to_narrow(
@@ -225,7 +225,7 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Reads the first prompts that fit into rows of that shape."""
+        """Prefills the first prompts that fit into packed rows of that shape."""
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
         k, v = decoding.prefill(self._model, self._params, packed)
@@ -235,13 +235,13 @@ class JaxSampler:
 
 
 class _Task(NamedTuple):
-    """A completion to draw.
+    """Represents a completion to sample.
 
     Attributes:
-      prompt, sample: its indices in the call.
-      text: index of the text that is read for it.
-      begun: what an earlier call drew of it.
-      limit: most tokens to add.
+      prompt, sample: the indices of its prompt and completion in the call.
+      text: the index of the text to prefill.
+      begun: the partial completion of an earlier call.
+      limit: the maximum number of tokens to add.
     """
 
     prompt: int
@@ -252,7 +252,7 @@ class _Task(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """The slots' results on the host; see `decoding.Slots`."""
+    """Holds the slots' results on the host; see `decoding.Slots`."""
 
     done: np.ndarray
     counts: np.ndarray
@@ -262,7 +262,7 @@ class _Drawn(NamedTuple):
     def completion(
         self, slot: int, task: _Task, params: SamplingParams, version: int
     ) -> Completion:
-        """Returns a slot's completion, appended to what an earlier call drew."""
+        """Returns a slot's tokens appended to the partial completion of its task."""
         here = slot, slice(self.counts[slot])
         ids = self.token_ids[here].copy()
         reason: FinishReason = "unfinished"
@@ -275,7 +275,7 @@ class _Drawn(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Texts that were read together: the first one's index, and their places."""
+    """Holds texts prefilled together, with the index of the first text."""
 
     first: int
     last_tokens: np.ndarray
@@ -289,10 +289,10 @@ class _Block(NamedTuple):
 
 
 class _Waiting:
-    """Completions without a slot, in the prompts' order, and the block read for them.
+    """Queues completions that have no slot yet, and prefills their texts in blocks.
 
-    A prompt is read once for all completions that start from it. A partial completion
-    is a text of its own with its prompt, in longer rows.
+    A prompt is one text for all its new completions. A partial completion and its
+    prompt form a separate text, which is prefilled in longer rows.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class _Waiting:
             alike = itertools.takewhile(lambda other: other == is_begun, others)
             texts = self._texts[first : first + 1 + sum(1 for _ in alike)]
             shape = self._shapes[is_begun]
-            self._block = None  # or both would be in memory
+            self._block = None  # frees the old block before the next prefill
             self._block = self._sampler.read(first, texts, self._shared, shape)
         tasks: list[_Task] = []
         while self._tasks and self._tasks[0].text < self._block.end:
@@ -341,7 +341,7 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Returns an insertion's arrays; unused entries name distinct missing slots."""
+    """Returns the arguments of `insert`, padded with distinct slots out of range."""
     slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)
     path = np.zeros((refill, 2), np.uint32)

@@ -1,7 +1,8 @@
-"""Chooses the shapes and the layout of the sampler's weights, cache and slots.
+"""Chooses the shapes and shardings of the sampler's weights, cache and slots.
 
-A copy of the weights is split over the fewest devices that hold it with its part of the
-cache. Each copy has its own slots. Weights move only when they are published.
+Each copy of the weights is split over as few devices as can hold it together with its
+part of the cache. Each copy has its own slots. Weights are transferred only by a
+publish.
 """
 
 import dataclasses
@@ -21,31 +22,32 @@ from models.inference import InferenceDecoder, abstract_served, served_config
 from sharding.mesh import platform, served_mesh
 from sharding.rules import shards
 
-# Slots are refilled when this part of them is free: each refill is a round trip.
+# Slots are refilled when 1/8 of them are free, because each refill is a round trip.
 _REFILL_PART = 8
-# Share of a device's memory that is left to programs and the runtime.
+# Share of a device's memory that is left for programs and the runtime.
 _SPARE = 0.1
-# Prompts that are read together are replicated on every copy. Their limit, for any
-# number of copies: the tokens that 8 copies read, or an eighth of a copy's cache.
+# The results of a prefill are replicated on every copy. A prefill is therefore limited
+# to the tokens that 8 copies read, or to an eighth of a copy's cache if that is more.
 _READERS = 8
 _READ_PART = 8
 
 
 class Pace(NamedTuple):
-    """A platform's settings of the decode loop.
+    """Holds the settings of prefill and decode for a platform.
 
     Attributes:
-      layers: whether all layers are in one array and one loop.
-      columns: of the cache, read at a time; 0: all.
-      tokens: drawn between two checks of what has ended.
-      call: most tokens of one call; signals are handled after it.
-      read: tokens of prompts that each copy reads at a time, enough for its matrix
-        products. One longer prompt, or many copies, change it.
-      page: the least common prefix of all prompts that is cached once for all slots;
-        0: never, where a kernel reads the cache.
-      parts: decode batches are the slots divided by these. Each is a compile before
-        the first token.
-      one_pass: see `rollout.inverse_cdf.draw_tokens`.
+      layers: whether all layers are stacked in one array with a loop over layers.
+      columns: the number of cache columns read at a time; 0 for all.
+      tokens: the number of tokens per slot between two checks for ended completions.
+      call: the maximum number of tokens per slot in one call; signals are handled
+        between calls.
+      read: the number of prompt tokens that each copy prefills at a time. One longer
+        prompt increases it; many copies reduce it.
+      page: the minimum length of a common prefix of all prompts that is cached once
+        for all slots; 0 never shares a prefix, because the GPU kernel cannot.
+      parts: the divisors of `slots` that give the decode batch sizes, each of which
+        is compiled before the first token.
+      one_pass: the argument of `rollout.inverse_cdf.draw_tokens` with this name.
     """
 
     layers: bool
@@ -58,7 +60,7 @@ class Pace(NamedTuple):
     one_pass: bool = False
 
 
-# A TPU reads slices of a stacked array in place; GPUs and CPUs copy them first. A call
+# TPUs read slices of a stacked array in place; GPUs and CPUs copy them first. One call
 # takes about a second.
 _PACES = {
     "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024, page=64),
@@ -79,19 +81,20 @@ _PACES = {
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The sampler's shapes, on the devices of the model in training.
+    """Describes the shapes of the sampler on the devices of the model in training.
 
     Attributes:
-      trained: on its mesh.
-      tensor: devices that share one copy.
-      slots: most completions decoded together.
-      prompt_length, response_length: one set of programs serves all calls up to these;
-        longer ones have shapes of their own.
-      page: length of the prefix of all prompts, cached once for all slots. Calls with
-        other prompts compile other shapes.
+      trained: the model in training, with its mesh.
+      tensor: the number of devices that share one copy of the weights.
+      slots: the maximum number of completions decoded together.
+      prompt_length, response_length: the lengths that the programs are compiled for;
+        longer prompts or responses need further compilation.
+      page: the length of the common prefix of all prompts, cached once for all slots;
+        0 for no prefix. Calls with another prefix need further compilation.
       begun: whether calls continue partial completions.
-      bucket: lengths are rounded up to it; longer ones to it times a power of two.
-      pace: of the decode loop.
+      pace: the platform's settings of prefill and decode.
+      bucket: the multiple that lengths are rounded up to. Lengths above the compiled
+        ones are rounded up to the bucket times a power of two.
     """
 
     trained: Decoder
@@ -118,7 +121,7 @@ class Layout:
             dtype=self.trained.dtype,
             attention=self.trained.attention,
             stacked=config.num_layers if self.pace.layers else 1,
-            # On a GPU only the kernel reads blocks: a loop of XLA's with an unknown
+            # On GPU only the kernel reads blocks of columns: an XLA loop of dynamic
             # length waits for the host after each block.
             cache_block=self.pace.columns if self._by_blocks else 0,
         )
@@ -132,12 +135,12 @@ class Layout:
         return shards("batch", self.mesh)
 
     def lengths(self, prompt: int, response: int, page: int) -> tuple[int, int]:
-        """Returns the columns of the cache, and the tokens of a slot.
+        """Returns the number of cache columns and the maximum new tokens of a slot.
 
         Args:
-          prompt: tokens of the longest prompt.
-          response: most new tokens.
-          page: tokens of the prompt that are held once for all.
+          prompt: the length of the longest prompt.
+          response: the maximum number of new tokens.
+          page: the length of the shared prefix of the prompts.
         """
         prompt = self._known(prompt, self.prompt_length)
         response = self._known(response, self.response_length)
@@ -154,40 +157,41 @@ class Layout:
         return min(bucket, max(self.trained.config.max_positions, length))
 
     def batches(self) -> list[int]:
-        """The sizes of the decode batch, ascending."""
+        """Returns the decode batch sizes, ascending."""
         return sorted({self.rows(max(1, self.slots // n)) for n in self.pace.parts})
 
     def batch(self, completions: int) -> int:
-        """Returns the smallest batch that takes all completions, or all slots."""
+        """Returns the smallest batch size for all completions, or else the largest."""
         sizes = self.batches()
         return next((size for size in sizes if size >= completions), sizes[-1])
 
     def narrower(self, batch: int) -> int:
-        """The next smaller size of the decode batch, or 0."""
+        """Returns the next smaller decode batch size, or 0."""
         return max((size for size in self.batches() if size < batch), default=0)
 
     def refill(self, batch: int) -> int:
-        """Completions that one insertion begins."""
+        """Returns the maximum number of completions that one insertion starts."""
         return max(1, batch // _REFILL_PART)
 
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
-        """Returns the rows in which prompts are read together, and their positions.
+        """Returns the number of rows and the row length of a prefill of prompts.
 
-        One row for each copy, as long as the prompts of one insertion. With many copies
-        rows are shorter, and then fewer.
+        Each copy gets one row, long enough for the prompts of one insertion. With many
+        copies the rows are shorter; if that does not suffice, there are fewer rows.
 
         Args:
-          batch: completions decoded together.
-          prompt: tokens of the longest prompt.
+          batch: the decode batch size.
+          prompt: the length of the longest prompt.
         """
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
     def prefill_begun(self, batch: int, columns: int, page: int) -> tuple[int, int]:
-        """Returns the same for prompts with partial completions.
+        """Returns the shape of a prefill of prompts with partial completions.
 
         Args:
-          batch: completions decoded together.
-          columns, page: of the cache.
+          batch: the decode batch size.
+          columns: the number of cache columns.
+          page: the length of the shared prefix.
         """
         return self._reading(batch, page + columns)
 
@@ -201,12 +205,12 @@ class Layout:
 
     @property
     def cached(self) -> int:
-        """Positions in the cache of each copy's slots."""
+        """The number of cached positions in the slots of each copy."""
         columns, _ = self.lengths(0, 0, self.page)
         return self.rows(self.slots) // self.copies * columns
 
     def rows(self, count: int) -> int:
-        """Rounds up to a multiple of the copies."""
+        """Rounds `count` up to a multiple of the number of copies."""
         return _round_up(count, self.copies)
 
 
@@ -215,7 +219,7 @@ def _round_up(number: int, step: int) -> int:
 
 
 def device_bytes(tree) -> int:
-    """Returns the bytes of these arrays' shards, or of their shapes', on a device."""
+    """Returns the bytes per device of a tree of arrays or shapes with shardings."""
     return sum(
         math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
         for x in jax.tree.leaves(tree)
@@ -226,10 +230,11 @@ def device_bytes(tree) -> int:
 def device_memory(mesh: Mesh) -> int | None:
     """Returns the bytes that programs may use on a device; None if unknown.
 
-    It is the least of all processes, which must choose the same layout: all call this.
+    All processes must call this function. Each gets the minimum of all, so that they
+    choose the same layout.
     """
     stats = mesh.local_devices[0].memory_stats() or {}
-    # In MiB: JAX's integers have 32 bits.
+    # In MiB, because JAX's integers have 32 bits.
     mine = np.int32(stats.get("bytes_limit", 0) >> 20)
     least = int(np.min(multihost_utils.process_allgather(mine)))
     return least << 20 or None
@@ -247,18 +252,20 @@ def make_layout(
     room: int | None = None,
     pace: Pace | None = None,
 ) -> Layout:
-    """Makes the layout with the fewest devices to a copy, or with `tensor` of them.
+    """Creates a layout with as few devices per copy as have enough memory.
 
     Args:
-      trained: on its mesh.
-      slots, prompt_length, response_length, begun: of `Layout`.
-      common: tokens that all prompts begin with; a page if there are enough.
-      tensor: 0: the fewest that hold weights and cache.
-      room: bytes of a device that the sampler may take; None: unlimited.
-      pace: None: the platform's.
+      trained: the model in training, with its mesh.
+      slots, prompt_length, response_length, begun: the attributes of `Layout`.
+      common: the length of the common prefix of all prompts. It is cached once if it
+        has at least `Pace.page` tokens.
+      tensor: the number of devices per copy; 0 chooses the minimum.
+      room: the bytes per device available to the sampler; None for unlimited.
+      pace: the settings of prefill and decode; None for those of the platform.
 
     Raises:
-      ValueError: no number of devices holds a copy, or `tensor` devices cannot.
+      ValueError: `tensor` does not divide the devices, MLP width or vocabulary. If it
+        is 0: a copy does not fit in memory with any number of devices.
     """
     assert trained.mesh is not None
     c, devices = trained.config, trained.mesh.size
@@ -303,9 +310,9 @@ def make_layout(
 
 
 def layout_bytes(layout: Layout) -> int:
-    """Returns the bytes on each device of weights, cache, and what is replicated.
+    """Returns the bytes per device of weights, cache and replicated arrays.
 
-    Replicated are the keys and values of one prefill, and the results of all slots.
+    The keys and values of one prefill and the results of all slots are replicated.
     """
     config = layout.model.config
     columns, width = layout.lengths(0, 0, layout.page)
@@ -317,7 +324,7 @@ def layout_bytes(layout: Layout) -> int:
     positions += max(math.prod(shape) for shape in read)
     heads = config.num_kv_heads // layout.tensor
     entries = 2 * config.num_layers * heads * config.head_dim * positions
-    # Of each slot: done, count, tokens and their log-probabilities.
+    # Bytes of each slot: done, count, and token ids with log-probabilities.
     drawn = batch * (1 + 4 + (4 + 4) * width)
     shapes, shardings = abstract_served(layout.model)
     weights = device_bytes(placed(shapes, shardings))
@@ -325,7 +332,7 @@ def layout_bytes(layout: Layout) -> int:
 
 
 def placed(shapes, shardings):
-    """Returns shapes with their layouts."""
+    """Returns a tree of shapes with their shardings."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         shapes,

@@ -1,4 +1,4 @@
-"""The sampler's programs in the shapes of a layout, to compile for any devices."""
+"""Describes the sampler's programs and their shapes, to compile ahead of time."""
 
 import inspect
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from sharding.rules import laid_out
 
 
 class Program(NamedTuple):
-    """A jitted function, and its arguments as shapes with their layouts."""
+    """Holds a jitted function and its arguments as shapes with shardings."""
 
     function: Any
     arguments: tuple
@@ -34,9 +34,10 @@ def programs(
     """Returns the programs of `JaxSampler` by name.
 
     Args:
-      layout: on a mesh whose devices need not exist.
-      batch: completions decoded together, one of `layout.batches()`; 0: the most.
-      begun: adds "prefill_begun", whose results "insert" then takes.
+      layout: the sampler's layout; the devices of its mesh need not exist.
+      batch: the decode batch size, one of `layout.batches()`; 0 for the largest.
+      begun: whether to add "prefill_begun"; "insert" then has the shapes of its
+        results.
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]

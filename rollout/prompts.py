@@ -1,7 +1,7 @@
-"""Packs prompts into rows that are read together.
+"""Packs prompts into rows for prefill.
 
-A common prefix of all prompts, such as worked examples, is a segment at a row's start
-that every prompt of the row sees.
+The common prefix of all prompts, such as few-shot examples, is one segment at the start
+of each row. Every prompt of the row attends to this prefix.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Prompts = Sequence[Sequence[int]]
 
 
 class Rows(NamedTuple):
-    """Q rows of T positions, as `models.decoder.Decoder` takes them."""
+    """Holds Q packed rows of T positions, the inputs of `models.decoder.Decoder`."""
 
     ids: Int[np.ndarray, "Q T"]
     positions: Int[np.ndarray, "Q T"]
@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 
 def common_length(prompts: Prompts) -> int:
-    """Returns the length of the common prefix, without any prompt's last token."""
+    """Returns the length of the common prefix of prompts without their last tokens."""
     shortest = min(len(prompt) for prompt in prompts)
     first, last = (list(f(map(tuple, prompts))) for f in (min, max))
     differ = (i for i in range(shortest - 1) if first[i] != last[i])
@@ -35,15 +35,15 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """Packs the first prompts that fit, without their last tokens.
+    """Packs the first R prompts, which fit into the rows, without their last tokens.
 
     Args:
-      prompts: none longer than `length` + 1.
-      shared: tokens that all begin with.
-      rows, length: Q and T.
+      prompts: the token ids of each prompt, at most `length` + 1.
+      shared: the length of the prefix that all prompts share.
+      rows, length: Q and T, the shape of the rows.
 
     Returns:
-      The rows, and the places `[R]` of the R prompts in them.
+      The packed rows, and the places `[R]` of the prompts in them.
     """
     ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
     places: list[tuple[int, int, int]] = []

@@ -1,7 +1,7 @@
-"""Derives all randomness on the host from paths of integers.
+"""Derives random seeds and generators on the host from paths, tuples of integers.
 
-Equal paths give equal draws on any machine. NumPy takes a path and the same path with
-zeros appended for equal, so one purpose needs paths of one length.
+Equal paths give equal random numbers on any machine. NumPy treats a path and the same
+path with trailing zeros as equal, so all paths of one purpose need the same length.
 """
 
 import enum
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """The purposes for which a run draws seeds."""
+    """Lists the purposes of a run's seeds."""
 
     SAMPLING = 0
     SHUFFLING = 1
@@ -18,15 +18,15 @@ class Stream(enum.IntEnum):
 
 
 def derive(*path: int) -> int:
-    """Returns a seed for other generators: non-negative, 31 bits."""
+    """Returns the seed of a path, a non-negative integer of 31 bits."""
     return int(np.random.SeedSequence(path).generate_state(1)[0] >> 1)
 
 
 def generator(*path: int) -> np.random.Generator:
-    """Returns the generator of a path."""
+    """Returns the NumPy generator of a path."""
     return np.random.default_rng(path)
 
 
 def run_seed(seed: int, stream: Stream, count: int) -> int:
-    """Returns seed number `count` of a stream, in a run with `config.seed = seed`."""
+    """Returns seed number `count` of a stream in a run with `config.seed = seed`."""
     return derive(len(Stream) * seed + stream, count)
