@@ -68,11 +68,13 @@ from rollout.types import SamplerError
 
 _CONFIG = define_config("Run configuration.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.")
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "Print what the run would do; write nothing."
+)
 _ACCEPT_CHANGES = flags.DEFINE_bool(
     "accept_changes",
     False,
-    "Continue although settings make another run.",
+    "Resume although the config or the data have changed.",
 )
 # Only needed if the environment does not define them; see docs/launch.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")

@@ -118,7 +118,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
         if content is None and checkpoint:
             raise ValueError(
                 f"{path}: no such file, though there are checkpoints: their run is"
-                " unknown; --accept_changes goes on"
+                " unknown; give --accept_changes to continue"
             )
         _refuse(workdir, changes)
     time = datetime.datetime.now(datetime.UTC).isoformat()
@@ -178,7 +178,7 @@ def _refuse(workdir: pathlib.Path, changes: Iterable[Change]) -> None:
     if refused := [str(change) for change in changes if change.refused]:
         raise ValueError(
             f"{workdir} holds another run: {'; '.join(refused)};"
-            " --accept_changes goes on, and records it"
+            " give --accept_changes to continue, which is recorded"
         )
 
 
@@ -194,7 +194,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            f"{path}: damaged ({error}); once it is gone, --accept_changes goes on"
+            f"{path}: damaged ({error}); delete it, and continue by --accept_changes"
         ) from None
 
 

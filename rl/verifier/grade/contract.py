@@ -176,7 +176,7 @@ class Examiner:
             return Verdict(False, answer, "unreadable", parsed.reason)
         if is_open:
             return Verdict(False, answer, "open", "could not be shown equal in time")
-        return Verdict(False, answer, "different", "is not what any gold is")
+        return Verdict(False, answer, "different", "differs from every gold")
 
     def _names_what_is_asked(
         self, answer: Answer, gold: Answer, words: frozenset[str]
@@ -237,7 +237,7 @@ class Examiner:
                     formulas.hold(s, value, prover) for s in said
                 )
                 if copied or formulas.state(written, wanted, prover):
-                    return Verdict(False, answer, "echo", "stands in the problem")
+                    return Verdict(False, answer, "echo", "is copied from the problem")
                 left_over = [
                     self._left_to_do(side, value, prover) or "" for side in said
                 ]
