@@ -413,7 +413,7 @@ def _error(done, status=1):
 @pytest.mark.parametrize(
     "which,message",
     [
-        ("another seed", "holds another run: config.seed: 0 -> 1; --accept_ch"),
+        ("another seed", "holds another run: config.seed: 0 -> 1; give --accept_ch"),
         ("finished, another rate", "holds another run: config.schedule.learning_r"),
         ("no checkpoints", ", there is none"),
     ],
