@@ -415,7 +415,7 @@ def _error(done, status=1):
     [
         ("another seed", "holds another run: config.seed: 0 -> 1; give --accept_ch"),
         ("finished, another rate", "holds another run: config.schedule.learning_r"),
-        ("no checkpoints", ", there is none"),
+        ("no checkpoints", ", but there is none."),
     ],
 )
 def test_another_run_or_one_without_its_checkpoints_is_refused_and_kept(
