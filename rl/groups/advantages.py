@@ -50,10 +50,9 @@ def mean(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
 def batch_std(
     rewards: Float[np.ndarray, " G"], batch: Sequence[Float[np.ndarray, " _"]]
 ) -> Float64[np.ndarray, " G"]:
-    """Computes `(r - mean) / (std + 1e-6)` with the standard deviation of the step.
+    """Computes `(r - mean) / (std + 1e-6)` with the mean of the group.
 
-    The mean is that of the group. The standard deviation is that of `r - mean` over all
-    completions of the step.
+    The standard deviation is that of `r - mean` over all completions of the step.
 
     Source: ScaleRL (arXiv 2510.13786).
     """
@@ -131,18 +130,14 @@ def load_advantage(
 def check_advantages(
     values: Sequence[Any] | np.ndarray, group: Group, *, key: str
 ) -> Advantages:
-    """Checks the result of an advantage function and converts it to float64.
-
-    Args:
-      values: one number per completion, or one array of token advantages.
-      group: group to which the values belong.
-      key: config key and value, with which the error message begins.
+    """Checks the advantages of a group and converts them to float64.
 
     Returns:
       An array `[G]`, or a list of arrays if a completion has token advantages.
 
     Raises:
       ValueError: the number or shape of the values is wrong, or a value is not finite.
+        The message begins with `key`.
     """
     parts = [np.asarray(value, np.float64) for value in values]
     shapes = [((), (len(c.token_ids),)) for c in group.completions]

@@ -27,8 +27,7 @@ def pack_groups(
       c: config of the run.
       version: policy version from which the step starts.
       row_multiple: number of devices over which rows are split.
-      extra_groups: function that adds groups (`rl.groups.extra`). They are distributed
-        over the mini-batches in turn.
+      extra_groups: function whose groups are distributed over the mini-batches in turn.
 
     Returns:
       The micro-batches of each mini-batch, with advantages and loss weights.
@@ -104,10 +103,9 @@ def best_fit(
 ) -> list[list[list[int]]]:
     """Assigns segments to rows of `capacity` positions, by best fit decreasing.
 
-    Groups with the most tokens come first, and within a group the longest segments. A
-    segment is placed in a row that already has its group, if there is room for the
-    completion and one token of the prompt. Otherwise it is placed in the fullest row
-    that has room for the whole segment.
+    Groups with the most tokens come first, and within a group the longest segments. If
+    a row of the group has room for the completion and one prompt token, the segment is
+    placed there. Otherwise it is placed in the fullest row with room for all of it.
 
     Args:
       lengths: number of tokens of each segment.
