@@ -1,13 +1,13 @@
-"""Computes a checksum at memory speed, for the writer and the readers of weights.
+"""Computes checksums of published weights at memory speed.
 
-Imports NumPy only: vLLM's workers import it too.
+Imports only NumPy, because vLLM's workers import this module too.
 """
 
 import zlib
 
 import numpy as np
 
-_WORDS = 512  # of four bytes, per row
+_WORDS = 512  # 32-bit words per row
 
 
 def checksum(data: np.ndarray) -> int:
@@ -19,7 +19,7 @@ def checksum(data: np.ndarray) -> int:
     enter both CRCs unchanged.
 
     Args:
-      data: any C-contiguous array.
+      data: a C-contiguous array.
     """
     flat = data.reshape(-1).view(np.uint8)
     in_rows = flat.size - flat.size % (4 * _WORDS)

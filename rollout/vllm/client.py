@@ -1,7 +1,7 @@
-"""Talks to one vLLM server over HTTP: token ids in, token ids out.
+"""Sends requests to one vLLM server over HTTP, with token ids as input and output.
 
-Imports only the standard library and NumPy. Every call has a deadline, and every error
-names the server and quotes its answer.
+Imports only the standard library and NumPy. Error messages contain the server's URL and
+its answer.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
 LOAD_ADAPTER = "/v1/load_lora_adapter"
-ADAPTER = "policy-adapter"  # the name of served adapters, also in `extension`
-_REQUEST = "generate-tokens-"  # vLLM's prefix of request names
+ADAPTER = "policy-adapter"  # the name of the served adapters, also in `extension`
+_REQUEST = "generate-tokens-"  # the prefix that vLLM adds to request names
 _TRAINING = (  # routes that training needs
     *("/collective_rpc", "/pause", "/resume", "/update_weight_version"),
     *(GENERATE, ABORT),
@@ -32,19 +32,19 @@ _TRAINING = (  # routes that training needs
 
 
 class ServerGone(ConnectionError):
-    """No answer: the process died, hangs, or was never there."""
+    """Reports that a server does not answer: it is dead, hung or was never started."""
 
 
 class ServerBusy(RuntimeError):
-    """503: the request can be repeated later."""
+    """Reports HTTP status 503; the request can be repeated later."""
 
 
 class OutOfStep(SamplerError):
-    """A server does not serve the published policy, or does not report versions."""
+    """Reports that a server does not serve the published policy or omits versions."""
 
 
 class ServerRefused(SamplerError):
-    """The server answered with an HTTP status other than 200 and 503."""
+    """Reports a rejected request: an HTTP status other than 200 and 503, or a check."""
 
     def __init__(self, message: str, status: int = 400):
         super().__init__(message)
@@ -52,19 +52,19 @@ class ServerRefused(SamplerError):
 
     @property
     def internal(self) -> bool:
-        """Whether the server failed, so that its engine may be dead."""
+        """Whether the status is 500 or more, so that the engine may be dead."""
         return self.status >= 500
 
 
 class LoadFailed(ServerRefused):
-    """The server could not load a version; it is paused, with a mix of weights."""
+    """Reports a failed load of weights; the server is paused and may have a mixture."""
 
 
 class Aborted(RuntimeError):
-    """The server ended a request: by `VllmClient.abort`, or for an update.
+    """Reports that the server ended a request, by `VllmClient.abort` or for an update.
 
     Attributes:
-      drawn: the tokens sampled so far, unfinished.
+      drawn: the unfinished completion with the tokens sampled so far.
     """
 
     def __init__(self, message: str, drawn: Completion):
@@ -75,8 +75,8 @@ class Aborted(RuntimeError):
 class VllmClient:
     """Sends requests to one server.
 
-    Connections are not reused: a new one costs 0.2 ms on loopback, and a reused one
-    that the server has closed meanwhile looks like a dead server.
+    Each request opens a connection, which takes 0.2 ms on loopback. A reused connection
+    that the server has closed would look like a dead server.
     """
 
     def __init__(self, url: str, *, api_key: str = ""):
@@ -99,16 +99,18 @@ class VllmClient:
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float | None
     ) -> Any:
-        """Sends one request; returns the decoded JSON answer, None if it is empty.
+        """Sends one request; returns the JSON of the answer, or None if it is empty.
 
         Args:
           method: "GET" or "POST".
-          path: from the root, query included.
-          body: sent as JSON.
-          timeout: seconds of silence allowed; None waits until `cut`.
+          path: the path of the URL, with its query.
+          body: the content of the request, sent as JSON.
+          timeout: the maximum seconds without data; None waits until `cut`.
 
         Raises:
-          ServerGone, ServerBusy, ServerRefused: see there.
+          ServerGone: the server does not answer.
+          ServerBusy: the status is 503.
+          ServerRefused: the status is neither 200 nor 503.
         """
         text = self._exchange(method, path, body, timeout)
         return json.loads(text) if text else None
@@ -141,36 +143,37 @@ class VllmClient:
         return text
 
     def cut(self) -> None:
-        """Breaks every open connection: the callers get `ServerGone` at once.
+        """Breaks all open connections; their callers get `ServerGone` at once.
 
-        The server ends the generation of a request whose connection is gone.
+        The server stops generating for requests whose connection is closed.
         """
         with self._lock:
             connections = list(self._open)
         for connection in connections:
-            # Read once: the owner may set it to None meanwhile.
+            # Read once, because another thread may set it to None.
             if (sock := connection.sock) is not None:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Breaks every open connection, and those that are opened later."""
+        """Breaks all open connections; later requests fail with `ServerGone`."""
         self._closed = True
         self.cut()
 
     # -- attaching -------------------------------------------------------------------
 
     def attach(self, *, max_model_len: int) -> float:
-        """Finds out what this server serves, and which route generates tokens.
+        """Reads the name of the served model, and selects the route to generate tokens.
 
         Args:
-          max_model_len: longest prompt and completion that will be requested.
+          max_model_len: the maximum length of a prompt with its completion.
 
         Returns:
-          The log-prob, in nats, that it reports of the only token it could sample.
+          The log-prob, in nats, that the server reports for a token sampled with
+          top_k=1. It is 0 unless the server reports log-probs of the raw logits.
 
         Raises:
-          ServerRefused: it serves less.
+          ServerRefused: the server's maximum length is smaller.
         """
         model = self.call("GET", "/v1/models", timeout=10)["data"][0]
         self._model = model["id"]
@@ -201,13 +204,13 @@ class VllmClient:
         """Attaches to a server that will serve a policy in training.
 
         Args:
-          max_model_len: longest prompt and completion that will be requested.
-          adapter: whether only adapters will be published to it.
-          policy: arguments of `extension.PolicyWorker.check_policy`.
-          timeout: seconds for that check.
+          max_model_len: the maximum length of a prompt with its completion.
+          policy: the arguments of `extension.PolicyWorker.check_policy`.
+          timeout: the seconds that `check_policy` may take.
+          adapter: whether only adapters will be published.
 
         Raises:
-          ServerRefused: what is missing, and how the server should be started.
+          ServerRefused: the server lacks a feature; the message says how to start it.
         """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
         needed = (*_TRAINING, LOAD_ADAPTER) if adapter else _TRAINING
@@ -217,9 +220,9 @@ class VllmClient:
                 f"{self.url} lacks {' '.join(missing)}: start it by"
                 f" `python -m rollout.vllm.server{how}`, with vLLM 0.32 or newer"
             )
-        # A trainer that was killed may have left it paused.
+        # A killed trainer may have left the server paused.
         self.call("POST", "/resume", timeout=30)
-        # With a single candidate the log-prob is 0, unless it is of raw logits.
+        # With a single candidate the processed log-prob is 0.
         logprob = self.attach(max_model_len=max_model_len)
         if abs(logprob) > 1e-6:
             raise ServerRefused(
@@ -243,17 +246,17 @@ class VllmClient:
         """Samples one completion.
 
         Args:
-          prompt: token ids.
-          params: `n` is ignored.
-          seed: of this completion alone.
-          version_of: reads the server's version label.
-          name: of this request alone, for `abort`.
-          timeout: seconds until `ServerGone`; None waits until `cut`.
+          prompt: the token ids of the prompt.
+          params: the sampling parameters; `n` is ignored.
+          seed: the random seed of this completion.
+          version_of: a function that returns the version of a server's label.
+          name: a unique name of the request, for `abort`.
+          timeout: the seconds until `ServerGone`; None waits until `cut`.
 
         Raises:
-          Aborted: the server dropped the request (`abort`, an update in abort mode).
-          OutOfStep: it does not report a version for some token.
-          ServerGone, ServerBusy, ServerRefused: see there.
+          Aborted: the server dropped the request, by `abort` or for an update.
+          OutOfStep: the server does not report the version of a token.
+          ServerGone, ServerBusy, ServerRefused: the errors of `call`.
         """
         drawn, choice = self._generate(
             prompt, params, seed=seed, top_k=0, name=name, timeout=timeout
@@ -282,7 +285,7 @@ class VllmClient:
         return Completion(token_ids, logprobs, reason, versions)
 
     def abort(self, names: Sequence[str], *, timeout: float) -> None:
-        """Ends requests by name, except those that the server does not have yet."""
+        """Ends requests by name; the server ignores names that it does not have."""
         body = {"request_ids": [_REQUEST + name for name in names]}
         self.call("POST", ABORT, body, timeout=timeout)
 
@@ -296,7 +299,7 @@ class VllmClient:
         timeout: float | None,
         name: str = "",
     ) -> tuple[list[tuple[int, float]], dict[str, Any]]:
-        # Every field is set: the server fills in none of its own.
+        # Set all fields, so that no default of the server applies.
         sampling = {
             "n": 1,
             "max_tokens": params.max_tokens,
@@ -309,7 +312,7 @@ class VllmClient:
             "frequency_penalty": 0.0,
             "repetition_penalty": 1.0,
             "seed": seed,
-            # Only the ids below end a completion.
+            # Only `stop_token_ids` end a completion.
             "ignore_eos": True,
             "stop_token_ids": [] if params.ignore_stop else list(params.stop_token_ids),
             "logprobs": 0,
@@ -330,7 +333,7 @@ class VllmClient:
         return list(zip(choice["token_ids"], logprobs, strict=True)), choice
 
     def tokens_processed(self, *, timeout: float) -> float:
-        """Returns the tokens read and generated so far; a hung server's stay equal."""
+        """Returns the number of tokens read and generated, constant if it hangs."""
         text = self._exchange("GET", "/metrics", None, timeout).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(
@@ -351,29 +354,29 @@ class VllmClient:
         timeout: float,
         adapter: bool = False,
     ) -> float:
-        """Loads a version under a pause; the server serves it afterwards.
+        """Pauses the server, loads new weights and resumes.
 
         Args:
-          label: reported by the server for the tokens sampled from here on.
-          path, checksums: of the weights; see `extension.PolicyWorker.load_policy`.
-          mode: "abort" drops what is in flight, "keep" continues it under the new
-            weights.
-          timeout: seconds for each phase.
-          adapter: whether they are adapters of the model that the server has read.
+          label: the version label that the server reports for tokens sampled later.
+          path, checksums: the weights; see `extension.PolicyWorker.load_policy`.
+          mode: the effect on running requests: "abort" drops them, "keep" continues
+            them with the new weights.
+          timeout: the timeout of each phase in seconds.
+          adapter: whether the file contains only adapters of the server's model.
 
         Returns:
-          Seconds for which the server was paused.
+          The seconds for which the server was paused.
 
         Raises:
-          LoadFailed: in the server's own words; it stays paused.
-          ServerGone, ServerBusy, ServerRefused: see there.
+          LoadFailed: the server could not load the weights and is still paused.
+          ServerGone, ServerBusy, ServerRefused: the errors of `call`.
         """
 
         def post(path: str, body: Any = None) -> None:
             self.call("POST", path, body, timeout=timeout)
 
         begin = time.monotonic()
-        # Cached prefixes belong to the old weights.
+        # Clear cached prefixes, which were computed with the old weights.
         post(f"/pause?mode={mode}&clear_cache=true")
         try:
             self._call_workers(
@@ -393,7 +396,7 @@ class VllmClient:
         return time.monotonic() - begin
 
     def _name_adapter(self, path: str, *, timeout: float) -> None:
-        """Makes requests use the adapters that the workers have loaded."""
+        """Registers the loaded adapters and uses them for later requests."""
         models = self.call("GET", "/v1/models", timeout=timeout)["data"]
         if ADAPTER not in [model["id"] for model in models]:
             folder = str(pathlib.Path(path).parent)

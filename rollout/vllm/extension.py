@@ -1,8 +1,7 @@
-"""Runs inside vLLM: loads the weights that the trainer published, and checks the key.
+"""Loads published weights inside vLLM, and checks the API key of requests.
 
 vLLM imports this module in its workers (`--worker-extension-cls`) and in its API
-server (`--middleware`). It needs torch and vLLM, and neither JAX nor the trainer's
-packages.
+server (`--middleware`). The module requires torch and vLLM, but not JAX.
 """
 
 import hmac
@@ -19,25 +18,25 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
 
 from rollout.vllm.checksum import checksum
 
-# The adapters in training; the name is also `client.ADAPTER`.
+# The name of the served adapters, also in `client`, and their id in vLLM.
 ADAPTER, _ADAPTER_ID = "policy-adapter", 1
 
 
 def served_shapes(config: transformers.PretrainedConfig) -> dict[str, list[int]]:
-    """Returns each parameter's shape by Hugging Face name, without allocating any."""
+    """Returns the shape of each parameter by Hugging Face name, without allocation."""
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
     return {name: list(p.shape) for name, p in model.named_parameters()}
 
 
 class PolicyWorker:
-    """Adds methods to vLLM's worker; they are called over /collective_rpc.
+    """Adds methods to vLLM's worker, which are called over /collective_rpc.
 
-    Each returns what is wrong, or "": an exception would reach the trainer without
-    its text.
+    Each method returns an error message, or "". The message of an exception would not
+    reach the trainer.
     """
 
-    # Of vLLM's worker.
+    # Attributes of vLLM's worker.
     model_config: Any
     model_runner: Any
     reload_weights: Callable[..., None]
@@ -50,10 +49,10 @@ class PolicyWorker:
         """Checks that this server can serve the policy of a trainer.
 
         Args:
-          shapes: of the tensors that the trainer will publish, by Hugging Face name.
-          dtype: of all of them.
-          owner: path of a file in the folder where it will publish them.
-          token: content of that file.
+          shapes: the shapes of the policy's tensors, by Hugging Face name.
+          dtype: the dtype of the policy's tensors.
+          owner: the path of a file in the trainer's weight folder.
+          token: the content of the file `owner`.
         """
         served = served_shapes(self.model_config.hf_config)
         serving_dtype = str(self.model_config.dtype).removeprefix("torch.")
@@ -77,30 +76,34 @@ class PolicyWorker:
         return ""
 
     def load_policy(self, path: str, checksums: dict[str, int]) -> str:
-        """Replaces the served weights. After an error they are of no one version.
+        """Replaces the served weights.
 
         Args:
-          path: of a safetensors file with Hugging Face names.
-          checksums: of all its tensors.
+          path: the path of a safetensors file with Hugging Face names.
+          checksums: the checksum of each tensor, by name.
+
+        Returns:
+          An error message, or "". After an error the weights may be a mixture of two
+          versions, so the server must not sample.
         """
         try:
             self.reload_weights(weights_iterator=_checked_tensors(path, checksums))
         except Exception as error:
-            # Layers that are half loaded must not mix with the next version's.
+            # Partly loaded layers must not mix with those of the next version.
             model = self.model_runner.get_model()
             finalize_layerwise_reload(model, self.model_config)
             return str(error) or repr(error)
         return ""
 
     def load_adapter(self, path: str, checksums: dict[str, int]) -> str:
-        """Replaces the served adapters; requests that name them use the new ones.
+        """Replaces the served adapters for all requests that use them.
 
-        vLLM's own route replaces adapters too (`load_inplace`), but then reads the
-        file again for each token.
+        vLLM's own route to replace adapters (`load_inplace`) would read the file again
+        for each token.
 
         Args:
-          path: of the weights in a PEFT folder.
-          checksums: of all its tensors.
+          path: the path of the weights file in a PEFT folder.
+          checksums: the checksum of each tensor, by name.
         """
         try:
             for _ in _checked_tensors(path, checksums):
@@ -116,7 +119,7 @@ class PolicyWorker:
 def _checked_tensors(
     path: str, checksums: dict[str, int]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields the tensors of a file, each compared with its checksum."""
+    """Yields the tensors of a file after checking their checksums."""
     with safe_open(path, "pt") as file:
         names = set(file.keys())
         for name in sorted(checksums.keys() ^ names):
@@ -134,7 +137,10 @@ def _checked_tensors(
 
 
 class RequireKey:
-    """Requires the key on every route but /health, vLLM's development routes too."""
+    """Requires the API key on all routes except /health.
+
+    This includes vLLM's development routes.
+    """
 
     def __init__(self, app):
         self._app = app

@@ -1,7 +1,7 @@
-"""Distributes many completions over a fleet of vLLM servers.
+"""Distributes completions over a fleet of vLLM servers, one per request.
 
-Each request is one completion: a lost server costs what was in flight on it and
-nothing else, and a finished completion can be verified while others are generated.
+If a server fails, only its running requests are repeated. A finished completion can be
+graded while others are generated.
 """
 
 import collections
@@ -28,19 +28,20 @@ class FleetSampler:
     """Implements `Sampler.sample` over a fleet of servers."""
 
     def __init__(self, fleet: ServerFleet, *, max_model_len: int):
-        """
+        """Creates a sampler.
+
         Args:
-          fleet: of servers that serve the weights to sample with.
-          max_model_len: longest prompt and completion together.
+          fleet: the servers that serve the model.
+          max_model_len: the maximum length of a prompt with its completion.
         """
         self._fleet, self._max_model_len = fleet, max_model_len
 
     def _version_of(self, label: str) -> int:
-        """Returns the policy version that a server's label names."""
+        """Returns the policy version of a server's label; 0 for a fixed model."""
         return 0
 
     def close(self) -> None:
-        """Ends the servers that were started here; the others keep running."""
+        """Ends the servers that the fleet started; attached servers keep running."""
         self._fleet.close()
 
     def sample(
@@ -53,12 +54,12 @@ class FleetSampler:
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        """See `Sampler.sample`. May be called from several threads.
+        """Samples completions as `Sampler.sample` does. Thread-safe.
 
         Raises:
-          ValueError: a prompt is empty, or does not fit with its completion.
-          ServerFailed: no server is left, and why.
-          ServerRefused: a server rejected a request, in its words.
+          ValueError: a prompt is empty, or too long for `max_model_len`.
+          ServerFailed: no server is left.
+          ServerRefused: a server rejected a request; the message has its answer.
         """
         room = self._max_model_len - params.max_tokens
         for i, prompt in enumerate(prompts):
@@ -76,12 +77,12 @@ class FleetSampler:
             if completion.unfinished
         )
         finished: queue.SimpleQueue = queue.SimpleQueue()
-        # After an error all is lost; after the caller's pause the rest is unfinished.
+        # `stopped` is set after an error, `ending` after `on_pause` returned True.
         stopped, ending = threading.Event(), threading.Event()
         in_flight: dict[str, Member] = {}  # by request name
 
         def draw(prompt: Sequence[int], start: Completion, own_seed: int) -> Completion:
-            """Samples one completion; repeats the request after faults."""
+            """Samples one completion; repeats the request if a server fails."""
             faults = 0
             text = [*prompt, *start.token_ids.tolist()]
             left = params.max_tokens - len(start.token_ids)
@@ -141,7 +142,7 @@ class FleetSampler:
             finished.put(None)
 
         def abort() -> None:
-            """Ends the requests that the servers have; called again for later ones."""
+            """Aborts all running requests; a repeated call aborts those sent since."""
             names_of = collections.defaultdict(list)
             for name, member in list(in_flight.items()):
                 names_of[member].append(name)
@@ -149,14 +150,14 @@ class FleetSampler:
                 try:
                     member.client.abort(names, timeout=_ABORT_SECONDS)
                 except (ServerGone, ServerBusy):
-                    continue  # the threads that wait for its answers handle it
+                    continue  # the threads that wait for this server handle the fault
                 except ServerRefused as error:
                     if not error.internal:
                         raise
 
         def next_finished():
             while True:
-                # Take all that is there first: a pause may judge it together.
+                # Return all finished completions before the next call of `on_pause`.
                 with contextlib.suppress(queue.Empty):
                     return finished.get_nowait()
                 if on_pause is not None and on_pause() and not ending.is_set():
@@ -183,7 +184,7 @@ class FleetSampler:
                 if on_finished is not None and not completion.unfinished:
                     on_finished(i, j, completion)
         except BaseException:
-            # This breaks other callers' requests too; they repeat theirs.
+            # This breaks the requests of other callers too, which repeat them.
             stopped.set()
             fleet.cut()
             raise

@@ -1,9 +1,9 @@
-"""Manages the vLLM servers of a run: which are up, which have room, and restarts.
+"""Manages the vLLM servers of a run: their state, free slots and restarts.
 
-A server counts as dead when its process has ended, or when it generates no token for
-`stall_seconds` while it has work. It is then restarted and updated; a server that the
-trainer only attached to is waited for. The sampler passes two callbacks that say what
-"attach" and "update" mean.
+A server is restarted and updated if its process has ended, or if it has requests but
+processes no token for `stall_seconds`. The fleet does not restart a server that it only
+attached to; it waits until the server answers again. The sampler passes callbacks to
+check, update and compare a server.
 """
 
 import contextlib
@@ -24,31 +24,31 @@ from rollout.vllm.client import (
 )
 from rollout.vllm.server import ServerFailed, ServerProcess
 
-_CALLERS = 4  # that sample at the same time, such as a collector and an evaluation
+_CALLERS = 4  # concurrent calls of `sample`, such as training and an evaluation
 log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Member:
-    """A server and its state."""
+    """Holds a server and its state."""
 
     client: VllmClient
-    process: ServerProcess | None = None  # None: the trainer only attached to it
-    # Held while it is updated or restarted.
+    process: ServerProcess | None = None  # None for a server that runs elsewhere
+    # Held while the server is updated or restarted.
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    attached: bool = False  # whether it was checked since it last started
-    up: bool = False  # whether it takes requests
-    dead: bool = False  # given up for good
-    epoch: int = 0  # increases with each fault, so that a fault is handled once
-    pending: int = 0  # requests that it holds
-    restarts: int = 0  # since the last publish
-    # Tokens that it had processed when they last changed, and when they, or a request
-    # that ended, last showed it alive.
+    attached: bool = False  # whether it was checked since its last start
+    up: bool = False  # whether it accepts requests
+    dead: bool = False  # whether all restarts are used up
+    epoch: int = 0  # number of faults, so that each fault is handled once
+    pending: int = 0  # number of running requests
+    restarts: int = 0  # restarts since the last publish
+    # The last known number of processed tokens, and the time when the number last
+    # changed or a request ended.
     progress: tuple[float, float] = (-1.0, 0.0)
 
 
 class ServerFleet:
-    """Servers that start together, share the work, and are restarted one by one."""
+    """Distributes requests over servers, and updates and restarts the servers."""
 
     def __init__(
         self,
@@ -61,18 +61,19 @@ class ServerFleet:
         stall_seconds: float = 120.0,
         max_restarts: int = 3,
     ):
-        """Prepares the servers; `start` starts them.
+        """Creates a fleet without starting its servers.
 
         Args:
-          servers: not yet started; they end with this process.
-          urls: of running servers to attach to; they live on.
-          api_key: of the servers at `urls`.
-          concurrency: requests at a time per server. One slot fewer than a server has
-            leaves room for a probe.
-          start_seconds: for a server to come up.
-          stall_seconds: without a token while there is work, before a server counts as
-            hung.
-          max_restarts: per server, between two calls of `update_all`.
+          servers: the servers to start, which end with this process.
+          urls: the URLs of running servers to attach to, which are never ended.
+          api_key: the key of the servers at `urls`.
+          concurrency: the maximum number of concurrent requests per server. One fewer
+            than the server's slots leaves a slot for the probe.
+          start_seconds: the seconds that a server may take to start.
+          stall_seconds: the seconds without a processed token after which a server with
+            requests is considered hung.
+          max_restarts: the maximum restarts of a server between two calls of
+            `update_all`.
         """
         self._concurrency = concurrency
         self._start_seconds = start_seconds
@@ -87,7 +88,7 @@ class ServerFleet:
         self.members += [
             Member(VllmClient(s.url, api_key=s.spec.api_key), s) for s in servers
         ]
-        # Threads are kept: on busy cores, starting 256 of them takes ten seconds.
+        # Threads are reused: on busy cores, starting 256 of them takes ten seconds.
         self._threads = ThreadPoolExecutor(_CALLERS * self.slots, "vllm-request")
 
     def start(
@@ -99,9 +100,10 @@ class ServerFleet:
         """Starts the servers; `update_all` waits for them.
 
         Args:
-          attach: checks a server that has just come up.
-          update: loads the current weights into a server.
-          check_restarted: checks what `update` returned after a restart.
+          attach: a function that checks a server which has just started.
+          update: a function that loads the current weights into a server.
+          check_restarted: a function that checks a restarted server, given the client
+            and the result of `update`.
         """
         self._attach, self._update = attach, update
         self._check_restarted = check_restarted
@@ -112,11 +114,11 @@ class ServerFleet:
 
     @property
     def slots(self) -> int:
-        """Requests that all servers take at a time."""
+        """The maximum number of concurrent requests of all servers."""
         return self._concurrency * len(self.members)
 
     def run(self, job: Callable[[], None], times: int) -> None:
-        """Calls `job`, which may not raise, each in its own thread."""
+        """Calls `job`, which must not raise, in `times` threads."""
         try:
             for _ in range(times):
                 self._threads.submit(job)
@@ -124,14 +126,14 @@ class ServerFleet:
             raise ServerGone("sampling was stopped") from None
 
     def update_all(self) -> list[tuple[VllmClient, Any]]:
-        """Updates all servers in parallel.
+        """Waits for all servers and updates them in parallel.
 
         Returns:
-          Each living server with the result of `update`.
+          The client and the result of `update` for each server that is not dead.
 
         Raises:
-          ServerFailed: none is left.
-          Exception: the first that `attach` or `update` raised.
+          ServerFailed: no server is left.
+          Exception: the first exception of `attach` or `update`.
         """
         for member in self.members:
             member.restarts = 0
@@ -143,13 +145,14 @@ class ServerFleet:
     def slot(
         self, *, unless: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[Member, int] | None]:
-        """Waits for a place on the least busy server; yields it and its epoch.
+        """Waits for a free slot of the least busy server; yields the server and epoch.
 
         Args:
-          unless: if it returns True, yields None.
+          unless: a function that ends the wait when it returns True; yields None then.
 
         Raises:
-          ServerFailed: no server is left. ServerGone: the fleet was closed.
+          ServerFailed: no server is left.
+          ServerGone: the fleet was closed.
         """
         with self._changed:
             while not (free := self._with_room()) and not unless():
@@ -169,7 +172,7 @@ class ServerFleet:
         finally:
             with self._changed:
                 member.pending -= 1
-                # The counters may come late when a server is busiest.
+                # A busy server may be late with its token counters.
                 member.progress = member.progress[0], time.monotonic()
                 self._changed.notify()
 
@@ -181,17 +184,17 @@ class ServerFleet:
         return [m for m in self.members if m.up and m.pending < self._concurrency]
 
     def report(self, member: Member, epoch: int, error: Exception) -> None:
-        """Restarts a server if it is not healthy, once per fault."""
+        """Restarts a server that is not healthy, once per fault."""
         if not self._healthy(member):
             self._take_out(member, epoch, error)
 
     def cut(self) -> None:
-        """Breaks every request's connection."""
+        """Breaks the connections of all requests."""
         for member in self.members:
             member.client.cut()
 
     def close(self) -> None:
-        """Ends the servers that were started here; the others keep serving."""
+        """Ends the servers that this fleet started; attached servers keep running."""
         with self._changed:
             if self.closed:
                 return
@@ -205,7 +208,7 @@ class ServerFleet:
     # -- restarts --------------------------------------------------------------------
 
     def _bring_up(self, member: Member) -> Any:
-        """Waits for a server, checks and updates it; restarts it on a fault."""
+        """Waits for a server, checks and updates it; restarts it after a fault."""
         with member.lock:
             while not member.dead:
                 try:
@@ -224,7 +227,7 @@ class ServerFleet:
                     if not error.internal or self._healthy(member):
                         raise
                     if member.process is not None and not member.attached:
-                        # A server that dies of its first request would die again.
+                        # A server that fails on its first request would fail again.
                         cause = member.process.last_error()
                         raise ServerFailed(f"{error}: {cause}") from None
                     self._restart(member, error)
@@ -284,7 +287,7 @@ class ServerFleet:
                 self._changed.notify_all()
 
     def _restart(self, member: Member, error: Exception) -> None:
-        """Starts a server's process again, or gives it up; `member.lock` is held."""
+        """Restarts a server, or marks it dead; the caller holds `member.lock`."""
         if self.closed:
             raise ServerGone("sampling was stopped")
         member.up = member.attached = False
@@ -313,7 +316,7 @@ class ServerFleet:
             )
 
     def _watch(self) -> None:
-        """Finds servers that have work and generate nothing."""
+        """Takes out servers that have requests but process no tokens."""
         while not self.closed:
             time.sleep(min(5.0, self._stall_seconds / 4))
             for member in self.members:

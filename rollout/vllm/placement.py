@@ -1,4 +1,4 @@
-"""Decides which GPUs the vLLM servers of a machine get, and describes the servers."""
+"""Assigns the GPUs of a machine to vLLM servers."""
 
 import collections
 import os
@@ -21,18 +21,18 @@ def make_servers(
     logs: pathlib.Path,
     **spec: Any,
 ) -> list[ServerProcess]:
-    """Returns servers of one model, not yet started, each with its own log and port.
+    """Returns servers of one model, which are not started yet.
 
     Args:
       sets: the GPUs of each server; see `device_sets`.
-      python: interpreter of the environment that holds vLLM.
-      key: the name of `python` where the user sets it, for an error.
-      folder: the model's.
-      logs: folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
-      spec: other fields of a `ServerSpec`.
+      python: the interpreter of the environment with vLLM.
+      key: the name of the setting of `python`, for error messages.
+      folder: the folder of the model.
+      logs: the folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
+      spec: other fields of `ServerSpec`.
 
     Raises:
-      ValueError: no such interpreter.
+      ValueError: the interpreter does not exist.
     """
     if sets and not pathlib.Path(python).is_file():
         raise ValueError(
@@ -54,15 +54,17 @@ def make_servers(
 
 
 def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
-    """Returns the GPUs of each server to start; one empty set is a server on the CPU.
+    """Returns the GPUs of each server to start; an empty set means a server on the CPU.
 
     Args:
-      devices: sets separated by semicolons, "0;1" or "0,1;2,3". If empty, each GPU that
-        JAX does not hold gets a server.
-      fraction: of a GPU's memory for vLLM; 0 if the user has not set it.
+      devices: the GPU ids of each server, separated by semicolons: "0;1" or "0,1;2,3".
+        If empty, each GPU that JAX does not use gets a server.
+      fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: JAX holds every GPU, or shares one without both fractions being set.
+      ValueError: `devices` is malformed, or is empty with several processes; JAX uses
+        all GPUs; two servers share a GPU; or JAX and vLLM share a GPU and their memory
+        shares are not set or exceed 1.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
@@ -97,7 +99,7 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 def _check_shared(
     sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
 ) -> None:
-    """Rejects GPUs that are shared without both shares of their memory being set."""
+    """Rejects shared GPUs unless the memory shares of JAX and vLLM are set and fit."""
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(f"GPUs {twice} are given to more than one vLLM server")
@@ -131,10 +133,10 @@ def _gpus_of_machine() -> list[int]:
 
 
 def _gpus_of_jax() -> tuple[int, ...]:
-    """Returns the ids, in the machine's numbering, of the GPUs of this process.
+    """Returns the machine's ids of the GPUs that this process uses.
 
     Raises:
-      ValueError: the environment does not name them by number.
+      ValueError: CUDA_VISIBLE_DEVICES does not contain numbers.
     """
     held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")

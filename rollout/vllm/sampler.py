@@ -1,4 +1,4 @@
-"""Samples from vLLM servers that serve the policy in training, and probes them."""
+"""Samples from vLLM servers and checks that they serve the policy in training."""
 
 import secrets
 import time
@@ -16,16 +16,16 @@ from rollout.vllm.weight_folder import PublishedWeights, WeightFolder
 
 Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 
-# Mean absolute difference of log-probs that rounding explains. Measured between vLLM
-# and a float32 forward: 2e-6 and 0.013.
+# Largest mean absolute difference of log-probs that rounding explains, by dtype.
+# Measured between vLLM and a float32 forward pass: 2e-6 (float32), 0.013 (bfloat16).
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
-# Of adapters alone: the server computes `(x A) B`, the trainer `x (A B)`.
+# The same for adapters: the server computes `(x A) B`, the trainer `x (A B)`.
 ADAPTER_PROBE_TOLERANCE = {"float32": 3e-4, "bfloat16": 0.1, "float16": 0.04}
 PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
 
 class VllmSampler(FleetSampler):
-    """A `PolicySampler` over one or several vLLM servers."""
+    """Implements `PolicySampler` with one or several vLLM servers."""
 
     def __init__(
         self,
@@ -44,18 +44,20 @@ class VllmSampler(FleetSampler):
 
         Args:
           fleet: the servers, not yet started.
-          weights: where versions are written for the servers.
-          probe: the trainer's own log-probs of sequences under given parameters at
-            temperature 1, `float32 [n]` each, entry t for producing token t (entry 0 is
-            ignored). Called once per publish, with one sequence per server.
-          probe_prompt: long enough to fill some blocks of the key-value cache.
-          probe_tolerance: largest mean difference after an update, in nats.
-          max_model_len: longest prompt and completion together.
-          in_flight: what a publish does to requests in flight: "abort" drops and
-            repeats them, "keep" continues them under the new weights.
-          sync_seconds: for each phase of a weight update.
-          model_specs: where only adapters are written, those of the servers' model;
-            None: all weights are written.
+          weights: the folder that publishes weights to the servers.
+          probe: a function of parameters and sequences that returns the trainer's
+            log-probs at temperature 1. Each result is `float32 [n]`, entry t for token
+            t; entry 0 is ignored. Called with one sequence per server in each publish.
+          probe_prompt: the token ids of the probe's prompt, long enough to fill several
+            blocks of the key-value cache.
+          probe_tolerance: the largest mean difference of log-probs after an update, in
+            nats.
+          max_model_len: the maximum length of a prompt with its completion.
+          in_flight: the effect of a publish on running requests: "abort" drops and
+            repeats them, "keep" continues them with the new weights.
+          sync_seconds: the timeout of each phase of a weight update.
+          model_specs: the shapes and dtypes of the servers' model if only adapters are
+            published; None if all weights are.
         """
         super().__init__(fleet, max_model_len=max_model_len)
         self._weights = weights
@@ -66,7 +68,7 @@ class VllmSampler(FleetSampler):
         self._sync_seconds = sync_seconds
         self._adapter = model_specs is not None
         self._model_specs = weights.specs if model_specs is None else model_specs
-        # Labels name the run too, so that two trainers of one server are noticed.
+        # Labels contain a run id, to detect two trainers that update one server.
         self._run = secrets.token_hex(4)
         self._current: PublishedWeights | None = None
         self._metrics: dict[str, float] = {}
@@ -77,10 +79,10 @@ class VllmSampler(FleetSampler):
             raise
 
     def make_room(self) -> None:
-        """Does nothing: the servers have their own memory."""
+        """Does nothing, because the servers have their own memory."""
 
     def metrics(self) -> dict[str, float]:
-        """Returns the last publish's durations and gaps, and the restarts so far."""
+        """Returns durations and log-prob gaps of the last publish, and all restarts."""
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:
@@ -89,7 +91,7 @@ class VllmSampler(FleetSampler):
 
     @property
     def _published(self) -> PublishedWeights:
-        assert self._current is not None  # servers are updated after a write
+        assert self._current is not None  # servers are updated only after a write
         return self._current
 
     def _version_of(self, label: str) -> int:
@@ -104,12 +106,14 @@ class VllmSampler(FleetSampler):
     # -- weights ---------------------------------------------------------------------
 
     def publish(self, params: Any, version: int) -> None:
-        """Serves `params` as `version` on every server, and probes each.
+        """Serves `params` as `version` on every server, and checks their log-probs.
 
         Raises:
-          OutOfStep: a server's log-probs are not those of `params`.
-          LoadFailed: a server could not load them. All serve the version before.
-          ServerRefused, ServerFailed: an update was rejected, or no server is left.
+          OutOfStep: a server's log-probs differ from the trainer's for `params`.
+          LoadFailed: a server could not load the weights. The servers return to the
+            previous version.
+          ServerRefused: a server rejected the update.
+          ServerFailed: no server is left.
           OSError: the weights could not be written; the servers keep the old ones.
         """
         begin = time.monotonic()
@@ -137,7 +141,7 @@ class VllmSampler(FleetSampler):
         }
 
     def _attach(self, client: VllmClient) -> None:
-        """Checks a server that has just come up."""
+        """Checks that a server which has just started can serve the policy."""
         weights = self._weights
         policy = {
             "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
@@ -153,7 +157,7 @@ class VllmSampler(FleetSampler):
         )
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
-        """Loads the current weights; returns the pause and the probe's completion."""
+        """Loads the current weights; returns the pause time and a probe completion."""
         current = self._published
         paused = client.update(
             label=current.label,
@@ -163,7 +167,7 @@ class VllmSampler(FleetSampler):
             timeout=self._sync_seconds,
             adapter=self._adapter,
         )
-        # The probe is an ordinary request, so that it uses the prefix cache.
+        # The probe is an ordinary request, so that it tests the prefix cache too.
         answer = client.generate(
             self._probe_prompt,
             PROBE_DRAW,
@@ -178,7 +182,7 @@ class VllmSampler(FleetSampler):
     def _check_probes(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
     ) -> np.ndarray:
-        """Compares every server with the trainer; see `publish` for errors."""
+        """Compares log-probs of all servers with the trainer's; see `publish`."""
         sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
         scored = self._probe(params, sequences)
         own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
@@ -192,7 +196,7 @@ class VllmSampler(FleetSampler):
     def _check_probe(
         self, client: VllmClient, answer: Completion, own: np.ndarray
     ) -> np.ndarray:
-        """Returns the gaps between a server's log-probs of its probe and `own`."""
+        """Returns the differences of a server's log-probs from the trainer's `own`."""
         version = self._version_of(self._published.label)
         if (answer.versions != version).any():
             raise OutOfStep(
@@ -214,15 +218,15 @@ class VllmSampler(FleetSampler):
     def _check_restarted(
         self, client: VllmClient, found: tuple[float, Completion]
     ) -> None:
-        """Compares a restarted server with this version's probe at its publish.
+        """Compares a restarted server with the trainer's log-probs of the last publish.
 
-        The trainer may be in the middle of an update, so its log-probs of the publish
-        are used, as far as the same seed has sampled the same tokens again.
+        The trainer may be in an update and cannot compute new ones. Only the leading
+        tokens that the server samples again with the same seed are compared.
         """
         _, answer = found
         label, token_ids, own = self._probed
         if label != self._published.label:
-            return  # a publish is under way and will probe it
+            return  # the publish in progress checks this server
         same = int(np.cumprod(answer.token_ids == token_ids).sum())
         if not same:
             raise OutOfStep(

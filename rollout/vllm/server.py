@@ -2,7 +2,7 @@
 
     python -m rollout.vllm.server --model DIR --max_model_len 4096 --port 8000
 
-runs a server for trainers on other hosts, in vLLM's environment, which has no JAX.
+runs a server for trainers on other hosts, in vLLM's environment without JAX.
 """
 
 import argparse
@@ -24,40 +24,40 @@ from rollout.vllm import supervisor
 from rollout.vllm.client import ServerGone, VllmClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Variables that a server inherits: the system's, the accelerators' and vLLM's own.
+# Variables that a server inherits, by prefix: of system, accelerators and vLLM.
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TMPDIR", "XDG_", "LD_", "CC", "CXX"),
     *("CUDA", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "MKL_", "GOMP_", "KMP_"),
     *("VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "RAY_"),
 )
 _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, those that vLLM has
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # LoRA ranks that vLLM supports
 _CPU_KV_CACHE_GIB = "2"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 log = logging.getLogger(__name__)
 
 
 class ServerFailed(SamplerError):
-    """A server did not start, or cannot be restarted."""
+    """Reports that a server did not start or cannot be restarted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """Describes a server to start."""
 
-    python: str  # interpreter of the environment that holds vLLM
+    python: str  # interpreter of the environment with vLLM
     model: str  # folder with the model's config.json
     dtype: str = "bfloat16"  # or "float32"
     max_model_len: int  # prompt and completion together, in tokens
     max_num_seqs: int = 256  # completions decoded together
-    devices: tuple[int, ...] = ()  # GPUs, tensor-parallel over them; empty: the CPU
+    devices: tuple[int, ...] = ()  # ids of tensor-parallel GPUs; empty for the CPU
     gpu_memory_utilization: float = 0.9  # share of each GPU's memory
-    host: str = "127.0.0.1"  # others require a key: requests can replace the weights
-    api_key: str = ""  # required of every request, unless empty
-    enforce_eager: bool = False  # no compilation: starts sooner, decodes slower
-    load_format: str = "dummy"  # the weights will be published; "auto": read them
-    lora_rank: int = 0  # above 0, only adapters will be published: "auto" too
-    extra_args: tuple[str, ...] = ()  # appended to the command
+    host: str = "127.0.0.1"  # other hosts need a key: requests can replace weights
+    api_key: str = ""  # key that every request must have; empty for none
+    enforce_eager: bool = False  # skip compilation: faster start, slower decoding
+    load_format: str = "dummy"  # random weights until a publish; "auto" reads `model`
+    lora_rank: int = 0  # above 0: adapters are published, and "auto" is used
+    extra_args: tuple[str, ...] = ()  # arguments appended to the command
 
     def __post_init__(self):
         if self.host not in _LOOPBACK and not self.api_key:
@@ -70,8 +70,8 @@ class ServerSpec:
 def command(spec: ServerSpec, *, port: int) -> list[str]:
     """Returns the server's command line.
 
-    `vllm serve` is the same program, but its entry point requires a distribution named
-    `vllm`, and the CPU build has another name.
+    `vllm serve` is not used, because it requires a distribution with the name `vllm`,
+    and the CPU build has another name.
     """
     load_format = "auto" if spec.lora_rank else spec.load_format
     arguments = {
@@ -83,16 +83,16 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
         "--max-model-len": spec.max_model_len,
         "--max-num-seqs": spec.max_num_seqs,
         "--load-format": load_format,
-        # Ignore the checkpoint's own sampling defaults.
+        # Ignore the model's own sampling defaults.
         "--generation-config": "vllm",
-        # Log-probs at the sampling temperature, not of the raw logits.
+        # Return log-probs at the sampling temperature, not of the raw logits.
         "--logprobs-mode": "processed_logprobs",
         "--worker-extension-cls": "rollout.vllm.extension.PolicyWorker",
     }
     switches = ["--enable-scale-out", "--skip-tokenizer-init"]
     switches += ["--disable-uvicorn-access-log"]
     if load_format == "dummy":
-        # vLLM's reload leaves a tied head on the old weights; the trainer sends one.
+        # vLLM's reload does not update a tied head; the trainer publishes the head.
         arguments["--hf-overrides"] = '{"tie_word_embeddings": false}'
     if spec.lora_rank:
         arguments["--max-lora-rank"] = next(r for r in _RANKS if r >= spec.lora_rank)
@@ -106,8 +106,8 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
         arguments["--tensor-parallel-size"] = len(spec.devices)
         arguments["--gpu-memory-utilization"] = spec.gpu_memory_utilization
     else:
-        # vLLM rewinds a request's generator when a prompt is read in two parts, and
-        # torch's CPU generator cannot be: with seeds, that ends the engine.
+        # For a prompt read in two chunks, vLLM rewinds the request's generator. torch
+        # cannot rewind a CPU generator, so a seeded request would end the engine.
         switches.append("--no-enable-chunked-prefill")
         arguments["--max-num-batched-tokens"] = max(spec.max_model_len, 4096)
     module = [spec.python, "-m", "vllm.entrypoints.openai.api_server"]
@@ -116,7 +116,7 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
 
 
 def environment(spec: ServerSpec) -> dict[str, str]:
-    """Returns the server's environment: part of the trainer's, without its secrets."""
+    """Returns the server's environment, which excludes the trainer's secrets."""
     inherited = {
         key: value
         for key, value in os.environ.items()
@@ -124,7 +124,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     }
     added = {
         "PYTHONPATH": str(_ROOT),
-        # Enables the routes that pause, update and resume.
+        # Enable the routes that pause, update and resume.
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -132,15 +132,15 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     if spec.lora_rank:
         added["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     if spec.api_key:
-        # Not an argument: those are readable by every user of the machine.
+        # Not an argument, because every user of the machine can read arguments.
         added["VLLM_API_KEY"] = spec.api_key
     if spec.devices:
         added["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, spec.devices))
     else:
         added["CUDA_VISIBLE_DEVICES"] = ""
         added["VLLM_CPU_KVCACHE_SPACE"] = _CPU_KV_CACHE_GIB
-        # One process schedules and decodes, as on a single GPU. By default vLLM starts
-        # a second one, bound to all cores but one.
+        # Schedule and decode in one process, as on a single GPU. By default vLLM starts
+        # a second process on all cores but one.
         usual = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         usual["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
         inherited = usual | inherited
@@ -148,10 +148,10 @@ def environment(spec: ServerSpec) -> dict[str, str]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a port on which nothing listens.
+    """Returns a free port below 32768.
 
-    A server binds it only seconds later, when it has imported its packages. The port is
-    therefore below those that Linux gives to outgoing connections, from 32768 on.
+    Linux uses the ports from 32768 for outgoing connections. One of those could be
+    taken in the seconds before the server binds it.
     """
     while True:
         port = 20_000 + secrets.randbelow(12_000)
@@ -164,14 +164,14 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 class ServerProcess:
-    """A server that this process starts, and that ends with it even by `kill -9`."""
+    """Manages a server process, which ends with this process even after `kill -9`."""
 
     def __init__(self, spec: ServerSpec, *, log_file: pathlib.Path):
         """Prepares a server without starting it.
 
         Args:
-          spec: what to start.
-          log_file: receives the server's output, appended over restarts.
+          spec: the description of the server.
+          log_file: the file that the output of all starts is appended to.
         """
         self.spec = spec
         self.log_file = log_file
@@ -185,13 +185,13 @@ class ServerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Id of the server's supervisor, while it lives."""
+        """The process id of the server's supervisor; None if it does not run."""
         if self._process is None or self._process.poll() is not None:
             return None
         return self._process.pid
 
     def start(self) -> None:
-        """Starts the process; `wait_ready` returns when it serves."""
+        """Starts the process; call `wait_ready` before the first request."""
         self._port = free_port(self.spec.host)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         run = command(self.spec, port=self._port)
@@ -209,10 +209,11 @@ class ServerProcess:
         """Waits until the server answers.
 
         Args:
-          timeout: seconds.
+          timeout: the maximum seconds to wait.
 
         Raises:
-          ServerFailed: it exited, or took longer; with the end of its log.
+          ServerFailed: the server exited or was too slow; the message has the end of
+            its log.
         """
         process = self._process
         assert process is not None, "call start first"
@@ -238,27 +239,27 @@ class ServerProcess:
         log.info("vLLM at %s ready in %.0f s", self.url, time.monotonic() - begin)
 
     def log_tail(self, lines: int = 30) -> str:
-        """The last lines that this start of the server wrote."""
+        """Returns the last lines of the log since the last start."""
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
             text = file.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """Returns the last exception in the server's log, and the log's path."""
+        """Returns one line: the last exception other than EngineDead, and the log."""
         found = re.findall(r"\b\w*(?:Error|Exception): .+", self.log_tail(1000))
         causes = [text for text in found if "EngineDead" not in text]
         return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Ends the whole tree. Safe to call twice.
+        """Ends the whole process tree; a second call has no effect.
 
         Args:
-          at_once: kill without a grace period, as a hung server requires.
+          at_once: whether to kill without a grace period, as for a hung server.
         """
         if self._process is None or self._lifeline is None:
             return
-        # A supervisor that was killed closes its end before it can be waited for.
+        # The pipe is broken if the supervisor itself was killed.
         with contextlib.suppress(BrokenPipeError):
             if at_once:
                 os.write(self._lifeline, b"k")
@@ -289,7 +290,7 @@ def main() -> None:
     parser.add_argument("--lora_rank", type=int, default=0, help="of adapters alone")
     options, extra = parser.parse_known_args()
     if any(word.startswith(("--api-key", "--api_key")) for word in extra):
-        # Arguments are readable by every user of the machine.
+        # Every user of the machine can read arguments.
         parser.error("give the key as VLLM_API_KEY in the environment")
     port = options.__dict__.pop("port")
     spec = ServerSpec(

@@ -2,11 +2,11 @@
 
     python supervisor.py LIFELINE_FD -- COMMAND ...
 
-The starter keeps the other end of the LIFELINE pipe. When it ends, even by `kill -9`,
-the kernel closes that end, and the supervisor ends the command's tree. A byte `k` on
-the pipe asks for the same without a grace period. A parent-death signal on the command
-alone is not enough: vLLM is an API server, an engine and its workers. Imports only the
-standard library, to start in milliseconds.
+The starting process holds the other end of the LIFELINE pipe. When that process ends,
+even by `kill -9`, the kernel closes the pipe, and the supervisor ends the command's
+process tree. A byte `k` on the pipe ends the tree without a grace period. vLLM has an
+API server, an engine and workers, and a parent-death signal would reach only the first.
+Imports only the standard library, to start in milliseconds.
 """
 
 import contextlib
@@ -22,30 +22,29 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 GRACE_SECONDS = 4.0
-# Python's resource trackers finish after all others; a busy machine takes seconds.
+# Python's resource trackers end after all others, on a busy machine after seconds.
 TRACKER_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
-    """Starts `command` below a supervisor that this process holds.
+    """Starts `command` below a supervisor process.
 
     Args:
-      command: and its arguments.
-      **popen: passed to `subprocess.Popen`.
+      command: the command and its arguments.
+      **popen: arguments of `subprocess.Popen`.
 
     Returns:
-      The supervisor's process, below which the command's tree runs, and the end of the
-      pipe that holds it. Close it to end the tree, after writing `k` to skip the grace
-      period.
+      The supervisor's process, and the file descriptor of the pipe. Close the pipe to
+      end the process tree; write `k` first to skip the grace period.
     """
     reading, lifeline = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, str(reading), "--", *command],
         stdin=subprocess.DEVNULL,
         pass_fds=(reading,),
-        # A Ctrl-C is for the starter, which then ends its trees in order.
+        # Ctrl-C must reach only this process, which then ends its servers.
         start_new_session=True,
         **popen,
     )
@@ -66,12 +65,12 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_tree(root: int) -> None:
-    """Kills the processes below `root`, and those that appear there meanwhile."""
+    """Kills the processes below `root`, including those started during the call."""
     _kill(lambda: descendants(root))
 
 
 def kill_session(supervisor: int) -> None:
-    """Kills what a supervisor left that was itself killed: its tree has no root."""
+    """Kills the remaining processes of a supervisor that was killed itself."""
     _kill(lambda: [pid for pid, _, s in _processes() if s == supervisor != pid])
 
 
@@ -81,7 +80,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
         if not entry.name.isdigit():
             continue
         try:
-            # The command may hold spaces and brackets; the fields follow the last one.
+            # The command name may contain brackets; the fields follow the last one.
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
@@ -90,10 +89,10 @@ def _processes() -> Iterator[tuple[int, int, int]]:
 
 
 def _kill(find: Callable[[], list[int]]) -> None:
-    """Kills what `find` returns until it returns nothing.
+    """Kills the processes that `find` returns until there are none.
 
-    Resource trackers come last: they remove the shared memory of processes that were
-    killed, and end by themselves.
+    Resource trackers are spared for `TRACKER_SECONDS`: they remove the shared memory of
+    killed processes and then end.
     """
     spare_until = time.monotonic() + TRACKER_SECONDS
     while pids := find():
@@ -125,7 +124,7 @@ def main() -> int:
     lifeline, separator, *command = sys.argv[1:]
     if separator != "--" or not command:
         sys.exit(__doc__)
-    # Orphans of the tree stay below this process.
+    # Orphaned processes of the tree become children of this process.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = subprocess.Popen(
@@ -145,6 +144,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # The default action of SIGTERM would skip the clean-up.
+    # The default action of SIGTERM would not end the process tree.
     signal.signal(signal.SIGTERM, _on_sigterm)
     sys.exit(main())

@@ -1,12 +1,11 @@
 """Writes each version of the policy to a folder that the vLLM servers read.
 
-    ROOT/policy-weights-PID-TOKEN/     of one run, mode 700
-        owner                          locked while the trainer runs; holds TOKEN
-        0/model.safetensors            two versions: the one that is served, and
-        1/model.safetensors            the one that is being published
+    ROOT/policy-weights-PID-TOKEN/     the folder of one run, mode 700
+        owner                          locked while the trainer runs; contains TOKEN
+        0/model.safetensors            two versions: the served one and
+        1/model.safetensors            the one being published
 
-Of adapters alone it is 0/adapter_model.safetensors and 0/adapter_config.json.
-
+A version of adapters is adapter_model.safetensors with adapter_config.json.
 ROOT is shared memory, or a directory that the servers share with the trainer.
 """
 
@@ -29,7 +28,7 @@ from rollout.vllm.checksum import checksum
 
 Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
 SHARED_MEMORY = pathlib.Path("/dev/shm")
-VERSIONS = 2  # a failed publish goes back to the version before
+VERSIONS = 2  # a failed publish returns to the previous version
 _PREFIX = "policy-weights-"
 _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 log = logging.getLogger(__name__)
@@ -37,15 +36,15 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublishedWeights:
-    """One version of the policy on disk."""
+    """Describes one published version of the policy."""
 
-    label: str  # reported by a server for each token that it samples with this version
-    path: str  # a safetensors file with Hugging Face names
-    checksums: dict[str, int]  # of each tensor, as the trainer exported it
+    label: str  # version label that servers report for each sampled token
+    path: str  # safetensors file with Hugging Face names
+    checksums: dict[str, int]  # checksum of each tensor that the trainer exported
 
 
 class WeightFolder:
-    """Holds the served version of the policy and the one that is being published."""
+    """Writes versions of the policy, and keeps the served one during a publish."""
 
     def __init__(
         self,
@@ -58,21 +57,22 @@ class WeightFolder:
         file: str = "model.safetensors",
         described: Mapping[str, str] | None = None,
     ):
-        """Creates the folder, after removing those of trainers that were killed.
+        """Creates the folder, and removes the folders of killed trainers.
 
         Args:
-          weight_dir: parent of the folder; if empty, shared memory.
-          fallback: its parent if shared memory has no room.
-          export: yields `(Hugging Face name, host array)` of a parameter tree.
-          specs: `(shape, dtype)` of what `export` yields.
-          dtype: the serving dtype, which all of `specs` have.
-          file: name of a version's file.
-          described: texts of the other files of the folder, by name.
+          weight_dir: the parent of the folder; if empty, shared memory.
+          fallback: the parent if shared memory is too small.
+          export: a function that yields `(Hugging Face name, host array)` of a
+            parameter tree.
+          specs: `(shape, dtype)` of each tensor from `export`.
+          dtype: the serving dtype, which all `specs` have.
+          file: the name of a version's weights file.
+          described: the texts of a version's other files, by name.
 
         Raises:
           OSError: two versions do not fit, or the parent is not writable.
         """
-        # vLLM does not tie the head: its reload leaves a tied one on the old weights.
+        # vLLM's reload does not update a tied head, so publish the head separately.
         self._tied = _EMBEDDING in specs and _HEAD not in specs
         self.specs = dict(specs) | ({_HEAD: specs[_EMBEDDING]} if self._tied else {})
         self.dtype = dtype
@@ -97,20 +97,20 @@ class WeightFolder:
         self.token = secrets.token_hex(16)
         self.path, lock = _claim(parent.absolute(), self.token)
         self._lock: int | None = lock
-        self.owner = self.path / "owner"  # a server shows that it can read this
+        self.owner = self.path / "owner"  # servers prove access by reading this file
 
     def write(
         self, params: Any, label: str, *, keep: PublishedWeights | None
     ) -> PublishedWeights:
-        """Writes a version tensor by tensor, over the older of the two.
+        """Writes a version over the other version than `keep`.
 
         Args:
           params: the parameter tree.
-          label: of the version.
-          keep: the version that servers may load meanwhile.
+          label: the label of the version.
+          keep: the version that servers may load during the write.
 
         Raises:
-          OSError: the folder is full. `keep` is intact.
+          OSError: the folder is full; `keep` is not changed.
         """
         slots = [self.path / str(i) / self._file for i in range(VERSIONS)]
         path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
@@ -151,16 +151,16 @@ class WeightFolder:
 def remove_abandoned(root: pathlib.Path) -> None:
     """Removes the folders below `root` whose trainers were killed.
 
-    A folder is locked as long as its trainer lives; the kernel releases the lock.
+    A folder is locked while its trainer runs; the kernel releases the lock.
     """
     for folder in root.glob(f"{_PREFIX}*"):
         lock = None
         try:
             lock = os.open(folder / "owner", os.O_RDWR)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:  # its removal was interrupted
+        except FileNotFoundError:  # an earlier removal was interrupted
             pass
-        except OSError:  # in use, or another user's
+        except OSError:  # in use, or owned by another user
             continue
         finally:
             if lock is not None:
@@ -170,7 +170,7 @@ def remove_abandoned(root: pathlib.Path) -> None:
 
 
 def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
-    """Creates a locked folder: it gets its name after it is locked."""
+    """Creates a locked folder, and renames it only after it is locked."""
     unnamed = pathlib.Path(tempfile.mkdtemp(prefix=".policy-", dir=root))
     lock = os.open(unnamed / "owner", os.O_RDWR | os.O_CREAT, 0o600)
     os.write(lock, token.encode())
