@@ -1,9 +1,9 @@
-"""The embedded default's world: sums of two numbers below 100, and a base model.
+"""Generates sums of two numbers below 100, and trains a small base model on them.
 
-No weights can be downloaded on a fresh machine, so the quickstart makes its own base: a
-tiny Qwen2.5-architecture model with a tokenizer of characters, trained by next-token
-prediction on worked additions of which many are wrong. It knows the format and is right
-sometimes, which is the situation of the paper's base in small.
+The quickstart needs no download, because it trains its own base model. The base has the
+Qwen2.5 architecture and a tokenizer of characters. It is trained by next-token
+prediction on worked additions, many of them wrong. It then knows the format and is
+sometimes correct, like a pretrained base model on harder problems.
 """
 
 import functools
@@ -33,21 +33,22 @@ from sharding.rules import laid_out
 LIMIT = 100
 _EOS = "<|endoftext|>"
 _BOX = "\\boxed{"
-# Byte-level BPE, as every Qwen2 tokenizer: \u0120 is a space, \u010a a new line.
+# Symbols of byte-level BPE, as in Qwen2: \u0120 is a space, \u010a a line break.
 _SYMBOLS = (_EOS, *"0123456789", *"+=,?{}", "\u0120", "\u010a", *"\\boxed")
 _MERGES = (("b", "o"), ("bo", "x"), ("box", "e"), ("boxe", "d"))
 
-# Rows of one training batch all have this length; the longest solution has 36 tokens.
+# Length of the rows of a training batch; the longest solution has 36 tokens.
 _LENGTH = 48
 
 
 def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
-    """Every sum a + b with a, b below 100, parted by unordered pair.
+    """Returns the sums a + b of one split, with a and b below 100.
 
     Args:
-      split: "train" or "held_out"; no pair is in both, in either order.
-      held_out: problems in the latter.
-      seed: of the parting.
+      split: "train" or "held_out". If one split has a + b, the other has neither a + b
+        nor b + a.
+      held_out: number of held-out problems.
+      seed: seed of the split.
     """
     pairs = [(a, b) for a in range(LIMIT) for b in range(a, LIMIT)]
     order = generator(seed).permutation(len(pairs))
@@ -69,7 +70,7 @@ def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
 
 
 def _level(a: int, b: int) -> int:
-    """1 to 5: one for each two-digit number and each carry."""
+    """Returns 1, plus 1 for each two-digit summand and each carry."""
     units, total = a % 10 + b % 10, a + b
     return 1 + sum((a >= 10, b >= 10, units >= 10, total >= 100))
 
@@ -77,7 +78,14 @@ def _level(a: int, b: int) -> int:
 def worked_solution(
     a: int, b: int, *, slip: int = 0, forget_carry: bool = False
 ) -> str:
-    """Column by column, ending in a box; `slip` is added to the sum of the units."""
+    """Returns a solution of a + b that adds units, then tens, and boxes the result.
+
+    Args:
+      a: first summand.
+      b: second summand.
+      slip: error that is added to the sum of the units.
+      forget_carry: whether the carry is always 0.
+    """
     units = a % 10 + b % 10 + slip
     carry = 0 if forget_carry else units // 10
     tens = a // 10 + b // 10 + carry
@@ -103,28 +111,33 @@ def make_base(
     seed: int,
     described_in: pathlib.Path | None = None,
 ) -> pathlib.Path:
-    """Trains the base and saves it as a Hugging Face folder, or finds it in the cache.
+    """Trains a base model and saves it in a cache as a Hugging Face folder.
+
+    A base that is already in the cache is not trained again.
 
     Args:
-      cache: folder under which bases lie, each named by a hash of its settings.
-      hidden_size, layers, heads: of the model; two query heads share one kv head.
-      steps: of supervised training.
-      batch: solutions per step.
-      learning_rate: peak, decayed linearly to zero.
-      slips: share of the worked solutions whose units are added up wrongly: mistakes
-        at random, which only sampling shows.
-      forgotten_carries: share in which the carry is 0 whatever it should be: above a
-        half, this is what the base does when it decodes greedily.
-      held_out, seed: as in `problems`, whose training part is used alone.
-      described_in: where no such base is in the cache, this folder gets its config and
-        tokenizer, and is returned; it is not made.
+      cache: folder of the base models. Their names have a hash of this file and of the
+        arguments, so any change trains a new base.
+      hidden_size: width of the model.
+      layers: number of layers.
+      heads: number of query heads; two query heads share one key-value head.
+      steps: number of steps of supervised training.
+      batch: number of solutions per step.
+      learning_rate: initial learning rate, which decays linearly to 0.
+      slips: share of solutions with a random error in the sum of the units.
+      forgotten_carries: share of solutions in which the carry is 0. Above one half, the
+        base forgets carries when it decodes greedily.
+      held_out: number of held-out problems, which the base is not trained on.
+      seed: seed of the split, the parameters and the training data.
+      described_in: folder for the config and the tokenizer if the base is not in the
+        cache. The base is then not trained.
 
     Returns:
-      The folder.
+      The folder of the base, or `described_in`.
     """
     settings = dict(locals())
     del settings["cache"], settings["described_in"]
-    # The recipe is this file and its settings.
+    # A change of this file or of the arguments gives another base.
     recipe = pathlib.Path(__file__).read_text() + json.dumps(settings, sort_keys=True)
     digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
@@ -137,7 +150,7 @@ def make_base(
     (described / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
     if described_in:
         return described
-    # Every host makes its own base, alike.
+    # Every host trains the same base on its own devices.
     devices = jax.local_devices()
     count = math.gcd(batch, len(devices))
     mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
@@ -162,10 +175,10 @@ def make_base(
 
 
 def make_tokenizer() -> Qwen2Tokenizer:
-    r"""A token per character, but for the word in `\boxed{`."""
+    r"""Builds a tokenizer of characters, in which `\boxed{` has a token for "boxed"."""
     symbols = [*_SYMBOLS, *(left + right for left, right in _MERGES)]
     vocabulary = {symbol: i for i, symbol in enumerate(symbols)}
-    # transformers' annotations know neither pairs nor the absence of an unknown token.
+    # The annotations of transformers allow neither pairs nor unk_token=None.
     of_qwen: dict[str, Any] = {"merges": list(_MERGES), "unk_token": None}
     return Qwen2Tokenizer(vocab=vocabulary, **of_qwen)
 
@@ -175,7 +188,7 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
-        "vocab_size": -(-len(tokenizer) // 40) * 40,  # padded, as the real ones are
+        "vocab_size": -(-len(tokenizer) // 40) * 40,  # padded, as in Qwen models
         "hidden_size": hidden_size,
         "intermediate_size": 4 * hidden_size,
         "num_hidden_layers": layers,
@@ -194,7 +207,7 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
 
 
 def _corpus(tokenizer, *, slips, forgotten_carries, held_out, seed) -> np.ndarray:
-    """Token ids `[n, 48]` of every training problem with its worked solution."""
+    """Returns token ids `[n, 48]` of all training problems with solutions."""
     rng = generator(seed, 1)
     eos = tokenizer.eos_token_id
     rows = []
@@ -235,7 +248,7 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
         updates, opt_state = optimizer.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, value
 
-    # In the layout of `step`: with another one, the second step would compile again.
+    # In the sharding that `step` returns; with another, `step` would compile twice.
     opt_state = jax.device_put(optimizer.init(params), laid_out(model.mesh))
     rng = generator(seed, 2)
     with watch("base", total=steps, unit="steps") as count:
@@ -244,7 +257,7 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
             params, opt_state, value = step(
                 params, opt_state, jax.device_put(rows, rows_sharding)
             )
-            value.block_until_ready()  # what is only queued is not done
+            value.block_until_ready()  # so that the progress bar counts finished steps
             count.update()
     line = f"base: next-token loss {float(value):.3f} nats after {steps} steps"
     print(line, file=sys.stderr, flush=True)
