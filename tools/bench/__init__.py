@@ -1,5 +1,5 @@
-"""Measurements that the documentation quotes: `python -m tools.bench NAME`.
+"""Measures the speeds and accuracies that the documentation quotes.
 
-Each submodule that `__main__` names has `add_arguments(parser)` for its flags, and
-`run(arguments)`, whose result is printed and written with --json.
+`python -m tools.bench NAME` runs the submodule NAME. `add_arguments(parser)` adds its
+flags. The result of `run(arguments)` is printed; --json also writes it to a file.
 """

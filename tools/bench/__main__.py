@@ -1,4 +1,4 @@
-"""python -m tools.bench NAME [--json OUT] ...: runs one measurement."""
+"""Runs one measurement: python -m tools.bench NAME [--json OUT] ..."""
 
 import argparse
 import importlib

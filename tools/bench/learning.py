@@ -1,9 +1,9 @@
-"""Trains the quickstart's base with this project and with TRL, and compares the curves.
+"""Trains the quickstart's model with this project and with TRL; compares the curves.
 
-Both have the base folder, problems, verifier, 256 completions and two updates a step,
-rates and clip ranges of configs/quickstart.py. TRL has no dynamic sampling, so this
-project runs without it ("plain") and with it ("full"), each with every seed. Seconds
-are of training alone. DIR keeps every run; the same command continues.
+Both use the base model, problems, verifier, batch size, number of updates, learning
+rate and clip range of configs/quickstart.py. TRL has no dynamic sampling, so this
+project runs without it ("plain") and with it ("full"). Reported seconds exclude
+evaluation. Runs are saved in DIR; the same command resumes them.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns accuracies and seconds by arm and seed, and the arms' differences."""
+    """Returns accuracy and seconds by arm and seed, and differences from TRL."""
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     arms: dict[str, Any] = {}
     for seed in seeds:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Returns the ends of a curve, and where it first reaches 80%."""
+    """Returns a curve's first and last accuracy, and when it first reaches 80%."""
     reached = next((p for p in curve if p["accuracy"] >= _GOAL), None)
     return {
         "base": curve[0]["accuracy"],
@@ -105,7 +105,7 @@ def _trl(
 
 def _settings(folder: pathlib.Path, *, seed: int, steps: int) -> dict[str, Any]:
     c: RunConfig = from_config(quickstart.get_config())
-    start_devices(c)  # as rl.train: its number changes the rounding of a base
+    start_devices(c)  # the number of devices changes how the base model is rounded
 
     def rows(arguments: Any) -> list[dict[str, str]]:
         template = c.data.template

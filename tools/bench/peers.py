@@ -1,9 +1,9 @@
-"""Measures other projects on the same work, in this process, where they are installed.
+"""Measures TRL, transformers and Math-Verify on the same work, if they are installed.
 
 TRL's update is `GRPOTrainer.compute_loss` (DAPO loss, eps 0.2/0.28, no KL) on a ready
 batch, backward, clipping and AdamW. transformers samples by `generate`, as TRL does
 without vLLM. Math-Verify judges with its own parser. `requirements-test.txt` installs
-the last two; `pip install trl==1.16.0` adds the first.
+transformers and Math-Verify; `pip install trl==1.16.0` installs TRL.
 """
 
 import importlib.metadata
@@ -25,14 +25,18 @@ def compare(
     *,
     rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds a peer's figures and the ratios of this project's to them.
+    """Adds another project's figures, and the ratios of our figures to them.
 
     Args:
-      result: of a bench; this project's figures are in it.
-      peer: name of its package; nothing is added if it is not installed.
-      measure: returns the peer's figures. If it fails, the error is reported in place
-        of them.
-      rate: the figure that ratios are of.
+      result: the result of a bench, with this project's figures as "ours".
+      peer: name of the other project's package. If it is not installed, nothing is
+        added.
+      measure: returns the other project's figures. If it fails, the error is added
+        instead.
+      rate: name of the figure whose ratios are computed.
+
+    Returns:
+      `result`, which is changed in place.
     """
     if importlib.util.find_spec(peer) is None:
         print(f"bench: {peer} is not installed", file=sys.stderr)
@@ -40,7 +44,7 @@ def compare(
     result[peer] = {"version": importlib.metadata.version(peer.replace("_", "-"))}
     try:
         result[peer] |= measure()
-    except Exception as error:  # of any kind: this project's figures are printed
+    except Exception as error:  # this project's figures must still be printed
         result[peer]["failed"] = f"{type(error).__name__}: {one_line(error)[:400]}"
         print(f"bench: {peer}: {result[peer]['failed']}", file=sys.stderr)
     result["ratios"] = {
@@ -52,7 +56,7 @@ def compare(
 
 
 def math_verify() -> Callable[[str, str], bool]:
-    """Returns Math-Verify's judgement of a prediction and a gold."""
+    """Returns a function (prediction, gold) -> verdict of Math-Verify."""
     from math_verify import parse, verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
@@ -65,7 +69,7 @@ def math_verify() -> Callable[[str, str], bool]:
 
 
 def transformers_model(shape: Shape) -> Any:
-    """Returns a random model of transformers."""
+    """Returns a transformers model of the given shape with random weights."""
     import torch
     import transformers
 
@@ -75,7 +79,7 @@ def transformers_model(shape: Shape) -> Any:
 
 
 def transformers_sampling(shape: Shape, prompts: Any) -> dict[str, Run]:
-    """Returns the sampler's measurements with `generate`; see `tools.bench.sampler`."""
+    """Returns functions that sample with `generate`; see `tools.bench.sampler`."""
     import torch
 
     model = transformers_model(shape)
@@ -89,7 +93,7 @@ def transformers_sampling(shape: Shape, prompts: Any) -> dict[str, Run]:
             max_new_tokens=shape.completion,
             **options,
         )[:, shape.prompt :]
-        # What follows the end of a row is padding.
+        # Padding after the end of a completion has the id 0.
         return int((new != 0).sum())
 
     full = {"min_new_tokens": shape.completion}
@@ -103,7 +107,12 @@ def transformers_sampling(shape: Shape, prompts: Any) -> dict[str, Run]:
 
 
 def trl_update(shape: Shape, arrays: Mapping[str, Any]) -> dict[str, Run]:
-    """Returns TRL's update and log-probabilities of the work of `make_tokens`."""
+    """Returns functions that run TRL's update and log-probabilities on a batch.
+
+    Args:
+      shape: the sizes of the model and the batch.
+      arrays: the batch, as `make_tokens` returns it.
+    """
     import torch
 
     trainer = _trl_trainer(shape)
@@ -155,7 +164,7 @@ def _trl_trainer(shape: Shape) -> Any:
     config = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(),
         per_device_train_batch_size=shape.rows,
-        num_generations=max(2, shape.group_size),  # it refuses one
+        num_generations=max(2, shape.group_size),  # TRL rejects groups of one
         beta=0.0,
         epsilon=0.2,
         epsilon_high=0.28,

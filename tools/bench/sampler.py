@@ -1,8 +1,8 @@
 """Measures the embedded sampler, and `generate` of transformers.
 
-`sample` draws one completion of full length per row at T = 1, `sample_top_p` with top-p
-0.95, `greedy` at T = 0. `mixed` draws every prompt `group_size` times and stops at stop
-tokens. Float32, random weights.
+`sample` samples one completion of full length per prompt at temperature 1,
+`sample_top_p` with top-p 0.95, `greedy` at temperature 0. `mixed` samples `group_size`
+completions per prompt that end at stop tokens. Weights are random, in float32.
 """
 
 import argparse
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict:
-    """Measures; see the module's docstring."""
+    """Returns the measurements; see the module's docstring."""
     shape, repeat = work.shape_of(arguments), arguments.repeat
-    # Each prompt once, then group_size times.
+    # One completion per prompt, except for "mixed".
     works = {
         dataclasses.replace(shape, group_size=1): ("sample", "sample_top_p", "greedy"),
         shape: ("mixed",),

@@ -1,4 +1,4 @@
-"""Trains a folder with TRL's `GRPOTrainer`: TRL's side of `tools.bench learning`."""
+"""Trains a model with TRL's `GRPOTrainer`, for `tools.bench learning`."""
 
 import json
 import pathlib
@@ -12,8 +12,8 @@ from rl.verifier.trl import reward
 def train(settings: dict[str, Any]) -> list[dict[str, float]]:
     """Trains and returns the curve: `step`, `seconds` and `accuracy` of each point.
 
-    A step is `prompts_per_step` x `group_size` completions and two updates, as in
-    configs/quickstart.py. Evaluation does not count as time.
+    A step has `prompts_per_step` x `group_size` completions and two updates, as in
+    configs/quickstart.py. The seconds exclude evaluation.
     """
     import torch
     import transformers
@@ -83,7 +83,7 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
         return right / (len(problems) * settings["samples"])
 
     curve = [{"step": 0, "seconds": 0.0, "accuracy": accuracy(held_out)}]
-    clock = {"begin": 0.0}  # moved forward by the time of each evaluation
+    clock = {"begin": 0.0}  # later by the duration of each evaluation
 
     class Curve(transformers.TrainerCallback):
         def on_train_begin(self, args, state, control, **_):

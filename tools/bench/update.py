@@ -1,8 +1,8 @@
-"""Measures the update, and TRL's on the same work.
+"""Measures this project's update and TRL's update on the same batch.
 
-An update is loss, gradient, clipping by norm and AdamW, in float32, with old
-log-probabilities given; log-probabilities are also measured alone. Padding does not
-count as tokens. Medians count.
+An update computes loss, gradient, gradient clipping and AdamW in float32; the old
+log-probabilities are given. Computing log-probabilities is measured separately. Rates
+are medians and do not count padding.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict:
-    """Measures; see the module's docstring."""
+    """Returns the measurements; see the module's docstring."""
     shape = work.shape_of(arguments)
     tokens = make_tokens(shape)
     lengths = tokens["lengths"]
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> dict:
 
 
 def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
-    """Returns the FLOP/s of one square float32 product, its rows split over devices."""
+    """Returns the FLOP/s of a square float32 product with rows split over devices."""
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
     a, b = (jnp.ones((size, size), jnp.float32) for _ in range(2))
@@ -92,7 +92,7 @@ def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
 
 
 def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
-    """Returns the work as the trainer's own segments."""
+    """Converts the arrays of `make_tokens` to segments, the trainer's input."""
     return [
         Segment(
             group=i // shape.group_size,
@@ -112,7 +112,14 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
 def make_trainer(
     shape: Shape, mesh: Mesh, *, deterministic: bool = False, **options: Any
 ) -> tuple[Decoder, Step]:
-    """Makes the model and the update of a run; `options` are of `config.model`."""
+    """Builds the model and the update of a run.
+
+    Args:
+      shape: the sizes of the model.
+      mesh: the device mesh.
+      deterministic: the value of `config.deterministic`.
+      **options: values of keys of `config.model`.
+    """
     config = base.get_config()
     config.deterministic = deterministic
     config.model.update(options)

@@ -1,8 +1,8 @@
-"""Measures accuracy and speed of the verifier and of Math-Verify, and the pool.
+"""Measures accuracy and speed of the verifier, of Math-Verify, and of `VerifierPool`.
 
-Pairs are rows {gold, pred, label, mode, kind, source}; only rows that compare two
-answers exactly are measured. Both sides run in one process on the same pairs, one after
-the other, and nothing is kept between pairs. Starting a process does not count.
+The input has rows {gold, pred, label, mode, kind, source}; only rows of mode "answer"
+and kind "exact" are used. Both judge the same pairs in this process, one pair at a time
+and without a cache. Times exclude the start of processes.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from rl.verifier import VerifierPool, is_equivalent
 from tools.bench import peers
 
 _WARM_UP = ("\\sin x + \\sqrt[3]{2}", "\\int_0^1 x dx")
-# Names of groups of pairs, by how their sources begin.
+# (prefix of a source, name of its group in the result); the first match counts.
 _GROUPS = (
     ("hardverify", "hardverify"),
     ("mathcoder", "model outputs"),
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict:
-    """Measures; see the module's docstring."""
+    """Returns the measurements; see the module's docstring."""
     rows = [json.loads(line) for line in arguments.pairs.read_text().splitlines()]
     rows = [r for r in rows if r.get("mode") == "answer" and r.get("kind") == "exact"]
     if not rows:
@@ -93,7 +93,7 @@ def _measure(
 
 
 def _measure_pool(workers: int, completions: int) -> dict:
-    """Judges replies of real length; one of 100 has a hostile text in its box."""
+    """Judges completions of realistic length; 1% have an adversarial boxed answer."""
     drawn = random.Random(0)
     hostile = ["9^{9^{9^9}}", "(" * 5_000, "1+" * 3_000 + "1", "99999!" * 9, "{" * 900]
     items = []

@@ -1,4 +1,4 @@
-"""The work that is measured: a model's shape, token ids, advantages; and a clock."""
+"""Makes the models and batches that benches measure, and measures run times."""
 
 import argparse
 import dataclasses
@@ -11,19 +11,22 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 
-# May return the number of tokens that it has sampled.
+# A measured function. A sampler returns the number of sampled tokens.
 Run = Callable[[], int | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A tied Qwen2.5 model in float32, and the completions that it reads or samples.
+    """Holds the sizes of a Qwen2.5 model with tied embeddings, and of a batch.
 
     Attributes:
-      vocab, layers, hidden, heads, kv_heads, mlp: of the model.
-      groups, group_size: number of prompts, and of completions of each.
-      prompt, completion: tokens; of the longest completion.
-      lengths: "equal", or "lognormal" with p95/median = 4 and the same longest.
+      vocab, layers, hidden, heads, kv_heads, mlp: sizes of the model.
+      groups: number of prompts.
+      group_size: number of completions per prompt.
+      prompt: tokens of each prompt.
+      completion: tokens of the longest completion.
+      lengths: "equal" if all completions have this length, or "lognormal" for a
+        log-normal distribution with p95/median = 4.
     """
 
     vocab: int = 1024
@@ -58,12 +61,13 @@ class Shape:
         }
 
     def forward_flops(self, lengths: np.ndarray) -> float:
-        """Returns the FLOPs of a forward pass that does only what the loss needs.
+        """Returns the FLOPs that a forward pass needs at least to compute the loss.
 
-        Matrix products, attention's causal half, the head at completion tokens alone.
+        They include the causal half of attention, and the head for completion tokens
+        only.
 
         Args:
-          lengths: of the completions.
+          lengths: tokens of each completion.
         """
         head_dim = self.hidden // self.heads
         projections = 2 * self.hidden * head_dim * (self.heads + self.kv_heads)
@@ -76,7 +80,7 @@ class Shape:
 
 
 def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
-    """Adds flags for the work's shape and the number of calls."""
+    """Adds flags for the fields of `Shape` and for the number of calls."""
     sizes = dataclasses.asdict(Shape()) | {"repeat": 5} | defaults
     parser.add_argument(
         "--lengths", choices=("equal", "lognormal"), default=sizes.pop("lengths")
@@ -92,11 +96,11 @@ def shape_of(arguments: argparse.Namespace) -> Shape:
 
 
 def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
-    """Draws the work; id 0 is padding and the last id ends a text.
+    """Returns a batch of random tokens; id 0 is padding.
 
     Returns:
       `prompts [n, P]`, `completions [n, C]` (padded at the right), `lengths [n]` and
-      `advantages [n]`; the rows of a group share their prompt.
+      `advantages [n]`. The rows of a group have the same prompt.
     """
     rng = np.random.default_rng(seed)
     prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))
@@ -117,12 +121,12 @@ def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def stop_ids(shape: Shape) -> list[int]:
-    """Returns ids of which a random model draws one about every 50 tokens."""
+    """Returns 1/50 of the vocabulary, so that a random model stops after ~50 tokens."""
     return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
 
 
 def measure(run: Run, *, repeat: int) -> list[tuple[float, int | None]]:
-    """Returns the seconds and results of `repeat` calls after two others."""
+    """Returns the seconds and the result of `repeat` calls, after two warm-up calls."""
     calls = []
     for _ in range(2 + repeat):
         began = time.perf_counter()
@@ -134,13 +138,15 @@ def measure(run: Run, *, repeat: int) -> list[tuple[float, int | None]]:
 def report(
     runs: Mapping[str, Run], shape: Shape, lengths: np.ndarray, repeat: int
 ) -> dict[str, dict]:
-    """Returns medians over the calls of each measurement.
+    """Measures each function and returns medians of its seconds and tokens/s.
+
+    The results of "update" and "logprobs" also have GFLOP/s.
 
     Args:
-      runs: by the measurement's name.
-      shape: of the work.
-      lengths: of its completions.
-      repeat: number of calls.
+      runs: the functions to measure, by name.
+      shape: sizes of the model and the batch.
+      lengths: tokens of each completion.
+      repeat: number of measured calls of each function.
     """
     useful = int(lengths.sum()) + shape.rows * shape.prompt
     forward = shape.forward_flops(lengths)
