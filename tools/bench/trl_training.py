@@ -111,6 +111,6 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def run(asked: str, out: str) -> None:
-    """Writes the curve that the settings in the JSON file `asked` give to `out`."""
+    """Trains with the settings in the JSON file `asked`; writes the curve to `out`."""
     settings = json.loads(pathlib.Path(asked).read_text("utf-8"))
     replace_json(pathlib.Path(out), train(settings))

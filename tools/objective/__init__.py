@@ -1,5 +1,5 @@
-"""Checks of an objective, for `tools.check_objective`.
+"""Checks properties of an objective, for `tools.check_objective`.
 
-`trial` lays completions out in rows and runs an objective on them; `properties` checks
-a loss with it, and `corrections` what the update adds to a loss.
+`trial` packs completions into rows and runs an objective on them. `properties` checks a
+loss. `corrections` checks the terms that the update adds to a loss.
 """

@@ -1,7 +1,7 @@
-"""Properties of the update's own terms: correction, weights, KL and entropy.
+"""Checks the terms that the update adds to a loss: correction, weights, KL, entropy.
 
-Every property is checked against a calculation of its own, token by token, with each
-correction on completions of which some tokens are off-policy.
+Each property is compared with an independent calculation for every token. The checks
+run with each correction, on completions with some off-policy tokens.
 """
 
 import dataclasses
@@ -30,10 +30,10 @@ from tools.objective.trial import (
 )
 
 _CAP = 2.0
-# old_logprobs - sampler_logprobs of the off-policy tokens of each completion, on
-# average: some lie within the cap and some do not.
+# Mean of old_logprobs - sampler_logprobs over a completion's off-policy tokens; some
+# values are within the cap and some are not.
 _GAPS = (0.1, 1.2, -0.2, -1.1)
-# Settings of config.objective, by the term of the loss that they add.
+# For each term of the loss, the keys of config.objective that enable it.
 _TERMS: dict[str, dict[str, Any]] = {
     "loss": {},
     "entropy": {"entropy_bonus": 0.1},
@@ -55,8 +55,8 @@ def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Findin
     """Returns one finding per property, over all corrections.
 
     Args:
-      c: its `objective` names the loss.
-      corrections: each as `objective.correction`.
+      c: a config whose `objective` section names the loss.
+      corrections: the values of `objective.correction` to check.
     """
     faults: dict[str, list[str]] = {name: [] for name in _WHY}
     for correction in corrections:
@@ -73,7 +73,7 @@ def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Findin
 
 
 def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
-    """Yields the properties that do not hold with one correction."""
+    """Yields (property, fault) for each property that a correction violates."""
     values = _make_values()
 
     def changed(**settings: Any) -> RunConfig:
@@ -142,7 +142,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
 
 
 def _make_values() -> dict[str, np.ndarray]:
-    """Returns values by token; of 70% of the tokens old and sampler differ."""
+    """Returns random values of each token; 70% of the tokens are off-policy."""
     rng, size = np.random.default_rng(2), len(OWNER)
     off_policy = rng.random(size) < 0.7
     gap = np.take(_GAPS, OWNER % len(_GAPS)) + rng.normal(0, 0.5, size)
@@ -159,7 +159,7 @@ def _make_values() -> dict[str, np.ndarray]:
 
 
 def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Batch]:
-    """Rejects tokens and weighs the others as the run does."""
+    """Rejects tokens and computes the weights of the others, as in training."""
     weighed = weigh(
         batches,
         aggregation=c.objective.aggregation,
@@ -169,7 +169,7 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
     if reject is None:
         return weighed
     kept = reject([lay(batch, values)[2] for batch in weighed])
-    # The tokens' numbers stay where they are.
+    # `lay` has replaced the token numbers: restore them.
     return [
         batch.replace(sampler_logprobs=numbered.sampler_logprobs)
         for batch, numbered in zip(kept, weighed, strict=True)
@@ -177,7 +177,7 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
 
 
 def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
-    """Returns each token's weight in the mean over the kept ones."""
+    """Returns the weight of each token in the mean over the tokens that are kept."""
     sizes = {
         "group": np.bincount(GROUP[kept], minlength=GROUP.max() + 1),
         "sequence": np.bincount(OWNER[kept], minlength=OWNER.max() + 1),

@@ -1,4 +1,4 @@
-"""Properties that packing, micro-batches and a mesh require of a loss."""
+"""Checks the properties that packing, micro-batches and a mesh require of a loss."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ DEVICES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Whether one property holds, and a message that says what was found."""
+    """Represents the result of checking one property."""
 
     name: str
     holds: bool
@@ -28,12 +28,15 @@ class Finding:
 
 
 def loss_findings(trial: Trial) -> Iterator[Finding]:
-    """Yields a finding for each property; only the first if numbers are not finite."""
+    """Yields a finding for each property.
+
+    If loss, gradient or metrics are not finite, yields only the first finding.
+    """
     (together,), values = layout(), make_values()
     plain = trial.run([together], values)
     yield (finite := _finite("finite", plain))
     if not finite.holds:
-        return  # other properties would fail for the same reason
+        return  # all other properties would fail for the same reason
     yield _reaches(plain)
     fourfold = trial.run([together], values, weight=4.0)
     yield _same("weights", {"policy": 4 * plain["policy"]}, fourfold)
@@ -53,7 +56,7 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
     far[[4, 20]] += 200.0, -200.0
     overflowing = trial.run([together], {**values, "policy": far}, dtype=np.float32)
     yield _finite("large ratios", overflowing)
-    # Old log-probabilities are the policy's own then, whatever was reported.
+    # In a step's first update, the policy's log-probabilities replace the old ones.
     policy, old = values["policy"], values["old"]
     reported = values | {"old": old - 50, "sampler": policy - 0.3}
     first = trial.run([together], reported, first=True)
@@ -63,7 +66,7 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
         yield Finding("first update", True, "no metric 'ratio', which would be 1")
 
 
-# What is wrong where a property does not hold.
+# The likely cause if a property does not hold.
 _WHY = {
     "finite": "where no token counts all arrays hold 0, which is divided by or has its"
     " logarithm taken",
@@ -86,7 +89,7 @@ _WHY = {
 
 
 def _finding(name: str, fault: str, well: str) -> Finding:
-    """Returns a fault and what is wrong, or what holds where there is none."""
+    """Returns a finding with the message `well`, or with the fault and its cause."""
     return Finding(name, not fault, f"{fault}: {_WHY[name]}" if fault else well)
 
 
@@ -111,7 +114,7 @@ _LABELS = {
 
 
 def _distance(a: Any, b: Any) -> float:
-    """Returns the largest difference relative to `b`; infinite where one is NaN."""
+    """Returns the largest difference relative to `b`; infinite if a value is NaN."""
     difference, size = np.max(np.abs(np.subtract(a, b))), np.max(np.abs(b))
     return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
 
@@ -133,7 +136,7 @@ def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
     yield _finding(
         "completions", fault if named else "", "none acts on the loss of another"
     )
-    # A ratio takes both log-probabilities of one token.
+    # A ratio has the policy's and the old log-probability of one token.
     reach = acts["policy"] | np.eye(len(OWNER), dtype=bool)
     shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
     if acts["policy"].any() and not acts["policy"].diagonal().any():

@@ -1,4 +1,4 @@
-"""Completions laid out in rows in many ways, and an objective run on them."""
+"""Packs a few completions into rows in many ways and runs an objective on them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from rl.types import Batch, Hyper, Segment, make_hyper
 from rl.update.objective import Objective
 from sharding.rules import place
 
-# Prompt, and tokens of each completion, by group.
+# For each group, the tokens of the prompt and of each completion.
 _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
 LONG, SHORT = 48, 14
 _LENGTHS = [length for _, lengths in _SHAPES for length in lengths]
@@ -21,7 +21,7 @@ _GROUPS = [group for group, (_, lengths) in enumerate(_SHAPES) for _ in lengths]
 # The completion and the group of each token.
 OWNER = np.repeat(np.arange(len(_LENGTHS)), _LENGTHS)
 GROUP = np.take(_GROUPS, OWNER)
-# Compiling takes most of the time here.
+# Most of the time is compile time.
 _QUICK = {"xla_backend_optimization_level": 0}
 Values = Mapping[str, np.ndarray]  # by token
 
@@ -29,7 +29,7 @@ Values = Mapping[str, np.ndarray]  # by token
 def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
     """Packs the completions into micro-batches of `rows` rows of `length` tokens.
 
-    `sampler_logprobs` holds the tokens' numbers, from 1, by which `lay` finds them.
+    `sampler_logprobs` contains the number of each token, from 1, for use by `lay`.
     """
     rng, first, segments = np.random.default_rng(0), 1, []
     for group, (prompt, lengths) in enumerate(_SHAPES):
@@ -57,12 +57,12 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns the number of the token at each position, -1 without one."""
+    """Returns the number of the token at each position; -1 if there is none."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 
 def make_values() -> dict[str, np.ndarray]:
-    """Returns values of every token, with ratios near 1, where no bound is met."""
+    """Returns random values of each token, with ratios near 1 that are not clipped."""
     rng, size = np.random.default_rng(1), len(OWNER)
     old = rng.normal(-2, 0.5, size)
     return {
@@ -77,13 +77,17 @@ def make_values() -> dict[str, np.ndarray]:
 def lay(
     batch: Batch, values: Values, *, apart: float = 0.0, dtype: type = np.float64
 ) -> tuple[np.ndarray, np.ndarray, Batch]:
-    """Returns the loss's arguments: every value at its token.
+    """Places the values of tokens at their positions in a batch.
 
     Args:
-      batch: of `layout`.
-      values: by token; "off_policy" is optional.
-      apart: difference of log-probabilities at positions without a token.
-      dtype: of all numbers.
+      batch: a micro-batch of `layout`.
+      values: the values of each token by name; "off_policy" is optional.
+      apart: the log-probabilities at positions without a token are +-`apart`.
+      dtype: dtype of all numbers.
+
+    Returns:
+      The arguments of the objective: policy log-probabilities and entropy, `[R, T]`,
+      and the batch.
     """
     number = token_numbers(batch)
 
@@ -103,7 +107,7 @@ def lay(
 
 
 class Trial:
-    """Runs an objective on completions, compiled once for each shape of rows."""
+    """Runs an objective on completions; compiles it once for each shape of rows."""
 
     def __init__(self, objective: Objective):
         def loss(policy, entropy, weights, batch, hyper):
@@ -126,17 +130,19 @@ class Trial:
         first: bool = False,
         dtype: type = np.float64,
     ) -> dict[str, Any]:
-        """Returns the loss, its gradients by token, and metrics, over micro-batches.
-
-        The gradient by a token's weight is its part of the loss. "outside" counts
-        gradients at positions without a weight.
+        """Returns the loss, its gradients at each token, and the summed metrics.
 
         Args:
-          batches: of a layout.
+          batches: the micro-batches of a layout.
           values, apart, dtype: see `lay`.
-          rows: how rows are split over devices.
-          weight: factor of the tokens' weights.
-          first: whether this is a step's first update.
+          rows: how rows are split over devices; None uses one device.
+          weight: factor of all token weights.
+          first: whether this is the first update of a step.
+
+        Returns:
+          "loss"; gradients `[tokens]` with respect to "policy" log-probabilities,
+          "entropy" and token weights ("part", the loss of each token); "outside", the
+          number of nonzero gradients at positions of weight 0; and "metric NAME".
         """
         names = "policy", "entropy", "part"
         found: dict[str, Any] = {name: np.zeros(len(OWNER)) for name in names}
@@ -163,9 +169,11 @@ class Trial:
         return found
 
     def reach(self, batch: Batch, values: Values) -> dict[str, np.ndarray]:
-        """Returns by an array's name whose loss, `[t]`, an entry of it, `[u]`, acts on.
+        """Returns which tokens' losses depend on which entries of each array.
 
-        The loss is linear in the weights: its slope is each token's own part.
+        The result has a bool array `[u, t]` for each name in `values`: true if changing
+        the value of token u changes the loss of token t. The loss of each token is the
+        gradient with respect to its weight, because the total is linear in the weights.
         """
         size, scored = len(OWNER), batch.loss_mask
         cases = [("", values)]
