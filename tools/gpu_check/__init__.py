@@ -1,1 +1,1 @@
-"""Measurements for the first minutes on a GPU; see docs/results/gpu.md."""
+"""Checks correctness and measures speed on one GPU; see docs/results/gpu.md."""

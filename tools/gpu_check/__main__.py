@@ -1,11 +1,11 @@
-"""Measures what is right and how fast it is on one GPU.
+"""Checks correctness and measures speed on one GPU.
 
     python -m tools.gpu_check --out DIR [--only a,b] [--seconds N] [--tiny]
 
-Each part runs in a process group of its own with a time limit, so that a part that
-fails or hangs does not stop the next one. It appends each result to DIR/results.jsonl
-when it is measured; DIR/log.txt has the rest of the output. A table comes last.
---tiny runs every part on a CPU with a small model. Formulas: docs/results/gpu.md.
+Each part runs in its own process group with a time limit, so the next part runs even if
+one fails or hangs. Each result is appended to DIR/results.jsonl at once; other output
+is written to DIR/log.txt. At the end the command prints a table. --tiny runs every part
+on a CPU with a small model. docs/results/gpu.md has the formulas.
 """
 
 import argparse
@@ -21,7 +21,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-# In order of value: the module with the part's function, its seconds, XLA's flags.
+# For each part: its module, its time limit in seconds and XLA flags. The most important
+# parts come first.
 PARTS = {
     "machine": ("kernels", 45, ""),
     "kernels": ("kernels", 100, ""),
@@ -40,14 +41,14 @@ PARTS = {
 
 
 def say(**row: Any) -> None:
-    """Append one result to results.jsonl."""
+    """Appends one result to results.jsonl."""
     row = {"part": os.environ["GPU_CHECK_PART"], **row}
     with open(os.environ["GPU_CHECK_RESULTS"], "a") as file:
         file.write(json.dumps(row, default=float) + "\n")
 
 
 def _run_part(name: str, tiny: bool, seconds: float, results: pathlib.Path) -> int:
-    """Run a part in a process group of its own; returns its exit status."""
+    """Runs a part in its own process group and returns its exit status."""
     module, _, flags = PARTS[name]
     environment = os.environ | {
         "GPU_CHECK_PART": name,
@@ -76,13 +77,13 @@ def _run_part(name: str, tiny: bool, seconds: float, results: pathlib.Path) -> i
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             log.write(f"killed after {seconds:.0f} s\n")
-        with contextlib.suppress(ProcessLookupError):  # and what the part has started
+        with contextlib.suppress(ProcessLookupError):  # with all its child processes
             os.killpg(process.pid, signal.SIGKILL)
         return process.wait()
 
 
 def _line(row: dict[str, Any]) -> str:
-    """One line of the table; lists are in results.jsonl alone."""
+    """Returns one line of the table, without values that are lists."""
     values = [
         f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in row.items()
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lines.append(f"{name:14} not run: no time left")
             failed = True
             continue
-        # A CPU that others use too takes longer.
+        # A shared CPU needs more time.
         seconds = min(PARTS[name][1] * (20 if args.tiny else 1), end - began)
         status = _run_part(name, args.tiny, seconds, results)
         failed |= status != 0

@@ -1,4 +1,4 @@
-"""The same numbers as a CPU, and as the same card again."""
+"""Compares gradients on the GPU with those on a CPU, and two runs on the GPU."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from tools.gpu_check.shapes import SIZES, error, make_batch, one_device, trainer
 
 
 def gradient(deterministic: bool = False) -> dict[str, np.ndarray]:
-    """One micro-batch's gradient in float32, with its log-probabilities."""
+    """Returns a micro-batch's float32 gradient and log-probabilities, by name."""
     model, step = trainer(
         SIZES["equal"], "float32", remat="none", deterministic=deterministic
     )
@@ -44,7 +44,7 @@ def equal(tiny: bool) -> None:
 
 
 def deterministic(tiny: bool) -> None:
-    """Twice the same with an ordered gradient and XLA's flag, which is set outside."""
+    """Compares two deterministic runs; `PARTS` sets the XLA flag that this needs."""
     _report("deterministic", gradient(True), gradient(), gradient(True))
 
 

@@ -1,4 +1,4 @@
-"""torch and transformers on the same card and the same shapes."""
+"""Measures torch and transformers on the same GPU with the same shapes."""
 
 import pathlib
 import tempfile
@@ -52,7 +52,7 @@ def peer(tiny: bool) -> None:
     model.gradient_checkpointing_enable()
 
     def step() -> None:
-        """A GRPO gradient of the same completions, one to a padded row."""
+        """Computes a GRPO gradient of the same completions, one per padded row."""
         for start in range(0, len(lengths), 8):
             some = torch.as_tensor(lengths[start : start + 8]).to(ids.device)
             longest = int(some.max())

@@ -1,4 +1,4 @@
-"""Whole runs of the quickstart: its curve, and whether a killed one resumes alike."""
+"""Runs the quickstart: measures its curve, and compares a killed and resumed run."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.gpu_check.__main__ import say
 
-# A short evaluation.
+# Settings that make evaluation short.
 _SMALL = (
     "eval.samples=1",
     "data.eval_args.held_out=32",
@@ -22,7 +22,10 @@ _SMALL = (
 def _train(
     workdir: pathlib.Path, *settings: str, kill_after: int = 0
 ) -> list[dict[str, Any]]:
-    """Run the quickstart, killed after some rows of metrics.jsonl; returns the rows."""
+    """Runs the quickstart and returns the rows of metrics.jsonl.
+
+    If `kill_after` is set, the run is killed once there are more rows than that.
+    """
     cache = workdir.parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)
     command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
@@ -56,7 +59,7 @@ def quickstart(tiny: bool) -> None:
 
 
 def resume(tiny: bool) -> None:
-    """Three deterministic runs, one of them killed: do their updates agree?"""
+    """Compares the updates of three deterministic runs; one is killed and resumed."""
     steps = 4 if tiny else 10
     settings = (
         *_SMALL,

@@ -1,4 +1,4 @@
-"""Models, batches and clocks that the parts of the check share."""
+"""Provides models, batches and a timer for the parts of the check."""
 
 import dataclasses
 import time
@@ -32,7 +32,7 @@ SIZES = {
 
 
 def clock(run: Callable[[], Any], least: int = 3, most: int = 10) -> dict[str, float]:
-    """Median and spread of the seconds of a call; the first call is left out."""
+    """Returns the median and the spread of a call's seconds, after one warm-up call."""
     jax.block_until_ready(run())
     taken: list[float] = []
     while len(taken) < least or (len(taken) < most and sum(taken) < 2):
@@ -43,7 +43,7 @@ def clock(run: Callable[[], Any], least: int = 3, most: int = 10) -> dict[str, f
 
 
 def peak_gib() -> float:
-    """The device's largest use of memory so far."""
+    """Returns the device's peak memory use so far, in GiB."""
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
@@ -54,16 +54,16 @@ def one_device() -> Mesh:
 def trainer(
     size: Shape, dtype: str = "bfloat16", **options: Any
 ) -> tuple[Decoder, Step]:
-    """A model and its update on one device; see `tools.bench.update.make_trainer`."""
+    """Builds a model and its update on one device; see `make_trainer`."""
     return make_trainer(size, one_device(), dtype=dtype, **options)
 
 
 def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
-    """A micro-batch that is packed full.
+    """Returns a micro-batch of full rows.
 
     Returns:
       The batch; the log-normal lengths of its segments; and the FLOPs of its gradient,
-      without what is computed again.
+      without recomputation.
     """
     prompt = 150 if length >= 1024 else 8
     groups = max(2, rows * length // 2048)
@@ -83,6 +83,6 @@ def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, 
 
 
 def error(found: Any, exact: Any) -> float:
-    """Relative error in the Euclidean norm."""
+    """Returns the relative error in the Euclidean norm."""
     a, b = (np.asarray(x, np.float64) for x in (found, exact))
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))

@@ -1,4 +1,4 @@
-"""Tokens per second of updates and of decoding, as shares of the card's limits."""
+"""Measures tokens/s of updates and decoding, also as shares of the GPU's limits."""
 
 import collections
 import dataclasses
@@ -24,13 +24,13 @@ from tools.gpu_check import shapes
 from tools.gpu_check.__main__ import say
 from tools.gpu_check.shapes import SIZES, clock
 
-# Rows of a micro-batch, their length, remat.
+# For each model: rows of a micro-batch, row length and remat policy.
 UPDATES: dict[str, list[tuple[int, int, Remat]]] = {
     "tiny": [(2, 128, "full"), (2, 128, "none")],
     "0.5B": [(8, 4096, "dots"), (8, 4096, "none"), (8, 4096, "full")],
     "1.5B": [(4, 4096, "dots"), (8, 4096, "full")],
 }
-# Slots, and the positions that are cached for each when decoding begins.
+# For each model: number of slots, and numbers of cached positions per slot.
 DECODES = {
     "tiny": [(8, [32]), (16, [32])],
     "0.5B": [(256, [512, 2048]), (1024, [512])],
@@ -106,7 +106,7 @@ def decode_small(tiny: bool, name: str = "0.5B") -> None:
 
 
 decode_large = functools.partial(decode_small, name="1.5B")
-graphs = decode_small  # with CUDA graphs over loops and branches, by XLA's flags
+graphs = decode_small  # `PARTS` enables CUDA graphs of loops and branches
 
 
 def _decode_at(
@@ -146,7 +146,7 @@ def _decode_at(
 
 
 def _trace(run: Callable[[], object], where: str) -> None:
-    """Report the kernels that take the time."""
+    """Reports the GPU kernels that take the most time."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())
