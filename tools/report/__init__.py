@@ -1,1 +1,1 @@
-"""One HTML page about training runs, from their workdirs, finished or still running."""
+"""Writes an HTML report of training runs, finished or running, from their workdirs."""

@@ -1,10 +1,11 @@
-"""Shows runs in one HTML page without scripts or network: WORKDIR/report.html.
+"""Writes a report of training runs as one HTML page: WORKDIR/report.html.
 
     python -m tools.report WORKDIR
     python -m tools.report WORKDIR_A WORKDIR_B ... --out compared.html
 
-Several workdirs are compared; runs that differ only in their seed are one arm. A run
-may still be going on. Nothing that a workdir names is imported or executed.
+Several workdirs are compared; runs with equal settings apart from the seed form one
+arm. Runs may be unfinished. The page needs no scripts and no network. The command does
+not import or execute anything that a workdir names.
 """
 
 import argparse

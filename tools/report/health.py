@@ -1,4 +1,4 @@
-"""Lists what went wrong in a run; the list is empty for a healthy one."""
+"""Finds problems in a run: alarms, skipped updates, falling accuracy, early ends."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from configs.schema import parse
 from rl.alarms import Alarms
 from tools.report.reading import Run, interval_of, part
 
-_WINDOW = 10  # a window is this part of a run's steps
+_WINDOW = 10  # a window has 1 / _WINDOW of a run's steps
 _LEAST_DROP = 0.01  # of accuracy; a smaller decline is not reported
 
 
@@ -20,9 +20,9 @@ class Finding(NamedTuple):
     """Describes one problem of a run.
 
     Attributes:
-      steps: at which it was seen; may be empty.
-      kind: alarm | update | decline | dump | end | file.
-      text: what it was.
+      steps: the steps with the problem, such as "3, 5-8"; may be empty.
+      kind: "alarm", "update", "decline", "dump", "end" or "file".
+      text: the message.
     """
 
     steps: str
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 def findings(run: Run) -> list[Finding]:
-    """Returns all problems of a run, in the order of their kinds."""
+    """Returns all problems of a run, sorted by kind; empty for a healthy run."""
     found = _alarms(run)
     skipped = [row for row in run.steps if row.get("policy/skipped", 0) > 0]
     if skipped:
@@ -69,19 +69,20 @@ def _alarms(run: Run) -> list[Finding]:
 
 
 def _declines(run: Run) -> list[Finding]:
-    """Compares the end with the start and the best, on held-out and training problems.
+    """Finds accuracies that end significantly below their start or their best value.
 
-    Held-out accuracies differ significantly beyond the 95% interval of a difference of
-    two of them, Bonferroni-corrected for the number of evaluations. That ignores that
-    problems are the same, which makes it conservative. Training accuracy is compared
-    between windows of a tenth of the last stage's steps.
+    Two held-out accuracies differ significantly if their difference exceeds its 95%
+    interval, Bonferroni-corrected for the number of evaluations. The interval treats
+    the evaluations as independent although the problems are the same, so the test is
+    conservative. Training accuracy is compared between windows of a tenth of the last
+    stage's steps.
     """
     found = []
     ends = [part(run.summary, key) for key in ("final", "base")]
     for name in ("", *part(ends[0], "sets")):
         scores = run.series(f"eval/{name}/accuracy" if name else "eval/accuracy")
         sets = [part(end, "sets", name) if name else end for end in ends]
-        # The curve is over some of the problems where the config says so.
+        # With `eval.problems` the curve has fewer problems than the final evaluation.
         figures = [part(of_set, "curve") or of_set for of_set in sets]
         interval = next(filter(None, map(interval_of, figures)), None)
         if interval and len(scores) > 1:
@@ -98,7 +99,7 @@ def _declines(run: Run) -> list[Finding]:
     size = max(5, len(training) // _WINDOW)
     if len(training) >= 3 * size:
         values = np.array([value for _, value in training])
-        # neighbours differ by noise, not by what was learned
+        # adjacent steps differ by noise rather than by learning
         noise = np.std(np.diff(values), ddof=1) / math.sqrt(2)
         windows = [
             (training[i + size - 1][0], float(values[i : i + size].mean()))
@@ -137,7 +138,7 @@ def _end(run: Run) -> list[Finding]:
 
 
 def _spans(steps: list[int]) -> str:
-    """Formats ascending steps as "3, 5-8"."""
+    """Formats ascending steps as ranges, such as "3, 5-8"."""
     spans: list[list[int]] = []
     for step in steps:
         if spans and step == spans[-1][1] + 1:

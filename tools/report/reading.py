@@ -1,6 +1,6 @@
-"""Reads a workdir as it is: a run may still write, and files may come from anyone.
+"""Reads the workdir of a run that may be in progress or come from an untrusted source.
 
-Lines and files of another form are left out and reported. Nothing in them is executed.
+Invalid lines and files are skipped and reported. Nothing in them is executed.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from configs.reading import changes
 from rl.files import MAX_LINE_BYTES
 from tools.page import is_number
 
-_MOST_BYTES = 64 * 2**20  # of a file that is read at once
+_MOST_BYTES = 64 * 2**20  # largest size of a JSON file that is read
 _WRONG = (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError)
 
 Row = Mapping[str, Any]
@@ -23,19 +23,20 @@ Row = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Holds what a workdir says.
+    """Holds the contents of a workdir.
 
     Attributes:
-      name: of its folder.
-      config, manifest: config.json and manifest.json.
+      name: name of the workdir.
+      config: contents of config.json.
       changes: the config's differences from configs/base.py, by dotted key.
-      steps: numbers of each step's row of metrics.jsonl, by ascending step.
-      evaluations: numbers of each evaluation's row.
+      manifest: contents of manifest.json.
+      steps: metrics of each step, from metrics.jsonl, in ascending order.
+      evaluations: metrics of each evaluation, from metrics.jsonl.
       samples: rows of samples.jsonl.
-      summary: summary.json; empty before the end.
-      dumps: names of the folders in dumps/, each with its dump.json.
-      running: whether a process holds the folder.
-      unreadable: lines and files that could not be read, `PATH: why`.
+      summary: contents of summary.json; empty before the end of the run.
+      dumps: contents of dumps/NAME/dump.json by NAME.
+      running: whether a process has locked the workdir.
+      unreadable: messages "FILE: reason" about unreadable lines and files.
     """
 
     name: str
@@ -52,21 +53,21 @@ class Run:
 
     @property
     def done(self) -> int:
-        """Number of steps done."""
+        """The number of steps done."""
         return int(self.steps[-1]["step"]) if self.steps else 0
 
     def series(self, tag: str) -> list[tuple[float, float]]:
-        """Returns `(step, value)` of a metric where it is finite."""
+        """Returns `(step, value)` for each finite value of the metric `tag`."""
         rows = sorted([*self.steps, *self.evaluations], key=lambda row: row["step"])
         found = ((row["step"], row.get(tag, math.nan)) for row in rows)
         return [(step, value) for step, value in found if math.isfinite(value)]
 
 
 def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """Reads several workdirs, each under a name of its own.
+    """Reads several workdirs and gives the runs different names.
 
     Raises:
-      ValueError: a folder is not a workdir, or is given twice.
+      ValueError: a folder is not a workdir, or a workdir occurs twice.
     """
     runs = [read_run(workdir) for workdir in workdirs]
     if len({run.name for run in runs}) < len(runs):
@@ -82,7 +83,7 @@ def read_run(workdir: pathlib.Path) -> Run:
     """Reads a workdir.
 
     Raises:
-      ValueError: it has no config.json.
+      ValueError: the folder has no config.json.
     """
     if not (workdir / "config.json").is_file():
         raise ValueError(f"{workdir}: no config.json; give the --workdir of a run")
@@ -111,14 +112,14 @@ def read_run(workdir: pathlib.Path) -> Run:
 
 
 def part(tree: Any, *names: str) -> Row:
-    """Returns a part of nested objects; empty if it is missing."""
+    """Returns the object at the keys `names` in nested objects; empty if missing."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, Mapping) else {}
 
 
 def interval_of(figures: Row) -> tuple[float, float] | None:
-    """Returns the 95% interval of an accuracy, None where there is none."""
+    """Returns the 95% interval of an accuracy, or None if it is missing."""
     pair = figures.get("accuracy_interval")
     if isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair)):
         return float(pair[0]), float(pair[1])
@@ -143,7 +144,7 @@ def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
 def _rows(
     path: pathlib.Path, wrong: list[str], fits: Callable[[Row], bool]
 ) -> list[dict[str, Any]]:
-    """Reads rows that have a step and fit; a last line without its end is ignored."""
+    """Returns the valid rows of a JSONL file; ignores an incomplete last line."""
     if not path.is_file():
         return []
     rows, bad, number = [], [], 0

@@ -1,4 +1,4 @@
-"""Renders the page of one or several runs: settings, health, curves, completions."""
+"""Renders the report of runs: health, curves, accuracies, settings, completions."""
 
 import html
 import json
@@ -25,16 +25,16 @@ CURVES = HEADLINE | {
     "sampler gap, nats": ("policy/sampler_gap_mean",),
     "learning rate": ("schedule/learning_rate",),
 }
-"""Charts, with the metrics that each shows where a run has them."""
+"""The metrics of each chart by title; metrics that a run lacks are skipped."""
 
-# Characters: of a completion, of all completions.
+# Largest numbers of characters of one completion and of all completions.
 _MOST_OF_A_TEXT, _MOST_TEXT = 6_000, 2_500_000
-_SMOOTHED = 20  # a curve is averaged over this part of a run
+_SMOOTHED = 20  # curves are moving averages over 1 / _SMOOTHED of a run
 _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Returns the page; several runs are compared."""
+    """Returns the HTML page of one run, or a comparison of several runs."""
 
     def each(render: Callable[[Run], str]) -> str:
         if len(runs) == 1:
@@ -85,7 +85,7 @@ def _health(runs: Sequence[Run]) -> str:
 
 
 def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns means of each point and its neighbours, over `1 / _SMOOTHED` of a run."""
+    """Returns the moving average over `1 / _SMOOTHED` of the points."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
     return [
@@ -95,7 +95,7 @@ def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def _curves(runs: Sequence[Run]) -> str:
-    """Returns a chart per group of metrics; of several runs, one per metric."""
+    """Renders a chart per title of `CURVES`; for several runs, a chart per metric."""
     words = (
         f"Lines are averages over 1/{_SMOOTHED} of the steps; faint lines, each step."
     )
@@ -129,7 +129,7 @@ def _curves(runs: Sequence[Run]) -> str:
 def _lines(
     members: Sequence[Run], metric: str, label: str, colour: int
 ) -> list[Series]:
-    """Returns the line of one run, or of the mean of several with its interval."""
+    """Returns the curve of one run, or the mean of several runs with its interval."""
     raw = [points for run in members if (points := run.series(metric))]
     if not raw:
         return []
@@ -149,7 +149,12 @@ def _lines(
 
 
 def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Groups runs that differ only in their seed, by the settings that differ."""
+    """Groups runs into arms: runs of an arm have equal settings apart from the seed.
+
+    Returns:
+      The runs of each arm by its name. The name is the run's for a single run, else the
+      settings that vary between arms.
+    """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
     for run in runs:
@@ -163,7 +168,7 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Returns keys in which runs differ, with the value of each run."""
+    """Returns the config keys whose values differ, each with the value of each run."""
     configs = [flatten(run.config) for run in runs]
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
@@ -186,7 +191,7 @@ def _range(interval: tuple[float, float] | None) -> str:
 
 
 def _before_and_after(runs: Sequence[Run]) -> str:
-    """Returns accuracies of each set, source and level, before and after."""
+    """Renders accuracies before and after training, by set, source and level."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in runs:
         first = next(iter(part(run.config, "data", "eval")), "all problems")
@@ -265,7 +270,7 @@ def _total(run: Run, metric: str) -> float:
 
 
 def _spent(run: Run) -> str:
-    """Returns the seconds of each phase of the steps."""
+    """Renders the total seconds of each phase of a step."""
     phases = {key for row in run.steps for key in row if key.startswith("seconds/")}
     seconds = {key[8:]: _total(run, key) for key in phases - {"seconds/step"}}
     rest = _total(run, "seconds/step") - sum(seconds.values())
@@ -281,7 +286,7 @@ def _spent(run: Run) -> str:
 
 
 def _samples(runs: Sequence[Run]) -> str:
-    """Returns completions by step; of too many, every n-th."""
+    """Renders completions by step; every n-th one if there are too many."""
     several = len(runs) > 1
     rows = [(_kinds(row), _sample(r, row, several)) for r in runs for row in r.samples]
     if not rows:
@@ -309,7 +314,7 @@ def _sample(run: Run, row: Mapping[str, Any], several: bool) -> str:
     facts += [f"{key} {row[key]}" for key in ("rule", "tokens") if key in row]
     facts += [f"{name} {value}" for name, value in part(row, "components").items()]
     why = note(f"Suspect: {row['suspect']}.", "bad") if row.get("suspect") else ""
-    # The prompt as the model saw it; runs of earlier versions have the problem alone.
+    # Runs of earlier versions recorded the problem but not the prompt.
     body = why + html_page.text(str(row.get("prompt", row["problem"])), _MOST_OF_A_TEXT)
     body += note(f"Gold: {row['gold'][:_MOST_OF_A_TEXT]}")
     body += html_page.text(row["completion"], _MOST_OF_A_TEXT)
