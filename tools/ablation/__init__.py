@@ -1,4 +1,4 @@
-"""Runs ablations: the runs of a grid, made once each, and what they show together.
+"""Runs ablations: trains each arm with each seed, then compares the arms.
 
-Start reading at `study`, the runs; `execute` makes them, `report` reads and compares.
+`study` lists the runs, `execute` trains them, `report` reads and compares the results.
 """

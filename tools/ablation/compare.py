@@ -1,4 +1,4 @@
-"""Compares runs: means over seeds, differences between arms, noise of the seed."""
+"""Compares runs: means over seeds, differences between arms, noise between seeds."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,26 +10,31 @@ from scipy import stats
 from rl.statistics import compare_seeds, holm, t_interval
 
 Figures = Mapping[str, float]
-"""Of one run, by name."""
+"""The figures of one run, such as its accuracy, by name."""
 
 
 def compare(
     runs: Mapping[str, Mapping[int, Figures]], *, reference: str
 ) -> dict[str, Any]:
-    """Compares runs, by arm and seed, with the reference arm.
+    """Compares all arms with the reference arm.
+
+    Args:
+      runs: the figures of each run, by arm and seed.
+      reference: the name of the reference arm.
 
     Returns:
-      As JSON has it: `reference`; `cells` by arm and figure, absent where no run of an
-      arm has the figure; `noise` by figure, where an arm has two seeds.
+      A JSON object with `reference`, `cells` by arm and figure, and `noise` by figure.
 
-      A cell is the `mean` over `seeds` seeds with its 95% `interval` (Student's t; None
-      for one seed) and the `difference` from the reference: its `mean`, `interval` and
-      `p_value` by `compare_seeds`, both None unless both arms have two seeds, and the
-      `p_adjusted` of Holm's method over all arms that are compared in that figure.
+      A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t; None
+      for one seed) and the `difference` from the reference arm. A difference has its
+      `mean`, and `interval` and `p_value` by `compare_seeds`, which are None unless
+      both arms have two seeds. `p_adjusted` is the p-value after Holm's method over all
+      arms. The cell is missing if no run of the arm has the figure.
 
-      Noise is the standard deviation `sd` between seeds, pooled over arms, its
-      `degrees` of freedom, and what it `shows`: the least difference of two arms with
-      `seeds` seeds each that would be significant at 5%.
+      Noise has the standard deviation `sd` between seeds, pooled over arms, its
+      `degrees` of freedom, and `shows`: the smallest difference between two arms of
+      `seeds` seeds each that is significant at 5%. The noise is missing if no arm has
+      two seeds.
     """
     names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}

@@ -1,7 +1,8 @@
-"""Executes runs: checks all, makes their bases, then trains several at a time.
+"""Executes the runs of an ablation, several at a time.
 
-A run is a process of `rl.train`, which resumes by itself. It ends with this process,
-even if this one is killed.
+First it checks all configs and makes the base models. Each run is a process of
+`rl.train`, which resumes an interrupted run. The processes end with this process, even
+if it is killed.
 """
 
 import collections
@@ -27,10 +28,10 @@ from tools.ablation.study import Run
 
 
 def check(runs: Sequence[Run]) -> None:
-    """Checks the config of one run of each arm as `rl.train --dry_run` does.
+    """Checks the config of one run of each arm, as `rl.train --dry_run` does.
 
     Raises:
-      ValueError: names the arm, and what is wrong with it in one line.
+      ValueError: one line with the arm and its first error.
     """
     for arm, config in {run.arm: run.config for run in reversed(runs)}.items():
         if wrong := _outcome(validate, config):
@@ -38,10 +39,10 @@ def check(runs: Sequence[Run]) -> None:
 
 
 def make_bases(runs: Sequence[Run]) -> None:
-    """Makes or downloads each base once, before several runs do so side by side.
+    """Makes or downloads each base model once, before runs do so concurrently.
 
     Raises:
-      ValueError: a base is not available.
+      ValueError: a base model is not available.
     """
     for config in {config_json(r.config.model): r.config for r in runs}.values():
         if wrong := _outcome(_base, config):
@@ -55,10 +56,15 @@ def train(
     stop: StopSignals,
     tell: Callable[[str], None],
 ) -> list[Run]:
-    """Starts or resumes runs until all have ended, and returns those that failed.
+    """Trains an ablation's runs in parallel and returns those that failed.
 
-    Each of `slots` has additional environment variables for one run at a time. After a
-    stop signal the runs stop as well. `tell` gets a line at each start and end.
+    Interrupted runs resume. After a stop signal the runs stop as well.
+
+    Args:
+      runs: the runs to train.
+      slots: one entry per concurrent run, with additional environment variables.
+      stop: the signal handling of the command.
+      tell: called with a line when a run starts and when it ends.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)
     going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}
@@ -79,7 +85,7 @@ def train(
                 failed += [run] if status else []
                 tell(f"{run}: {f'failed: {run.last_line}' if status else 'done'}")
     finally:
-        with stop.saving():  # a lock that is still held would refuse a resumption
+        with stop.saving():  # a run cannot resume while its old process has the lock
             for *_, lifeline in going.values():
                 os.close(lifeline)
             for _, _, process, _ in going.values():
@@ -100,9 +106,9 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
 
 
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
-    """Returns the error of `work` on a config, run in a process of its own.
+    """Runs `work` on a config in a new process and returns its error, or an empty text.
 
-    JAX starts its devices once in a process, and keeps an accelerator until that ends.
+    JAX initializes its devices once per process and holds them until the process ends.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])

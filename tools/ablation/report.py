@@ -1,4 +1,4 @@
-"""Reads and reports an ablation's result: figures of runs, and tables in Markdown."""
+"""Reads the results of an ablation's runs and reports them as Markdown tables."""
 
 import collections
 import json
@@ -14,14 +14,15 @@ from tools.ablation.study import Run, Study
 from tools.tables import Table
 from tools.tables import markdown as render
 
-END = 0.1  # share of the steps that count as the end of a run
-# Parts of a run's identity that all runs should share; see `rl.workdir.manifest`.
+END = 0.1  # "at the end" of a run means this share of its steps
+# Sections of a run's identity that should be equal in all runs; see
+# `rl.workdir.manifest`.
 _SHARED = ("base", "versions", "hosts")
 _COST = ("tokens", "minutes")
 
 
 class Figure(NamedTuple):
-    """Describes how a figure is printed: its column, scale and format."""
+    """Describes how a figure is printed: its column title, scale and format."""
 
     title: str
     scale: float = 1.0
@@ -42,10 +43,10 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def read_figures(workdir: pathlib.Path) -> dict[str, float]:
-    """Returns the figures of a run that has ended; missing ones are absent.
+    """Returns the figures of a finished run by name, without those that are missing.
 
     Raises:
-      ValueError: a file of the workdir is damaged.
+      ValueError: a file in the workdir is damaged.
     """
     summary = json.loads((workdir / "summary.json").read_text(encoding="utf-8"))
     rows = [r for _, r in files.read_rows(workdir / "metrics.jsonl", appended=True)]
@@ -69,12 +70,12 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def read_result(study: Study) -> dict[str, Any]:
-    """Returns what NAME.json holds: the study, its runs, and `compare` of them.
+    """Returns the contents of NAME.json: the study, its runs and their comparison.
 
-    Any number of the runs may have ended.
+    Some runs may be unfinished.
 
     Raises:
-      ValueError: a workdir holds another run, or a damaged file.
+      ValueError: a workdir has a run with another config, or a damaged file.
     """
     runs = []
     by_arm: dict[str, dict[int, Any]] = {arm: {} for arm in study.ablation.arms}
@@ -101,7 +102,7 @@ def read_result(study: Study) -> dict[str, Any]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Returns a result as tables in Markdown."""
+    """Returns a result of `read_result` as Markdown tables."""
     reference, by_arm = result["reference"], result["cells"]
     ended = [run for run in result["runs"] if "figures" in run]
     settings = ", ".join(f"{k}={v}" for k, v in result["overrides"].items())
@@ -191,7 +192,7 @@ def _difference(figure: Figure, found: Mapping[str, Any] | None) -> str:
 
 
 def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
-    """Yields what a reader has to know of single runs."""
+    """Yields remarks about unfinished runs, early ends, and differing environments."""
     for run in result["runs"]:
         which = f"{run['arm']}, seed {run['seed']}"
         if "missing" in run and run["missing"]:
@@ -203,7 +204,10 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Counts the values of each part of the runs' identities, where several."""
+    """Returns the number of different values of each entry of the runs' identities.
+
+    Entries that are equal in all runs are omitted.
+    """
     seen = collections.defaultdict(set)
     for run in runs:
         path = run.workdir / "manifest.json"

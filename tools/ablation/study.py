@@ -17,16 +17,16 @@ from configs.schema import config_json, differences
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """Describes one arm with one seed.
+    """Represents the run of one arm with one seed.
 
-    The workdir is named by a hash of the config, so that arms which are the same run,
-    of one ablation or of several, share it.
+    The name of the workdir is a hash of the config. Arms with equal configs, of one
+    ablation or of several, therefore share a workdir.
     """
 
     arm: str
     seed: int
     config: ConfigDict
-    arguments: tuple[str, ...]  # of `rl.train`, that give this config
+    arguments: tuple[str, ...]  # arguments of `rl.train` that set this config
     workdir: pathlib.Path
 
     def __str__(self) -> str:
@@ -34,15 +34,15 @@ class Run:
 
     @property
     def log(self) -> pathlib.Path:
-        """Returns the file of what the run prints."""
+        """The file with the run's output."""
         return self.workdir.with_name(f"{self.workdir.name}.log")
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
-        """Returns the run's summary.json; None until it has ended.
+        """The contents of the run's summary.json; None until the run has ended.
 
         Raises:
-          ValueError: the workdir holds a run of another config.
+          ValueError: the workdir has a run with another config.
         """
         path = self.workdir / "summary.json"
         if not path.is_file():
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def last_line(self) -> str:
-        """Returns the last line of its output; empty before it has begun."""
+        """The last line of the run's output; empty before the run has started."""
         if not self.log.is_file():
             return ""
         text = self.log.read_text(encoding="utf-8", errors="replace").rstrip()
@@ -73,24 +73,24 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-    """Describes an ablation on a base, with its runs."""
+    """Represents an ablation of a base config, with its runs."""
 
-    name: str  # of its file
-    question: str  # the file's docstring
+    name: str  # name of the ablation's file, without ".py"
+    question: str  # docstring of the file
     base: str  # the config that the arms change
-    overrides: Mapping[str, Any]  # of every run, by dotted keys
+    overrides: Mapping[str, Any]  # values that every run sets, by dotted key
     ablation: Ablation  # the arms and the reference
-    seeds: tuple[int, ...]  # of each arm
-    runs: tuple[Run, ...]  # seed by seed, so that all arms have one before any has two
+    seeds: tuple[int, ...]  # seeds of each arm
+    runs: tuple[Run, ...]  # all arms with the first seed, then with the second, ...
 
     @property
     def distinct(self) -> tuple[Run, ...]:
-        """Returns the runs, those of one config once."""
+        """The runs with different configs."""
         return tuple({run.workdir: run for run in reversed(self.runs)}.values())[::-1]
 
     @property
     def pending(self) -> tuple[Run, ...]:
-        """Returns distinct runs that have not ended."""
+        """The runs with different configs that have not ended."""
         return tuple(run for run in self.distinct if run.summary is None)
 
 
@@ -101,13 +101,16 @@ def make_study(
     overrides: Mapping[str, Any] | None = None,
     seeds: Sequence[int] = (),
 ) -> Study:
-    """Collects the runs of an ablation, which are in WORKDIR/runs.
+    """Lists the runs of an ablation.
 
-    `name` is its file; `FILE.py:@BASE` takes another base than the file's own. The
-    overrides are set in every run, after the arm's own; `seeds` replace the ablation's.
+    Args:
+      name: the ablation's file, or `FILE.py:@BASE` for another base config.
+      workdir: the folder of the study; runs are in its subfolder `runs`.
+      overrides: values that every run sets, by dotted key; they override the arm's.
+      seeds: the seeds of each arm; by default those of the ablation.
 
     Raises:
-      ValueError, UnreadableConfig: one line that names the file or arm.
+      ValueError, UnreadableConfig: one line that names the file or the arm.
     """
     file, _, text = name.partition(":")
     chosen, _, other = text.partition(SEPARATOR)
