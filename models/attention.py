@@ -247,7 +247,7 @@ def _decode_attention(q, cached, *, block):
         return highest, total * old + new_total * new, mixed * old + new_mixed * new
 
     def part(start):
-        """Returns these statistics for one block of columns."""
+        """Returns the statistics of `weighed` for one block of columns."""
 
         def columns(entries, axis):
             starts, sizes = [0] * entries.ndim, list(entries.shape)

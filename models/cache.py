@@ -95,8 +95,8 @@ class KVCache:
       length: int32 `[B]`, the number of valid columns of each row.
       clock: int32, the column to write next.
       page: keys `[L, K, H, P]` and values `[L, K, P, H]` of the prefix that all rows
-        share, for each array of layers; without L for one layer, empty if P is 0.
-        `length` does not count the prefix.
+        share, for each array of layers. Arrays of one layer have no axis L. Without a
+        prefix both tuples are empty. `length` does not count the prefix.
     """
 
     k: Entries
@@ -173,8 +173,8 @@ class KVCache:
         """Returns the cache with prefilled prompts copied to some of its rows.
 
         Args:
-          k, v: the keys `[L, Q, K, H, T]` and values `[L, Q, K, T, H]` that
-            `InferenceDecoder` returns; their first row begins with the shared prefix.
+          k, v: the keys `[L, Q, K, H, T]` and values `[L, Q, K, T, H]` from
+            `InferenceDecoder`. Their first row begins with the shared prefix.
           places: the places of the R prompts in these arrays.
           slot: int32 `[R]`, the cache row of each prompt, all different; a prompt whose
             index is B or more is dropped.

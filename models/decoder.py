@@ -135,7 +135,7 @@ class Block(nn.Module):
         prefix_ids: Int[jax.Array, "B T"],
         cached: Cached | None,
     ) -> tuple[jax.Array, Entries | Cached | None]:
-        """Runs the layer.
+        """Computes the output of the layer.
 
         Args:
           x: the residual stream of B * T tokens.
@@ -331,7 +331,11 @@ def _is_spec(x) -> bool:
 
 
 def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
-    """Returns the sharding of each parameter; raises as `sharding.rules` describes."""
+    """Returns the sharding of each parameter on `mesh`.
+
+    Raises:
+      ValueError: a parameter cannot be sharded; see `sharding.rules.partition_spec`.
+    """
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(
         lambda path, shape, names: named_sharding(
@@ -343,7 +347,7 @@ def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
 
 
 def init_params(model: Decoder, mesh: Mesh, seed: int) -> Params:
-    """Returns random parameters, initialized sharded so that no device holds all."""
+    """Returns random parameters, initialized in shards on the devices of `mesh`."""
     ids = jnp.zeros((1, 1), jnp.int32)
 
     def init(key):

@@ -16,7 +16,11 @@ from sharding.rules import mesh_axes, shards, spec
 
 
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns the mesh axes of "vocab" and "embed", and whether "batch" has the latter.
+    """Returns the mesh axes that shard the embedding table.
+
+    Returns:
+      The axes of "vocab", the axes of "embed", and whether "batch" uses the axes of
+      "embed" too.
 
     Raises:
       ValueError: "batch" shares an axis with "vocab", or only some axes with "embed".

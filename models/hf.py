@@ -96,7 +96,7 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     As in transformers, the index is ignored if the folder has a `model.safetensors`.
 
     Raises:
-      ValueError: the index is damaged, or a file name is not valid in the folder.
+      ValueError: the index is damaged or contains an invalid file name.
     """
     path = pathlib.Path(folder) / INDEX
     if not path.is_file() or (path.parent / WEIGHTS).is_file():
@@ -137,7 +137,7 @@ def load_params(
     config = model.config
     tensors = _open_tensors(folder)
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
-    if config.tie_word_embeddings:  # some writers store the alias too
+    if config.tie_word_embeddings:  # some folders also store the tied head
         head = tensors.pop("lm_head.weight", None)
         embedding = tensors.get("model.embed_tokens.weight")
         differs = (

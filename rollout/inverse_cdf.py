@@ -93,7 +93,7 @@ def draw_tokens(
         if nucleus:
             filters = ~greedy & (top_p < 1)
             edge = jnp.where(filters, _nucleus_edge(weights, top_p, split), 0)
-            weights = jnp.where(weights < edge[:, None], 0, weights)  # NaN stays
+            weights = jnp.where(weights < edge[:, None], 0, weights)  # keeps NaN
         else:
             edge = jnp.zeros_like(top[:, 0])
         sums = tiles.all(jnp.sum(tiles.cut(weights, 0.0), axis=-1))

@@ -44,7 +44,7 @@ class Pace(NamedTuple):
       read: the number of prompt tokens that each copy prefills at a time. One longer
         prompt increases it; many copies reduce it.
       page: the minimum length of a common prefix of all prompts that is cached once
-        for all slots; 0 never shares a prefix, because the GPU kernel cannot.
+        for all slots; 0 disables this, as the GPU kernel requires.
       parts: the divisors of `slots` that give the decode batch sizes, each of which
         is compiled before the first token.
       one_pass: the argument of `rollout.inverse_cdf.draw_tokens` with this name.
@@ -90,7 +90,7 @@ class Layout:
       prompt_length, response_length: the lengths that the programs are compiled for;
         longer prompts or responses need further compilation.
       page: the length of the common prefix of all prompts, cached once for all slots;
-        0 for no prefix. Calls with another prefix need further compilation.
+        0 for no prefix. Calls with a shorter common prefix need further compilation.
       begun: whether calls continue partial completions.
       pace: the platform's settings of prefill and decode.
       bucket: the multiple that lengths are rounded up to. Lengths above the compiled

@@ -35,7 +35,7 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """Packs the first R prompts, which fit into the rows, without their last tokens.
+    """Packs prompts in order until the rows are full, without their last tokens.
 
     Args:
       prompts: the token ids of each prompt, at most `length` + 1.
@@ -43,7 +43,7 @@ def pack(
       rows, length: Q and T, the shape of the rows.
 
     Returns:
-      The packed rows, and the places `[R]` of the prompts in them.
+      The packed rows, and the places `[R]` of the R packed prompts.
     """
     ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
     places: list[tuple[int, int, int]] = []

@@ -18,7 +18,7 @@ class SamplingParams:
       max_tokens: the maximum number of tokens per completion, with the stop token.
       temperature: the temperature of the sampling distribution; 0 is greedy decoding.
       top_p: the nucleus mass in (0, 1]; 1 samples from the full distribution.
-      stop_token_ids: the ids that end a completion, which includes the stop token.
+      stop_token_ids: the ids that end a completion. The stop token is its last token.
       ignore_stop: whether to always sample `max_tokens` tokens (for benchmarks).
     """
 

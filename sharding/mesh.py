@@ -155,7 +155,8 @@ def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
 def platform(mesh: Mesh | None) -> str:
     """Returns `cpu`, `gpu` or `tpu`: the platform of the mesh's devices.
 
-    This can differ from the machine that compiles. None means JAX's default platform.
+    With ahead-of-time compilation it can differ from the platform of this machine.
+    Without a mesh, it is JAX's default platform.
     """
     name = mesh.devices.flat[0].platform if mesh else jax.default_backend()
     return "gpu" if name in ("cuda", "rocm") else name

@@ -65,7 +65,7 @@ def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
 
 
 def place(arrays: _Tree, sharding: NamedSharding) -> _Tree:
-    """Transfers a tree of host arrays to the devices; each process its own shards."""
+    """Transfers host arrays to the devices; each process transfers its own shards."""
     return jax.tree.map(
         lambda x: jax.make_array_from_callback(
             x.shape, sharding, lambda index: x[index]

@@ -333,7 +333,7 @@ class VllmClient:
         return list(zip(choice["token_ids"], logprobs, strict=True)), choice
 
     def tokens_processed(self, *, timeout: float) -> float:
-        """Returns the number of tokens read and generated, constant if it hangs."""
+        """Returns the tokens read and generated so far; constant for a hung server."""
         text = self._exchange("GET", "/metrics", None, timeout).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(

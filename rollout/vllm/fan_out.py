@@ -54,7 +54,7 @@ class FleetSampler:
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        """Samples completions as `Sampler.sample` does. Thread-safe.
+        """Implements `Sampler.sample`; several threads can call it.
 
         Raises:
           ValueError: a prompt is empty, or too long for `max_model_len`.

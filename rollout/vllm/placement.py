@@ -62,8 +62,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed, or is empty with several processes; JAX uses
-        all GPUs; two servers share a GPU; or JAX and vLLM share a GPU and their memory
+      ValueError: `devices` is malformed, or is empty with several processes. JAX uses
+        all GPUs, or two servers share a GPU. JAX and vLLM share a GPU, and their memory
         shares are not set or exceed 1.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()

@@ -102,7 +102,7 @@ class WeightFolder:
     def write(
         self, params: Any, label: str, *, keep: PublishedWeights | None
     ) -> PublishedWeights:
-        """Writes a version over the other version than `keep`.
+        """Writes a version, tensor by tensor, to the slot that `keep` does not use.
 
         Args:
           params: the parameter tree.
