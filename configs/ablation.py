@@ -22,7 +22,7 @@ class Ablation:
     """Represents the arms, the base config and the seeds of an ablation.
 
     Attributes:
-      arms: for each arm, the values that it sets by dotted key; `{}` is the base.
+      arms: for each arm, the values that it sets by dotted key; `{}` changes nothing.
       reference: the arm that all other arms are compared with.
       base: the config that the arms change, in the form of `--config`.
       seeds: the random seeds; each arm is run once with each seed.

@@ -99,7 +99,7 @@ class Data:
     eval: str | Mapping[str, str] = ""
     # Arguments if data.eval is a function; with several sets, the arguments by set.
     eval_args: Mapping[str, Any] = field(default_factory=dict)
-    # Column of a field if it has another name, such as {"problem": "question"}.
+    # Columns of the files by field, where the names differ: {"problem": "question"}.
     fields: Mapping[str, str] = field(default_factory=dict)
     # Largest share of problems that may be dropped because the verifier cannot read the
     # reference answer or the tokenizer loses characters of the prompt.
@@ -132,21 +132,23 @@ class Vllm:
 
     python: str = ".venv-vllm/bin/python"  # Python with vLLM; runs the servers
     url: str = ""  # URLs of running servers to use instead, separated by commas
-    # GPUs of each started server: "0;1" is two servers of one GPU, "0,1;2,3" two of
-    # two. Empty: one server on each GPU that JAX does not use.
+    # GPUs of the started servers: "0;1" is two servers with one GPU each, "0,1;2,3" two
+    # servers with two GPUs each. Empty: one server on each GPU that JAX does not use.
     devices: str = ""
     dtype: str = ""  # dtype of the served weights; empty: model.dtype
     # Completions that one server decodes at the same time.
     max_num_seqs: Annotated[int, Range(2)] = 256
-    # Share of the GPU memory that vLLM uses; 0: 0.9. Required if JAX uses the same GPU.
+    # Share of the GPU memory for vLLM; 0 means 0.9. Required if JAX uses the same GPU.
     gpu_memory_utilization: float = 0.0
     enforce_eager: bool = False  # no CUDA graphs: starts sooner, decodes more slowly
-    weight_dir: str = ""  # directory shared with the servers; empty: /dev/shm
+    # Directory through which the servers receive weights; empty: /dev/shm, or WORKDIR
+    # if /dev/shm is too small.
+    weight_dir: str = ""
     # What is sent to the servers: all weights, adapters included (merged), or only the
     # adapters of model.lora (adapter).
     publish: Literal["merged", "adapter"] = "merged"
-    # After each publish, servers and trainer compute the log-probabilities of a probe
-    # text. Largest mean difference, in nats per token; 0: a default for the dtype.
+    # Largest allowed mean difference between the log-probabilities of servers and
+    # trainer on a probe text after a publish, in nats; 0: a default for the dtype.
     probe_tolerance: float = 0.0
 
 
@@ -158,7 +160,8 @@ class Rollout:
     # of the step before. async: up to max_staleness versions ahead. The last two need
     # the vllm backend.
     schedule: Literal["sync", "one_step_off", "async"] = "sync"
-    # async: most versions between the start of a batch's sampling and its update.
+    # async: largest number of versions between the start of sampling a batch and the
+    # update on this batch.
     max_staleness: Count = 2
     group_size: Annotated[int, Range(2)] = 16  # G, completions per prompt
     temperature: Positive = 1.0  # of sampling and of the log-probabilities in the loss
@@ -196,9 +199,9 @@ class DynamicSampling:
     # equal rewards. auto is correct if the first term of reward.function is the
     # verifier or if sampling.policy is signal, and reward otherwise.
     filter_on: Literal["auto", "correct", "reward"] = "auto"
-    max_rounds: Count = 8  # most rounds of sampling per step
-    # Most prompts of a round, as a multiple of batch.prompts_per_step. With carry: a
-    # round starts this many times the prompts that it is expected to need.
+    max_rounds: Count = 8  # largest number of sampling rounds per step
+    # Largest number of prompts in a round, as a multiple of batch.prompts_per_step.
+    # With carry: a round samples this multiple of the prompts it is expected to need.
     oversample: Annotated[float, Range(1)] = 2.0
     # Steps for which a surplus group may wait until it is trained on; steps without an
     # update do not count. carry allows one step more.
@@ -224,7 +227,7 @@ class Reward:
     literal: bool = True
     # The verifier reads only the text after the last occurrence, such as "</think>".
     after: str = ""
-    workers: Count = 2  # verifier processes; as many again for your reward functions
+    workers: Count = 2  # verifier processes, and the same number for your functions
     timeout: Positive = 5.0  # seconds per verdict, or per call of a reward function
     shuffle: bool = False  # control experiment: permute rewards at random in each round
     # Length penalty of DAPO: over the last overlong_buffer tokens before
@@ -243,8 +246,10 @@ class Objective:
     # sampler saves this forward pass where the jax backend sampled a micro-batch with
     # the current weights; the values differ by rounding.
     old_logprobs: Literal["trainer", "sampler"] = "trainer"
-    eps_low: Share = 0.2  # lower clip bound of the ratio is 1 - eps_low
-    eps_high: Positive = 0.28  # upper clip bound of the ratio is 1 + eps_high
+    # Clip range of the policy ratio: [1 - eps_low, 1 + eps_high]. dppo instead limits
+    # the change of a token's probability to [-eps_low, eps_high].
+    eps_low: Share = 0.2
+    eps_high: Positive = 0.28  # upper end of the clip range, see eps_low
     # std, mean, batch_std, maxrl, leave_one_out, or "module:function"; see
     # rl/groups/advantages.py.
     advantage: str = "std"
@@ -277,7 +282,7 @@ class Batch:
     # Completions of a group in one row share one copy of their prompt. Saves compute
     # if prompts are long compared with completions.
     share_prompts: bool = False
-    # Most tokens of a micro-batch over all devices, padding included.
+    # Largest number of tokens in a micro-batch over all devices, padding included.
     micro_tokens: Count = 32768
 
 

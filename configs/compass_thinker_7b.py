@@ -144,7 +144,7 @@ def recipe(
     c.rollout.group_size = 16
     c.objective.eps_low = 0.2
     c.objective.eps_high = 0.28
-    c.rollout.max_prompt_tokens = 1024  # with the response: the paper's 4,096 tokens
+    c.rollout.max_prompt_tokens = 1024  # prompt and response: the paper's 4,096
     c.rollout.max_response_tokens = 3072
     # The base model scores 50.6 on MATH-500 with this template and 69.0 without one
     # (arXiv 2503.20783). We use it because it asks for the box that the verifier reads.

@@ -75,15 +75,15 @@ def get_config(sets: str = "shared") -> ConfigDict:
                 "max_chars": 2500,
                 "max_answer_chars": 120,
             },
-            # Smallest Jaccard similarities of token 3-grams.
+            # Thresholds of the Jaccard similarity of token 3-grams, from which on:
             "near": {
-                # of two duplicate problems
+                # two problems are duplicates
                 "threshold": 0.8,
-                # of two duplicates whose numbers and answers are equal
+                # two problems with equal numbers and answers are duplicates
                 "same_answer_threshold": 0.6,
-                # of two problems with equal numbers that must have equal answers
+                # different answers to problems with equal numbers are a contradiction
                 "conflict_threshold": 0.9,
-                # of a problem and an evaluation problem that it duplicates
+                # a problem duplicates an evaluation problem and is dropped
                 "contamination_threshold": 0.8,
             },
             # How evidence that an independent solver found the answer is used.

@@ -54,6 +54,6 @@ def get_config() -> ConfigDict:
     c.schedule.warmup_updates = 5
 
     c.eval.samples = 16
-    c.eval.every_steps, c.eval.problems = 20, 64  # takes one second
+    c.eval.every_steps, c.eval.problems = 20, 64  # each takes one second
     c.export.dtype = "float32"
     return c

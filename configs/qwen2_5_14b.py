@@ -1,4 +1,4 @@
-"""Trains Qwen2.5-14B, a larger model, with the recipe.
+"""Trains Qwen2.5-14B with the recipe of Compass-Thinker-7B.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  h100-16   two nodes of 8 x H100 80 GB

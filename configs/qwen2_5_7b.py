@@ -1,4 +1,4 @@
-"""Trains Qwen2.5-7B, a general base model, with the recipe.
+"""Trains Qwen2.5-7B with the recipe of Compass-Thinker-7B.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  as in configs/compass_thinker_7b.py

@@ -1,4 +1,4 @@
-"""Trains Qwen2.5-Math-1.5B, a small math base model, with the recipe.
+"""Trains Qwen2.5-Math-1.5B with the recipe of Compass-Thinker-7B.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  h100-1    one H100 80 GB

@@ -1,4 +1,4 @@
-"""Trains Qwen2.5-Math-72B, the largest model of its family, with the recipe.
+"""Trains Qwen2.5-Math-72B with the recipe of Compass-Thinker-7B.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  h200-32   four nodes of 8 x H200 141 GB

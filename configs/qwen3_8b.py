@@ -1,4 +1,4 @@
-"""Trains Qwen3-8B-Base, a model of another family, with the recipe.
+"""Trains Qwen3-8B-Base with the recipe of Compass-Thinker-7B.
 
 Command:   as in configs/compass_thinker_7b.py
 Hardware:  h100-8    8 x H100 80 GB

@@ -105,7 +105,7 @@ def compile_programs(
       on_compiled: called after each program.
 
     Returns:
-      The arrays that stay on the devices, and the compiler's report on each program.
+      The sizes of resident arrays, and the compiler's report on each program.
 
     Raises:
       ValueError: the sampler does not fit, or the compiler rejects a program for a
