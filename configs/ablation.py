@@ -42,7 +42,9 @@ class Ablation:
             raise ValueError(f"reference={self.reference!r}: is not an arm")
         for arm in self.arms:
             if not arm or SEPARATOR in arm or len(arm.split()) > 1:
-                raise ValueError(f"arm {arm!r}: a name has no space and no @")
+                raise ValueError(
+                    f"arm {arm!r}: a name must not be empty, or have a space or @"
+                )
         check_seeds(self.seeds)
 
     def get_config(self, text: str = "") -> ConfigDict:

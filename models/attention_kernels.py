@@ -2,8 +2,9 @@
 
 The kernels are flash attention (arXiv 2205.14135, 2307.08691) with segments and shared
 prefixes. A block of queries visits only the blocks of keys that it attends to. In the
-backward pass a block of keys visits only the queries that attend to it. A program loops
-over its visits with its sums in registers. Keys are not repeated for query heads.
+backward pass a block of keys visits only the queries that attend to it. Each program
+handles one block: it loops over the blocks that this block visits and keeps the
+accumulators in registers. Keys are not repeated for query heads.
 
 Axes: B rows, T positions, N query heads, K kv heads, G = N/K heads that share one, H
 head width; I blocks of queries, J blocks of keys.

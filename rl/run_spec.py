@@ -278,8 +278,8 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
     call a service.
 
     Returns:
-      The training set followed by the held-out sets, without problems whose gold is
-      unreadable; and a message for each set that has such problems.
+      The training set followed by the held-out sets, and a message for each set that
+      lost problems: those with an unreadable gold, if the verifier judges the set.
 
     Raises:
       ValueError: a problem, a gold or a reward is invalid; the message names it.

@@ -108,8 +108,8 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
             raise TypeError(f"no {missing[0]}" if missing else "steps is not a number")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            f"{path}: damaged ({error}); once it is gone, the run ends again from its"
-            " newest checkpoint"
+            f"{path}: damaged ({error}); delete it, and the same command evaluates and"
+            " exports the newest checkpoint again"
         ) from None
     return summary if summary["steps"] >= steps else None
 

@@ -91,7 +91,9 @@ def test_a_file_of_problems_is_data_whatever_its_name(tmp_path, monkeypatch):
     write_problems(tmp_path / "held_out.jsonl", problems)
     assert read_problems(tmp_path / "held_out.jsonl") == problems
     bad = Problem(id="c", problem="?", answers=("2",), meta={"x": object()})
-    with pytest.raises(ValueError, match="problem 'c': meta: .* not JSON serializable"):
+    with pytest.raises(
+        ValueError, match="problem 'c': cannot be stored as JSON: .* not JSON"
+    ):
         write_problems(tmp_path / "held_out.jsonl", [bad])
 
 

@@ -114,7 +114,7 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
         try:  # sample files and checkpoints store problems as JSON
             json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{where}: meta: {error}") from None
+            raise ValueError(f"{where}: cannot be stored as JSON: {error}") from None
         problems.append(problem)
     if not problems:
         raise ValueError(f"{source}: contains no problems")

@@ -240,8 +240,9 @@ def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
 def k3(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
     """Computes GRPO's non-negative estimate of KL(policy || reference) per token.
 
-    `exp(-x) - 1 + x` with `x = policy - reference`. Its gradient approximates that of
-    the KL divergence to first order.
+    `exp(-x) - 1 + x` with `x = policy - reference`. Its expected gradient
+    is that of KL(reference || policy), which equals that of KL(policy || reference) to
+    first order in x.
 
     Source: arXiv 2402.03300, eq. 4.
     """

@@ -98,8 +98,8 @@ def rejection_weights(
     )
     if weights.shape != gaps.shape:
         raise ValueError(
-            f"config.objective.correction: returned the shape {weights.shape}, not"
-            f" {gaps.shape}, a weight for each token"
+            "config.objective.correction: must return one weight for each token, of"
+            f" shape {gaps.shape}, but returned {weights.shape}"
         )
     if wrong := int((~np.isfinite(weights)).sum()):
         raise ValueError(

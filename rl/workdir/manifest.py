@@ -193,8 +193,9 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"{path}: damaged ({error}); delete it, and continue by --accept_changes"
+            f"{path}: damaged ({reason}); delete it, and continue by --accept_changes"
         ) from None
 
 

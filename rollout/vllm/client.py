@@ -44,7 +44,7 @@ class OutOfStep(SamplerError):
 
 
 class ServerRefused(SamplerError):
-    """Reports a rejected request: an HTTP status other than 200 and 503, or a check."""
+    """Reports an HTTP status other than 200 and 503, or a failed check of a server."""
 
     def __init__(self, message: str, status: int = 400):
         super().__init__(message)

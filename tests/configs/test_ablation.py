@@ -82,7 +82,10 @@ def test_a_grid_is_every_combination():
     [
         ({"arms": {"a": {}}, "reference": "b"}, "reference='b': is not an arm"),
         ({"arms": {"a": {}, "b@c": {}}, "reference": "a"}, "arm 'b@c': a name has no"),
-        ({"arms": {"a b": {}}, "reference": "a b"}, "arm 'a b': a name has no space"),
+        (
+            {"arms": {"a b": {}}, "reference": "a b"},
+            "arm 'a b': a name must not be empty",
+        ),
         ({"arms": {"a": {}}, "reference": "a", "seeds": (1, 1)}, "seeds=[1, 1]: give"),
         ({"arms": {"a": {}}, "reference": "a", "seeds": ()}, "seeds=[]: give some"),
     ],

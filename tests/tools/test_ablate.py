@@ -225,7 +225,7 @@ def test_what_is_wrong_is_one_line(tmp_path):
         (f"{mine}:low",): "mine.py:low: names an arm; all are run",
         (mine, "--seeds=0,a"): "--seeds=0,a: give whole numbers",
         (mine, "--seeds=1,1"): "seeds=[1, 1]: give some, each once",
-        (mine, "--config.seed=3"): "config.seed=3: give --seeds",
+        (mine, "--config.seed=3"): "config.seed=3: use --seeds instead",
         (mine, "--config.nope=3"): "config: ",
     }
     ends = forked.starts(

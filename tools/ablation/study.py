@@ -122,7 +122,7 @@ def make_study(
         raise ValueError(f"{file}: defines no ABLATION, see configs.ablation")
     overrides = dict(overrides or {})
     if "seed" in overrides:
-        raise ValueError(f"config.seed={overrides['seed']}: give --seeds")
+        raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")
     seeds = tuple(seeds or ablation.seeds)
     check_seeds(seeds)
     suffix = f"{SEPARATOR}{other}" if other else ""

@@ -50,16 +50,16 @@ def assign_levels(
 ) -> dict[str, int]:
     """Assigns a level to each surviving row, or None if no linked grader graded it.
 
-    The position of a row is its mean position over `scale` and the graders linked to
-    it. Levels are fifths of the scale, or fifths of the surviving rows if `scale` has
-    solve rates. Rows that were never solved get level 5. Levels that a source gave on
-    `scale` are not changed.
+    A position is a percentile rank, 0 to 1, among the rows that `scale` grades. That of
+    a row is its mean over `scale` and the graders linked to `scale`. A level is a fifth
+    of the positions, or of the surviving rows if `scale` has solve rates. Rows that
+    were never solved get level 5. Levels that a source gave on `scale` do not change.
 
     Args:
       rows: all rows; levels of the surviving rows are set in place.
       scale: name of the grader that defines the scale.
-      common_rows: minimum number of common rows that links a grader to `scale`. The
-        two must also agree on which rows are harder.
+      common_rows: minimum number of rows graded both by a grader and by `scale` that
+        links the grader. Their difficulties must also be correlated.
 
     Returns:
       The number of common rows by linked grader.

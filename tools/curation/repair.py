@@ -85,8 +85,8 @@ def restore_escapes(text: str) -> str:
 def plain_markup(text: str) -> str:
     """Replaces layout tags, HTML entities and links by text.
 
-    If a text contains remarks about its translation, only the longest part between
-    such remarks is kept.
+    A text with remarks about its translation is split at these remarks, and only the
+    longest part is kept.
     """
     text = max(_TRANSLATION.split(text), key=len)
     text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
@@ -102,9 +102,9 @@ def answer_of_solution(solution: str) -> str | None:
 
 
 def bare_answer(answer: str) -> str:
-    """Removes markup, final punctuation and leading zeros from an answer.
+    """Removes markup, an option letter, final punctuation and leading zeros.
 
-    For example, `$\\boxed{36}$` becomes `36`, `072` becomes `72`, and `B: 4` is `4`.
+    For example, `$\\boxed{36}$` becomes `36`, `072` becomes `72`, `B: 4` becomes `4`.
     """
     answer = re.sub(r"\{([-+])\}", r"\1", answer.strip())  # {-}88 is -88
     if "\\begin" not in answer:  # \\frac is \frac

@@ -71,7 +71,7 @@ BENCHMARKS = {
 
 
 def benchmark_name(spec: str) -> str:
-    """Returns a benchmark's short name: a known name, or the stem of the file name."""
+    """Returns a known name, the stem of a file name, or NAME@DATE if perturbed."""
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         return f"{benchmark_name(original)}@{date}"

@@ -54,13 +54,14 @@ class Workload:
         """Returns the FLOPs of a program's matrix products.
 
         A backward pass has twice the FLOPs of the forward pass, and 2.5 times for
-        attention. It recomputes the logits; under `full` remat all products of a layer
-        except the last one; and attention under `full` and `dots`.
+        attention. It also recomputes the logits; under `full` remat, all products of a
+        layer except the last; and under `full` and `dots`, the attention.
 
         Args:
           program: the program's name, one of `tools.plan.programs.NAMES`.
           tokens: number of tokens that the program computes.
-          length: length of their texts; for "decode", the number of cached positions.
+          length: length of the texts to which the tokens belong; for "decode", the
+            number of cached positions.
         """
         c, remat = self.model, self.config.model.remat
         last = 2.0 * c.num_layers * c.hidden_size * c.intermediate_size * tokens

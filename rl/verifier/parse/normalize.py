@@ -168,8 +168,8 @@ def clean(text: str) -> str:
       text: answer of at most MAX_ANSWER characters.
 
     Returns:
-      LaTeX in ASCII where possible, without math delimiters, thin spaces, markdown
-      emphasis, commands for the look, and a final period.
+      LaTeX, in ASCII where possible. Math delimiters, thin spaces, Markdown emphasis,
+      styling commands and a final period are removed.
     """
     if not text.isascii():
         text = _decode_unicode(text)
