@@ -222,8 +222,8 @@ class Reward:
     # If a reward function does not return "correct": the smallest reward of a correct
     # completion.
     right_from: float = 1.0
-    # If the reference answer is a number, the verifier rejects unfinished arithmetic
-    # such as 48+24 for 72. False accepts every expression of equal value.
+    # The verifier rejects answers that leave something to calculate, such as 48+24 for
+    # 72 or x+x for 2x. False accepts every expression of equal value.
     literal: bool = True
     # The verifier reads only the text after the last occurrence, such as "</think>".
     after: str = ""

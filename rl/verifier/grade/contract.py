@@ -85,8 +85,8 @@ class Examiner:
     Args:
       golds: accepted answers, of which any may match.
       problem: text of the problem. If None, copies and requested units are not checked.
-      literal: whether an answer with arithmetic left to do is unfinished, if its gold
-        is a literal number.
+      literal: whether an answer that leaves something to calculate is unfinished,
+        such as 48+24 for 72 or x+x for 2x.
     """
 
     def __init__(
