@@ -82,7 +82,7 @@ def test_every_flag_in_the_pages_exists(offered):
     for where, module, words in COMMANDS:
         for word in words:
             flag = re.match(r"--([a-z]\w*)(?!\w*\.)", word)
-            if flag:
+            if flag and flag[1] != "help":  # which every command has
                 assert flag[1] in offered[_named(module, words)], f"{where}: {word}"
 
 

@@ -81,7 +81,10 @@ def test_a_grid_is_every_combination():
     "given,message",
     [
         ({"arms": {"a": {}}, "reference": "b"}, "reference='b': is not an arm"),
-        ({"arms": {"a": {}, "b@c": {}}, "reference": "a"}, "arm 'b@c': a name has no"),
+        (
+            {"arms": {"a": {}, "b@c": {}}, "reference": "a"},
+            "arm 'b@c': a name must not",
+        ),
         (
             {"arms": {"a b": {}}, "reference": "a b"},
             "arm 'a b': a name must not be empty",

@@ -47,7 +47,7 @@ def test_pass_at_k_of_large_n_does_not_overflow():
 def test_pass_at_k_of_rows_of_different_length():
     rows = [[True, False], [False, False, True]]
     np.testing.assert_allclose(pass_at_k(rows, 2), [1, 2 / 3], atol=1e-15)
-    with pytest.raises(ValueError, match="pass@3 of a problem with 2 completions"):
+    with pytest.raises(ValueError, match="pass@3: k must be from 1 to 2"):
         pass_at_k(rows, 3)
 
 

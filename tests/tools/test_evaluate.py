@@ -194,7 +194,7 @@ def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
     "row, message",
     [
         (("aime2024", "aime24-999", 0, "x"), "aime2024 has no problem 'aime24-999'"),
-        (("aime2026", "a", 0, "x"), "benchmark 'aime2026': neither one of aime2024"),
+        (("aime2026", "a", 0, "x"), "benchmark 'aime2026': give one of aime2024"),
     ],
 )
 def test_completions_of_unknown_problems(tmp_path, shared_data, capsys, row, message):
@@ -451,7 +451,7 @@ def test_two_runs_are_compared(model, sums, tmp_path, capsys):
         (("--template", "qwen"), "template='qwen': neither one of none, qwen_math"),
         (("--samples", "4"), "samples=4 at temperature 0"),
         (("--context", "97"), "context=97 exceeds the model's 96 positions"),
-        (("--benchmarks", "math501"), "benchmark 'math501': neither one of"),
+        (("--benchmarks", "math501"), "benchmark 'math501': give one of"),
         (("--dtype", "fp8"), "dtype='fp8': not one of"),
         (("--model", "/nonexistent"), "/nonexistent: no such model folder"),
     ],

@@ -228,7 +228,7 @@ def test_another_config_is_refused_before_a_base_is_made(workdir, made):
     config = _config(made)
     manifest.check_config(workdir, validate(from_config(config)))
     config.seed = 3
-    with pytest.raises(ValueError, match="config.seed: 0 -> 3; --accept_changes"):
+    with pytest.raises(ValueError, match="config.seed: 0 -> 3; give --accept_changes"):
         manifest.check_config(workdir, validate(from_config(config)))
 
 

@@ -59,7 +59,7 @@ def test_one_changed_answer_makes_another_copy(shared_data, tmp_path):
 def test_specs():
     assert benchmark_name("math500") == "math500"
     assert benchmark_name("runs/q/held_out.jsonl") == "held_out"
-    with pytest.raises(ValueError, match="benchmark 'math5000': neither one of aime20"):
+    with pytest.raises(ValueError, match="benchmark 'math5000': give one of aime20"):
         load_benchmark("math5000")
     # The suite runs offline.
     with pytest.raises(ValueError, match="test.jsonl: could not be downloaded"):
