@@ -519,8 +519,8 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
 def test_help_lists_the_flags_and_the_keys(early):
     _, done = early["help"]
     assert "--workdir: Folder of the run." in done.stdout
-    assert "seconds per answer" in done.stdout
-    assert "group_size: Annotated[int, Range(2)] = 16  # G" in done.stdout
+    assert "    timeout: Positive = 5.0" in done.stdout
+    assert "    group_size: Annotated[int, Range(2)] = 16" in done.stdout
 
 
 def test_a_config_with_its_reward_and_data_beside_it(tmp_path):
