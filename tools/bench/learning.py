@@ -40,19 +40,24 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns accuracy and seconds by arm and seed, and differences from TRL."""
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     arms: dict[str, Any] = {}
+    names = arguments.arms.split(",")
+    shared = _settings() if "trl" in names else {}
     for seed in seeds:
-        for arm in arguments.arms.split(","):
+        for arm in names:
             folder = arguments.out / f"{arm}-{seed}"
-            train = _trl if arm == "trl" else _this
-            curve = train(folder, arm=arm, seed=seed, steps=arguments.steps)
+            if arm == "trl":
+                of_run = {"out": str(folder), "seed": seed, "steps": arguments.steps}
+                curve = _trl(folder, shared | of_run)
+            else:
+                curve = _this(folder, arm=arm, seed=seed, steps=arguments.steps)
             arms.setdefault(arm, []).append(summary(curve) | {"seed": seed})
     result: dict[str, Any] = {"steps": arguments.steps, "arms": arms}
     if "trl" in arms:
         theirs = [row["final"] for row in arms["trl"]]
         for arm in arms.keys() - {"trl"}:
-            ours = [row["final"] for row in arms[arm]]
-            difference = float(np.mean(ours) - np.mean(theirs))
-            found = compare_seeds(theirs, ours)
+            finals = [row["final"] for row in arms[arm]]
+            difference = float(np.mean(finals) - np.mean(theirs))
+            found = compare_seeds(theirs, finals)
             result[f"{arm} - trl"] = {"difference": difference} | (
                 {"interval": found[0], "p_value": found[1]} if found else {}
             )
@@ -91,19 +96,16 @@ def _this(
     return curve
 
 
-def _trl(
-    folder: pathlib.Path, *, arm: str, seed: int, steps: int
-) -> list[dict[str, float]]:
-    del arm
+def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
     asked, curve = folder / "settings.json", folder / "curve.json"
     folder.mkdir(parents=True, exist_ok=True)
-    replace_json(asked, _settings(folder, seed=seed, steps=steps))
+    replace_json(asked, settings)
     if not curve.is_file():
         subprocess.run([sys.executable, "-c", _TRL, asked, curve], check=True)
     return json.loads(curve.read_text("utf-8"))
 
 
-def _settings(folder: pathlib.Path, *, seed: int, steps: int) -> dict[str, Any]:
+def _settings() -> dict[str, Any]:
     c: RunConfig = from_config(quickstart.get_config())
     start_devices(c)  # the number of devices changes how the base model is rounded
 
@@ -116,11 +118,8 @@ def _settings(folder: pathlib.Path, *, seed: int, steps: int) -> dict[str, Any]:
 
     return {
         "base": str(base_folder(c)),
-        "out": str(folder),
         "train": rows(c.data.train_args),
         "held_out": rows(c.data.eval_args),
-        "seed": seed,
-        "steps": steps,
         "every": c.eval.every_steps,
         "problems": c.eval.problems,
         "samples": c.eval.samples,
