@@ -179,7 +179,7 @@ def test_a_fault_is_found_on_one_problem():
     ],
 )
 def test_a_function_of_another_trainer_is_told_the_contract(name, takes):
-    """Called as ours it raised an error of its own, deep within."""
+    """Called with this project's arguments it raised an error of its own."""
     with pytest.raises(RewardError) as error:
         try_out({KEY: f"{HERE}:{name}"}, FOUR, timeout=20, right_from=1.0)
     assert str(error.value) == (
