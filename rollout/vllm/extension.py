@@ -123,8 +123,8 @@ def _checked_tensors(
     with safe_open(path, "pt") as file:
         names = set(file.keys())
         for name in sorted(checksums.keys() ^ names):
-            lacks = "checksum" if name in names else "tensor"
-            raise ValueError(f"{path}: no {lacks} of {name}")
+            kind = "checksum" if name in names else "weights"
+            raise ValueError(f"{path}: no {kind} of {name}")
         for name, announced in checksums.items():
             tensor = file.get_tensor(name)
             found = checksum(tensor.reshape(-1).view(torch.uint8).numpy())

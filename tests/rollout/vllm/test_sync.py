@@ -106,7 +106,7 @@ def _publish_damaged(policy, sampler, damage, version):
         (_flip_one_bit, "is corrupted or stale: checksum"),
         (_truncate, "invalid|incomplete|header"),
         (_stale, "is corrupted or stale: checksum"),
-        (_missing, "no tensor of .*up_proj.weight"),
+        (_missing, "no weights of .*up_proj.weight"),
         (_wrong_dtype, "is corrupted or stale: checksum"),
     ],
 )
