@@ -24,6 +24,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
 
     Raises:
       BlockingIOError: another process has locked the folder.
+      OSError: the file system does not support locks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -31,6 +32,11 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(f"{folder}: another run is writing there") from None
+        except OSError as error:
+            raise OSError(
+                f"{folder}: the file system cannot lock files ({error.strerror});"
+                " mount it with locks, or use a folder of another file system"
+            ) from None
         yield
 
 

@@ -7,6 +7,7 @@ warning; the run continues.
 
 import contextlib
 import pathlib
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -110,7 +111,7 @@ class _WandbRun:
         self._wandb = wandb
         kept = workdir / "wandb_id"
         if keep < 0 or not kept.is_file():
-            kept.write_text(wandb.util.generate_id(), encoding="utf-8")
+            kept.write_text(secrets.token_hex(4), encoding="utf-8")
         self._run = wandb.init(
             id=kept.read_text(encoding="utf-8"),
             resume="allow",

@@ -1,5 +1,7 @@
 """Files survive kills, full disks and each other's writers."""
 
+import errno
+import fcntl
 import json
 
 import pytest
@@ -18,6 +20,17 @@ def test_a_folder_has_one_holder_at_a_time(tmp_path):
                 pass
     with files.locked(folder):
         pass
+
+
+@pytest.mark.failure(73)
+def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch):
+    def no_locks(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match=r"run: .* cannot lock files \(No locks avail"):
+        with files.locked(tmp_path / "run"):
+            pass
 
 
 def test_a_file_is_replaced_whole(tmp_path):

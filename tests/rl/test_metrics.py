@@ -185,6 +185,7 @@ def test_wandb_is_asked_for_only_where_it_is_named(monkeypatch):
         load_sinks(sinks=("wandb",))
 
 
+@pytest.mark.failure(74)
 def test_a_run_on_wandb_resumes_under_its_id_with_steps_of_its_own(
     tmp_path, monkeypatch
 ):
@@ -201,18 +202,17 @@ def test_a_run_on_wandb_resumes_under_its_id_with_steps_of_its_own(
         return run
 
     stand_in = types.SimpleNamespace(
-        init=init,
-        Histogram=len,
-        Table=lambda columns, data: data,
-        util=types.SimpleNamespace(generate_id=lambda: f"id{len(calls)}"),
+        init=init, Histogram=len, Table=lambda columns, data: data
     )
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     sinks = load_sinks(sinks=("wandb",))
     write(tmp_path, [(1, {"a": 1.0})], sinks=sinks, config={"seed": 3})
     write(tmp_path, [(2, {"a": 2.0})], sinks=sinks, keep=1)
     begun = [call for call in calls if call[0] == "init"]
+    run_id = (tmp_path / "wandb_id").read_text()
+    assert len(run_id) == 8
     assert begun == [
-        ("init", "id0", "allow", {"seed": 3}), ("init", "id0", "allow", {}),
+        ("init", run_id, "allow", {"seed": 3}), ("init", run_id, "allow", {}),
     ]  # fmt: skip
     assert ("define", ("*",), {"step_metric": "step"}) in calls
     logged = [call[1] for call in calls if call[0] == "log"]
