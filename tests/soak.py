@@ -83,7 +83,7 @@ _MOMENTS = {
     "compile": ("rollout.jax_sampler:JaxSampler.warm_up", 1, 0.5),
     "restore": ("rl.checkpoint:Checkpoints.restore", 1, 0.01),
     "sample": ("rollout.jax_sampler:JaxSampler.sample", 3, 0.3),
-    "verify": ("rl.verifier.batch:VerifierPool.judge", 3, 0.01),
+    "verify": ("rl.verifier.pool:VerifierPool.judge", 3, 0.01),
     "refill": ("rl.groups.collect:Collector._round", 3, 0.01),
     "update": ("rl.engine:Engine.update", 3, 0.3),
     "save": ("rl.checkpoint:Checkpoints.save", 3, 0.01),

@@ -20,7 +20,7 @@ MAY = {
     "configs/reading.py": {"exec"},  # the file that --config names
     "rl/problems/words.py": {"eval"},  # templates in that file
     "rl/problems/functions.py": {"import_module"},  # functions that the config names
-    "rl/verifier/pool.py": {"import_module"},  # what the parent's code names
+    "rl/verifier/worker.py": {"import_module"},  # what the parent's code names
     "rl/verifier/parse/to_sympy.py": {"sympify"},  # numbers, never text
     "tools/gpu_check/__main__.py": {"import_module"},  # of a list in that file
     "tools/bench/__main__.py": {"import_module"},  # of a list in that file

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rl.problems.reading import check_left_out
 from rl.progress import watch
 from rl.types import Problem
-from rl.verifier import canonical_key
+from rl.verifier import canonical_key, self_check
 from rl.verifier.pool import Lost, Workers
 
 _TOLD = 3
@@ -44,9 +44,10 @@ def readable(
         chunks = [asked[i : i + 64] for i in range(0, len(asked), 64)]
         with (
             watch("golds", total=len(asked), unit="golds") as count,
-            Workers(workers, timeout, "rl.verifier.batch:read_golds") as pool,
+            Workers(workers, timeout, "functools:partial") as pool,
         ):
-            found = pool.map([((), chunk) for chunk in chunks], on_done=count.update)
+            requests = [((self_check,), chunk) for chunk in chunks]
+            found = pool.map(requests, on_done=count.update)
         for chunk, of_chunk in zip(chunks, found, strict=True):
             faults |= dict(zip(chunk, map(_fault, of_chunk), strict=True))
     bad = [p for p in problems if all(faults.get(gold) for gold in p.answers)]

@@ -16,7 +16,6 @@ import hashlib
 import pathlib
 from collections.abc import Sequence
 
-from .batch import VerifierPool
 from .equal.equivalence import (
     canonical_key,
     equivalence_classes,
@@ -25,6 +24,7 @@ from .equal.equivalence import (
 )
 from .grade.contract import Examiner, Rule, Verdict, judge
 from .parse.extract import extract_answer
+from .pool import VerifierPool
 from .trl import reward
 
 __all__ = [

@@ -1,78 +1,29 @@
-"""Runs functions in worker processes, with a deadline for each item.
+"""Judges completions in worker processes, with a deadline for each item.
 
 The step budget already bounds the verifier itself. The deadline guards against faults
 and against reward functions written by users. A worker that dies or misses the deadline
-is replaced, and its item is retried once. Workers are fresh interpreters without signal
-handlers or timers, so any thread may use a pool.
+is replaced, and its item is retried once.
 """
 
+import collections
 import concurrent.futures
 import contextlib
-import importlib
-import multiprocessing.connection
-import os
-import pathlib
+import functools
 import queue
-import resource
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
-_START_SECONDS = 120.0
+from .grade.contract import UNEVALUATED, Examiner, Rule, Verdict
+from .parse.extract import extract_boxes
+from .worker import Worker
+
 _TRIES = 2
-_MEMORY_BYTES = 1 << 30
-# Environment variables that confined workers inherit; API keys and tokens are not.
-_NEEDS = ("PATH", "HOME", "LANG", "LC_", "TMPDIR", "LD_LIBRARY_PATH", "PYTHON")
-_ROOT = str(pathlib.Path(__file__).resolve().parents[__name__.count(".")])
 
 
 class Lost(NamedTuple):
     """Represents the result of an item whose worker died or timed out in every try."""
 
     reason: str
-
-
-class _Worker:
-    """Runs a worker process and exchanges messages with it over a pipe."""
-
-    def __init__(self, function: str, preload: Sequence[str], confined: bool):
-        self._pipe, theirs = multiprocessing.Pipe()
-        names = (n for n in os.environ if not confined or n.startswith(_NEEDS))
-        # A user's function may import JAX; the accelerators belong to the trainer.
-        env = {n: os.environ[n] for n in names} | {"JAX_PLATFORMS": "cpu"}
-        env["PYTHONPATH"] = os.pathsep.join([_ROOT, env.get("PYTHONPATH", "")])
-        fd = theirs.fileno()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import serve; serve({fd})"],
-                env=env, pass_fds=[fd], stdin=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
-        self.pid, self._started = self._process.pid, False
-        with contextlib.suppress(OSError):  # a worker that died is detected later
-            self._pipe.send((sys.path, function, preload, confined))
-
-    def wait_for_start(self) -> None:
-        """Waits for the worker, so that no item's deadline includes its start."""
-        if not self._started:
-            self._started = self._receive(_START_SECONDS)
-
-    def ask(self, context: tuple, item: Any, timeout: float) -> Any:
-        self.wait_for_start()
-        self._pipe.send((context, item))
-        return self._receive(timeout)
-
-    def _receive(self, timeout: float) -> Any:
-        if not self._pipe.poll(timeout):
-            raise TimeoutError("a worker does not answer")
-        return self._pipe.recv()
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._process.communicate()
-        self._pipe.close()
 
 
 class Workers(contextlib.AbstractContextManager):
@@ -97,14 +48,14 @@ class Workers(contextlib.AbstractContextManager):
         if not timeout > 0:
             raise ValueError(f"timeout must be positive seconds, not {timeout}")
         self.workers, self.timeout, self.replaced = workers, timeout, 0
-        self._spec = function, tuple(preload), confined
+        self._start = functools.partial(Worker, function, tuple(preload), confined)
         self._threads = concurrent.futures.ThreadPoolExecutor(workers, "workers")
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._alive: set[_Worker] = set()
+        self._by_place = [self._start() for _ in range(workers)]
+        self._idle: queue.SimpleQueue[int] = queue.SimpleQueue()
         try:
-            for worker in [self._start() for _ in range(workers)]:
-                worker.wait_for_start()
-                self._idle.put(worker)
+            for place, worker in enumerate(self._by_place):
+                worker.wait_until_ready()
+                self._idle.put(place)
         except BaseException:
             self.close()
             raise
@@ -114,8 +65,8 @@ class Workers(contextlib.AbstractContextManager):
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the running workers, each leading its own process group."""
-        return sorted(worker.pid for worker in list(self._alive))
+        """Process ids of the workers, each leading its own process group."""
+        return sorted(worker.pid for worker in self._by_place)
 
     def map(
         self,
@@ -124,16 +75,14 @@ class Workers(contextlib.AbstractContextManager):
     ) -> list[list[Any]]:
         """Returns the results of all requests, in order.
 
-        One worker runs all items of a request.
-
         Args:
-          requests: pairs of a context and its items.
+          requests: pairs of a context and its items, which one worker runs.
           on_done: function called after each request with the number of its items.
 
         Raises:
           RuntimeError: if the workers are closed.
         """
-        if not self._alive:
+        if not self._by_place:
             raise RuntimeError("the workers are closed")
         results = []
         for of_request in self._threads.map(lambda r: self._work(*r), requests):
@@ -144,61 +93,94 @@ class Workers(contextlib.AbstractContextManager):
     def close(self) -> None:
         """Ends all workers; a second call does nothing."""
         self._threads.shutdown(cancel_futures=True)
-        while self._alive:
-            self._alive.pop().kill()
-
-    def _start(self) -> _Worker:
-        worker = _Worker(*self._spec)
-        self._alive.add(worker)
-        return worker
+        while self._by_place:
+            self._by_place.pop().kill()
 
     def _work(self, context: tuple, items: Sequence[Any]) -> list[Any]:
-        worker, results = self._idle.get(), []
+        place = self._idle.get()
         try:
-            for item in items:
-                result: Any = None
-                for _ in range(_TRIES):
-                    try:
-                        result = worker.ask(context, item, self.timeout)
-                        break
-                    except (EOFError, OSError) as error:
-                        late = isinstance(error, TimeoutError)
-                        result = Lost("took too long" if late else "ended its worker")
-                        worker.kill()
-                        old, worker = worker, self._start()
-                        self._alive.discard(old)
-                        self.replaced += 1
-                results.append(result)
+            return [self._result(place, context, item) for item in items]
         finally:
-            self._idle.put(worker)
-        return results
+            self._idle.put(place)
+
+    def _result(self, place: int, context: tuple, item: Any) -> Any:
+        reason = ""
+        for _ in range(_TRIES):
+            worker = self._by_place[place]
+            try:
+                return worker.ask(context, item, self.timeout)
+            except (EOFError, OSError) as error:
+                late = isinstance(error, TimeoutError)
+                reason = "took too long" if late else "ended its worker"
+                worker.kill()
+                self._by_place[place] = self._start()
+                self.replaced += 1
+        return Lost(reason)
 
 
-def serve(fd: int) -> None:
-    """Answers requests from the pipe `fd` until the parent exits; runs in a worker."""
-    # Only the parent handles signals.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    if os.fork():
-        # This process only waits for the end of its stdin, when the parent exits.
-        # It then kills its process group, including the processes of a user's function.
-        os.close(fd)
-        sys.stdin.read()
-        os.killpg(0, signal.SIGKILL)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    pipe = multiprocessing.connection.Connection(fd)
-    sys.path[:], function, preload, confined = pipe.recv()
-    if confined:
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    for name in preload:
-        with contextlib.suppress(BaseException):  # the error recurs at its use
-            importlib.import_module(name)
-    module, name = function.split(":")
-    make_work = getattr(importlib.import_module(module), name)
-    pipe.send(True)
-    known, work = None, None
-    with contextlib.suppress(EOFError):
-        while True:
-            context, item = pipe.recv()
-            if work is None or context != known:
-                known, work = context, make_work(*context)
-            pipe.send(work(item))
+def examine(
+    golds: Sequence[str], problem: str | None, literal: bool = True
+) -> Callable[[Any], Verdict]:
+    """Returns a function that maps an answer to its verdict; see `Examiner`."""
+    return functools.cache(Examiner(golds, problem, literal=literal).judge)
+
+
+class VerifierPool(Workers):
+    """Judges completions in parallel.
+
+    Args:
+      workers: number of worker processes.
+      timeout: seconds allowed for one completion.
+      judge: "module:function" that replaces `examine`. It returns a function from an
+        answer to a verdict; neighbouring boxes are passed as one tuple.
+      after: delimiter such as `</think>`; only text after its last occurrence counts.
+      literal: whether to reject answers with arithmetic left to do; see `Examiner`.
+    """
+
+    def __init__(
+        self, workers: int = 2, timeout: float = 5.0, *,
+        judge: str = "", after: str | None = None, literal: bool = True,
+    ):  # fmt: skip
+        super().__init__(workers, timeout, judge or f"{__name__}:examine")
+        self._after, self._options = after or None, () if literal else (False,)
+        names = ("judged", "unevaluated", *get_args(Rule))
+        self._counts = collections.Counter(dict.fromkeys(names, 0))
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Counts of judged completions (total and by rule) and of replaced workers."""
+        return {"replaced": self.replaced, **self._counts}
+
+    def judge(
+        self, items: Sequence[tuple[str, Sequence[str], str | None]]
+    ) -> list[Verdict]:
+        """Returns the verdicts of completions, in order.
+
+        Args:
+          items: triples of a completion, its accepted golds, and the problem's text or
+            None.
+
+        Raises:
+          TypeError: if golds are one string instead of a sequence of strings.
+        """
+        verdicts = [Examiner(()).judge(None)] * len(items)
+        asked = collections.defaultdict[tuple, list[tuple[int, Any]]](list)
+        for index, (completion, golds, problem) in enumerate(items):
+            if isinstance(golds, str):
+                raise TypeError(
+                    f"golds must be a sequence of strings, not {golds[:60]!r}"
+                )
+            if boxes := extract_boxes(completion, after=self._after):
+                answer = boxes if len(boxes) > 1 else boxes[0]
+                asked[(tuple(golds), problem, *self._options)].append((index, answer))
+        found = self.map([(c, [a for _, a in pairs]) for c, pairs in asked.items()])
+        for pairs, results in zip(asked.values(), found, strict=True):
+            for (index, answer), result in zip(pairs, results, strict=True):
+                if isinstance(result, Lost):
+                    box = answer if isinstance(answer, str) else answer[-1]
+                    result = Verdict(None, box, "lost", result.reason)
+                verdicts[index] = result
+        self._counts.update(verdict.rule for verdict in verdicts)
+        self._counts["judged"] += len(verdicts)
+        self._counts["unevaluated"] += sum(v.reason == UNEVALUATED for v in verdicts)
+        return verdicts

@@ -1,15 +1,24 @@
-"""Reads sets and inequalities as unions of intervals, and compares the unions."""
+"""Reads sets and inequalities as sets of reals, and compares such sets.
+
+The ends of the intervals divide the line into points and gaps between them. Two sets
+are equal if they contain the same points and the same gaps.
+"""
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..parse import tree as t
-from ..parse.relations import is_label
+from ..parse.relations import ascending, is_label
 from .prover import Prover
 
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
-_MAX_INTERVALS = 40
-Intervals = tuple[t.Interval, ...]
+_ORDERS = frozenset("< <= > >= !=".split())
+_MAX_ENDS = 80
+_MEMBERSHIP: dict[str, Callable[[bool, bool], bool]] = {
+    "cup": lambda left, right: left or right,
+    "cap": lambda left, right: left and right,
+    "minus": lambda left, right: left and not right,
+}
 
 
 class Region(NamedTuple):
@@ -17,11 +26,11 @@ class Region(NamedTuple):
 
     Attributes:
       label: name of the quantity that lies in the set, or None.
-      intervals: intervals whose union is the set.
+      node: interval, or set operation on intervals.
     """
 
     label: t.Node | None
-    intervals: Intervals
+    node: t.Node
 
 
 class Incomparable(Exception):
@@ -46,17 +55,20 @@ class Regions:
         """
         match node:
             case t.Interval(t.Expression(), t.Expression()):
-                return Region(None, (node,))
-            case t.SetOp():
-                return self._combined(node)
+                return Region(None, node)
+            case t.SetOp(op, left, right):
+                return _joined(op, [*map(self.read_as_region, (left, right))])
+            case t.Rel("in", left, right):
+                found = self.read_as_region(right) if is_label(left) else None
+                return found and Region(left, found.node)
             case t.Rel():
-                return self._solutions(node)
+                return _solutions(node)
             case t.Chain():
                 return _between(node)
             case t.Braces((t.Rel() | t.Chain() as condition,)):
                 # {x : x > 2}: the set binds the name x.
                 found = self.read(condition)
-                return found and Region(None, found.intervals)
+                return found and Region(None, found.node)
             case t.Several() | t.Braces():
                 return self._of_several(node)
         return None
@@ -67,31 +79,45 @@ class Regions:
             case t.Tuple((t.Expression() as low, t.Expression() as high)):
                 if self._prover.sign(low, high) in (0, 1):
                     return None  # a point; as an interval it would be empty
-                return Region(None, (t.Interval(low, high, False, False),))
+                return Region(None, t.Interval(low, high, False, False))
             case t.Braces(items) if all(isinstance(p, t.Expression) for p in items):
-                return Region(None, tuple(t.Interval(p, p, True, True) for p in items))
+                return _joined("cup", [Region(None, _point(p)) for p in items])
         return self.read(node)
 
     def same(self, left: Region, right: Region) -> bool:
-        """Returns whether two regions are equal, whatever the order of their intervals.
+        """Returns whether two regions are equal.
 
         Empty regions are equal only if they are written alike: [1, 0] differs from [3,
         2].
         """
         if None not in (left.label, right.label) and left.label != right.label:
             return False
-        a, b = self._settled(left.intervals), self._settled(right.intervals)
-        if len(a) != len(b) or not a and left.intervals != right.intervals:
-            return False
-        rest = list(b)
-        for part in a:
-            for index, other in enumerate(rest):
-                if self._same_interval(part, other):
-                    del rest[index]
-                    break
-            else:
+        try:
+            first, second = self._members(left.node, right.node)
+        except Incomparable:
+            return self._same_parts(_parts(left.node), _parts(right.node))
+        return first == second and (any(first) or left.node == right.node)
+
+    def pieces(self, region: Region) -> int | None:
+        """Returns the number of separate pieces of a region, or None if unknown."""
+        try:
+            (members,) = self._members(region.node)
+        except Incomparable:
+            return None
+        before = (False, *members)
+        return sum(b and not a for a, b in zip(before, members, strict=False))
+
+    def _same_parts(
+        self, first: Sequence[t.Interval], second: Sequence[t.Interval]
+    ) -> bool:
+        """Compares unions of intervals whose ends have no known order."""
+        rest = list(second)
+        for part in first:
+            same = [other for other in rest if self._same_interval(part, other)]
+            if not same:
                 return False
-        return True
+            rest.remove(same[0])
+        return bool(first) and not rest
 
     def _same_interval(self, a: t.Interval, b: t.Interval) -> bool:
         return (
@@ -100,190 +126,124 @@ class Regions:
             and self._prover.equal(a.high, b.high)
         )
 
-    def _settled(self, intervals: Intervals) -> Intervals:
-        try:
-            return self._merged(intervals)
-        except Incomparable:
-            return intervals
-
-    def _combined(self, node: t.SetOp) -> Region | None:
-        left, right = self.read_as_region(node.left), self.read_as_region(node.right)
-        if left is None or right is None:
-            return None
-        if node.op == "cup":
-            intervals = self._settled(left.intervals + right.intervals)
-            return Region(left.label or right.label, intervals)
-        try:
-            others = right.intervals
-            if node.op == "minus":
-                others = self._complement(others)
-            intervals = self._intersection(left.intervals, others)
-        except Incomparable:
-            return None
-        return Region(left.label or right.label, intervals)
-
-    def _solutions(self, node: t.Rel) -> Region | None:
-        relation, left, right = node.op, node.left, node.right
-        if relation == "in":
-            found = self.read_as_region(right) if is_label(left) else None
-            return found and Region(left, found.intervals)
-        if relation not in _FLIPPED:
-            return None
-        if not (isinstance(left, t.Expression) and isinstance(right, t.Expression)):
-            return None
-        if not is_label(left):
-            if not is_label(right):
-                return None
-            left, right, relation = right, left, _FLIPPED[relation]
-        if t.symbols(left) & t.symbols(right):
-            return None
-        return Region(left, _half_line(relation, right))
-
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
         """Reads several inequalities or sets as one region.
 
         The word "or" joins them, including single points such as x = 1. Otherwise
         labelled regions with common points are intersected, and all others are joined.
         """
+        either = isinstance(node, t.Several) and node.joined == "or"
         read = [self.read(part) for part in node.items]
-        if getattr(node, "joined", "and") == "or" and any(read):
-            read = [r or _point(p) for r, p in zip(read, node.items, strict=True)]
-        regions = [region for region in read if region is not None]
-        if len(regions) < 2 or len(regions) < len(read):
+        if either and any(read):
+            read = [r or _value(p) for r, p in zip(read, node.items, strict=True)]
+        if len(read) < 2 or None in read:
             return None
-        labels = {region.label for region in regions} - {None}
-        if len(labels) > 1:
+        joined = _joined("cup", read)
+        if joined is None or joined.label is None or either:
+            return joined
+        common = _joined("cap", read)
+        try:
+            return common if common and any(*self._members(common.node)) else joined
+        except Incomparable:
             return None
-        label = next(iter(labels), None)
-        together = label is not None and getattr(node, "joined", "and") != "or"
-        joined = regions[0].intervals
-        for region in regions[1:]:
-            common: Intervals = ()
-            if together:
-                try:
-                    common = self._intersection(joined, region.intervals)
-                except Incomparable:
-                    return None
-            joined = common or self._settled(joined + region.intervals)
-        return Region(label, joined)
 
-    # --- the algebra of intervals
+    def _members(self, *nodes: t.Node) -> list[tuple[bool, ...]]:
+        """Returns for each set which gaps (even places) and points it contains."""
+        intervals = [p for n in nodes for p in t.walk(n) if isinstance(p, t.Interval)]
+        ends = {end for part in intervals for end in (part.low, part.high)}
+        if len(ends) > _MAX_ENDS:
+            raise Incomparable
+        places: dict[t.Node, int] = {}
+        before, place = None, -1
+        for end in sorted(ends, key=functools.cmp_to_key(self._order)):
+            place += 2 * (before is None or self._order(before, end) != 0)
+            places[end] = place
+            before = end
+        return [
+            tuple(_contains(node, at, places) for at in range(place + 2))
+            for node in nodes
+        ]
 
     def _order(self, left: t.Node, right: t.Node) -> int:
         self._prover.charge(10)
+        if left == right or self._prover.equal(left, right):
+            return 0
         sign = self._prover.sign(left, right)
         if sign is None:
             raise Incomparable
         return sign
 
-    def _is_empty(self, interval: t.Interval) -> bool:
-        order = self._order(interval.low, interval.high)
-        if order == 0:
-            return not (interval.low_closed and interval.high_closed)
-        return order > 0
 
-    def _merged(self, intervals: Intervals) -> Intervals:
-        """Sorts intervals and joins those that overlap or touch."""
-        if len(intervals) > _MAX_INTERVALS:
-            raise Incomparable
-
-        def earlier(a: t.Interval, b: t.Interval) -> int:
-            return (
-                self._order(a.low, b.low)
-                or b.low_closed - a.low_closed
-                or self._order(a.high, b.high)
-            )
-
-        parts = [part for part in intervals if not self._is_empty(part)]
-        merged: list[t.Interval] = []
-        for part in sorted(parts, key=functools.cmp_to_key(earlier)):
-            if merged:
-                gap = self._order(part.low, merged[-1].high)
-                touching = merged[-1].high_closed or part.low_closed
-                if gap < 0 or gap == 0 and touching:
-                    merged[-1] = self._hull(merged[-1], part)
-                    continue
-            merged.append(part)
-        return tuple(merged)
-
-    def _hull(self, first: t.Interval, second: t.Interval) -> t.Interval:
-        """Joins two overlapping intervals, of which `first` starts first."""
-        order = self._order(first.high, second.high)
-        high, closed = first.high, first.high_closed
-        if order == 0:
-            closed = closed or second.high_closed
-        elif order < 0:
-            high, closed = second.high, second.high_closed
-        return t.Interval(first.low, high, first.low_closed, closed)
-
-    def _complement(self, intervals: Intervals) -> Intervals:
-        rest: Intervals = (t.Interval(t.MINUS_INFINITY, t.INFINITY, False, False),)
-        for part in intervals:
-            outside = (
-                t.Interval(t.MINUS_INFINITY, part.low, False, not part.low_closed),
-                t.Interval(part.high, t.INFINITY, not part.high_closed, False),
-            )
-            rest = self._intersection(rest, outside)
-        return rest
-
-    def _intersection(self, left: Intervals, right: Intervals) -> Intervals:
-        if len(left) * len(right) > _MAX_INTERVALS**2:
-            raise Incomparable
-        found = []
-        for a in left:
-            for b in right:
-                low_order = self._order(a.low, b.low)
-                low = a if low_order > 0 else b
-                low_closed = low.low_closed
-                if low_order == 0:
-                    low_closed = a.low_closed and b.low_closed
-                high_order = self._order(a.high, b.high)
-                high = a if high_order < 0 else b
-                high_closed = high.high_closed
-                if high_order == 0:
-                    high_closed = a.high_closed and b.high_closed
-                part = t.Interval(low.low, high.high, low_closed, high_closed)
-                if not self._is_empty(part):
-                    found.append(part)
-        return self._merged(tuple(found))
+def _contains(node: t.Node, at: int, places: dict[t.Node, int]) -> bool:
+    if isinstance(node, t.SetOp):
+        sides = [_contains(part, at, places) for part in (node.left, node.right)]
+        return _MEMBERSHIP[node.op](*sides)
+    low, high = places[node.low], places[node.high]
+    above = low < at or low == at and node.low_closed
+    return above and (at < high or at == high and node.high_closed)
 
 
-def _point(node: t.Node) -> Region | None:
+def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
+    """Joins regions of at most one label; returns None if one of them is None."""
+    read = [region for region in regions if region is not None]
+    labels = {region.label for region in read} - {None}
+    if len(read) < len(regions) or not read or len(labels) > 1 or op not in _MEMBERSHIP:
+        return None
+    nodes = [region.node for region in read]
+    node = functools.reduce(lambda left, right: t.SetOp(op, left, right), nodes)
+    return Region(next(iter(labels), None), node)
+
+
+def _parts(node: t.Node) -> list[t.Interval]:
+    """Returns the intervals of a union; empty for other operations."""
+    if isinstance(node, t.Interval):
+        return [node]
+    assert isinstance(node, t.SetOp)
+    left, right = _parts(node.left), _parts(node.right)
+    return left + right if node.op == "cup" and left and right else []
+
+
+def _point(value: t.Node) -> t.Interval:
+    return t.Interval(value, value, True, True)
+
+
+def _value(node: t.Node) -> Region | None:
     match node:
         case t.Rel("=", label, t.Expression() as value):
             if is_label(label) and not t.symbols(value):
-                return Region(label, (t.Interval(value, value, True, True),))
+                return Region(label, _point(value))
     return None
 
 
-def _half_line(relation: str, bound: t.Node) -> Intervals:
-    below = t.Interval(t.MINUS_INFINITY, bound, False, relation == "<=")
-    above = t.Interval(bound, t.INFINITY, relation == ">=", False)
-    if relation == "!=":
-        return (below, above)
-    return (below,) if relation in ("<", "<=") else (above,)
+def _solutions(node: t.Rel) -> Region | None:
+    """Reads x < a, a < x, x >= a or x != a."""
+    op, label, bound = node.op, node.left, node.right
+    upward = op in (">", ">=")
+    if not is_label(label):
+        label, bound, upward = bound, label, not upward
+    expressions = isinstance(label, t.Expression) and isinstance(bound, t.Expression)
+    if op not in _ORDERS or not expressions or not is_label(label):
+        return None
+    if t.symbols(label) & t.symbols(bound):
+        return None
+    if op == "!=":
+        return Region(label, t.SetOp("minus", t.REALS, _point(bound)))
+    closed = op in ("<=", ">=")
+    if upward:
+        return Region(label, t.Interval(bound, t.INFINITY, closed, False))
+    return Region(label, t.Interval(t.MINUS_INFINITY, bound, False, closed))
 
 
 def _between(node: t.Chain) -> Region | None:
     """Reads a < x < b or b > x > a."""
-    if len(node.steps) != 2:
+    steps = ascending(node).steps
+    if len(steps) != 2 or not {step.op for step in steps} <= {"<", "<="}:
         return None
-    first, second = node.steps
-    middle = first.right
-    if not (isinstance(middle, t.Expression) and is_label(middle)):
+    low, label, high = steps[0].left, steps[0].right, steps[1].right
+    if not all(isinstance(side, t.Expression) for side in (low, label, high)):
         return None
-    if first.op in (">", ">=") and second.op in (">", ">="):
-        low, high = second.right, first.left
-        closed = second.op == ">=", first.op == ">="
-    elif first.op in ("<", "<=") and second.op in ("<", "<="):
-        low, high = first.left, second.right
-        closed = first.op == "<=", second.op == "<="
-    else:
+    if not is_label(label) or is_label(low) and is_label(high) and t.symbols(low):
         return None
-    if not (isinstance(low, t.Expression) and isinstance(high, t.Expression)):
-        return None
-    if is_label(low) and is_label(high) and t.symbols(low):
-        return None
-    low_closed = closed[0] and low != t.MINUS_INFINITY
-    high_closed = closed[1] and high != t.INFINITY
-    return Region(middle, (t.Interval(low, high, low_closed, high_closed),))
+    low_closed = steps[0].op == "<=" and low != t.MINUS_INFINITY
+    high_closed = steps[1].op == "<=" and high != t.INFINITY
+    return Region(label, t.Interval(low, high, low_closed, high_closed))

@@ -267,8 +267,9 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     if all(finite):
         return True
     read = [regions.read_as_region(t.fold(part)) for part in (node, left, right)]
-    sizes = [len(region.intervals) for region in read if region is not None]
-    return len(sizes) == len(read) and sizes[0] < sum(sizes[1:])
+    sizes = [regions.pieces(region) for region in read if region is not None]
+    known = [size for size in sizes if size is not None]
+    return len(known) == len(read) and known[0] < sum(known[1:])
 
 
 def is_number(node: t.Node) -> bool:

@@ -6,7 +6,7 @@ import re
 import time
 
 from rl.verifier import Verdict
-from rl.verifier.batch import examine
+from rl.verifier.pool import examine
 
 
 def judge(golds, problem):

@@ -14,6 +14,7 @@ import pytest
 
 from rl.verifier import Rule, Verdict, VerifierPool, judge
 from rl.verifier import pool as pool_module
+from rl.verifier import worker as worker_module
 from tests.rl.verifier.hostile import FAMILIES
 
 _HANGING = "tests.rl.verifier.hanging:judge"
@@ -291,7 +292,8 @@ def test_a_worker_inherits_no_key_no_descriptor_and_leaves_signals_to_its_parent
 
 def test_no_handler_and_no_timer_is_used():
     """A pool works from any thread, and in a program with handlers of its own."""
-    source = pathlib.Path(pool_module.__file__).read_text()
+    files = map(pathlib.Path, (pool_module.__file__, worker_module.__file__))
+    source = "".join(file.read_text() for file in files)
     for word in ("setitimer", "signal.alarm", "SIGALRM", "signal.signal"):
         assert word not in source
 
