@@ -72,7 +72,8 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
     """Returns an arm for each combination of values, named "key=value,key=value".
 
     Args:
-      axes: the values of each dotted key; names of arms have its last part only.
+      axes: the values of each dotted key. The name of an arm contains only the last
+        part of each key.
     """
     return {
         ",".join(

@@ -164,10 +164,12 @@ class Rollout:
     # update on this batch.
     max_staleness: Count = 2
     group_size: Annotated[int, Range(2)] = 16  # G, completions per prompt
-    temperature: Positive = 1.0  # of sampling and of the log-probabilities in the loss
+    # Temperature of sampling, and of the log-probabilities in the loss.
+    temperature: Positive = 1.0
     max_prompt_tokens: Count = 1024  # problems with longer prompts are left out
     max_response_tokens: Count = 3072  # longer completions are truncated
-    stop_token_ids: tuple[Index, ...] = ()  # end a completion; empty: the model's
+    # Tokens that end a completion; empty: those of the model's generation config.
+    stop_token_ids: tuple[Index, ...] = ()
     slots: Count = 256  # completions that the jax backend decodes at the same time
     # jax backend: devices per copy of the sampler's weights; 0: the fewest that have
     # enough memory.
@@ -181,8 +183,8 @@ class Rollout:
 class Sampling:
     """Selects the problems that are sampled; see docs/sampling.md."""
 
-    # uniform samples all problems that the curriculum offers. signal skips most of
-    # those whose completions are likely to be all right or all wrong.
+    # uniform samples all problems that the curriculum offers. signal skips most
+    # problems whose completions are likely to be all right or all wrong.
     policy: Literal["uniform", "signal"] = "uniform"
     # signal: the smallest probability of sampling a problem that is offered.
     explore: Annotated[float, Range(0, 1, open=True)] = 0.05
@@ -196,15 +198,15 @@ class DynamicSampling:
 
     filter: bool = True  # drop the groups that filter_on names
     # correct drops groups that are all right or all wrong; reward drops groups with
-    # equal rewards. auto is correct if the first term of reward.function is the
-    # verifier or if sampling.policy is signal, and reward otherwise.
+    # equal rewards. auto means correct if the first term of reward.function is the
+    # verifier or if sampling.policy is signal; otherwise it means reward.
     filter_on: Literal["auto", "correct", "reward"] = "auto"
     max_rounds: Count = 8  # largest number of sampling rounds per step
     # Largest number of prompts in a round, as a multiple of batch.prompts_per_step.
-    # With carry: a round samples this multiple of the prompts it is expected to need.
+    # With carry, a multiple of the prompts that the round is expected to need.
     oversample: Annotated[float, Range(1)] = 2.0
     # Steps for which a surplus group may wait until it is trained on; steps without an
-    # update do not count. carry allows one step more.
+    # update do not count. With carry it may wait one step longer.
     max_age: Index = 1
     # End a round once it has enough groups; unfinished completions continue in the
     # next step.
@@ -242,9 +244,9 @@ class Objective:
     # rl/update/losses.py. configs/objectives.py lists published methods by name.
     function: str = "grpo"
     function_args: Mapping[str, Any] = field(default_factory=dict)  # loss arguments
-    # Log-probabilities of the policy before the step's updates. trainer computes them.
-    # sampler saves this forward pass where the jax backend sampled a micro-batch with
-    # the current weights; the values differ by rounding.
+    # Log-probabilities of the policy before the step's updates. trainer computes them
+    # in a forward pass. sampler uses the sampler's values, which differ by rounding,
+    # if the jax backend sampled the whole micro-batch with the current weights.
     old_logprobs: Literal["trainer", "sampler"] = "trainer"
     # Clip range of the policy ratio: [1 - eps_low, 1 + eps_high]. dppo instead limits
     # the change of a token's probability to [-eps_low, eps_high].
@@ -295,7 +297,7 @@ class Optimizer:
     b2: Share = 0.99  # decay of AdamW's second moment
     weight_decay: NotNegative = 0.0  # decoupled; not applied to norms and biases
     max_grad_norm: Positive = 1.0  # gradients are clipped to this global norm
-    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of AdamW's moments
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of both moments
 
 
 @section
@@ -317,7 +319,7 @@ class Eval:
     # same; 0: all. Before and after training, all problems are evaluated.
     problems: Index = 0
     samples: Count = 8  # completions per problem at eval.temperature
-    temperature: NotNegative = 1.0  # of these completions
+    temperature: NotNegative = 1.0  # sampling temperature of these completions
     reward: str = ""  # in the forms of reward.function; empty: reward.function
     greedy: bool = True  # also sample one greedy completion per problem
 
@@ -370,7 +372,8 @@ class RunConfig:
     """Holds all sections. Keys without a section are set as --config.KEY=VALUE."""
 
     seed: Index = 0  # random seed of problem order, sampling and evaluation
-    # On GPUs, repeat a run bit for bit, at some cost in speed. CPUs always do.
+    # Makes runs on GPUs reproducible bit for bit, at some cost in speed. Runs on CPUs
+    # always are.
     deterministic: bool = False
     steps: Count = 200  # a step samples a batch, updates the policy and publishes it
     # JAX compilation cache directory; empty disables it.

@@ -10,8 +10,8 @@ from typing import Any, Literal, NoReturn
 from configs.base import RunConfig
 
 _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:])")
-# A key of _IDLE_AT has no effect if the other key has this value; a key of _ONLY_AT
-# has an effect only if the other key has this value.
+# Both tables map a key to another key and a value. A key of _IDLE_AT has no effect if
+# the other key has this value; a key of _ONLY_AT has an effect only if it has it.
 _IDLE_AT: dict[str, tuple[str, Any]] = {
     "objective.kl_estimate": ("objective.kl_penalty", 0),
     "dynamic_sampling.filter_on": ("dynamic_sampling.filter", False),
@@ -108,7 +108,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
 def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
     """Rejects an overlong buffer that covers the whole response.
 
-    Every completion would be penalized.
+    With such a buffer every completion would be penalized.
 
     Args:
       c: the config.

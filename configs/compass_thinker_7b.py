@@ -10,7 +10,7 @@ Hardware:  h100-8    8 x H100 80 GB
            v5p-16    TPU v5p, 2x2x2: 8 chips
            v5e-16    TPU v5e, 4x4: 16 chips
            h100-1-lora, v5e-8-lora    one H100; TPU v5e, 2x4: adapters, see LORA
-           docs/scaling.md reports the memory of each choice, by the chips' compilers.
+           docs/scaling.md lists the memory that the compilers of these chips report.
 Score:     none yet; this configuration has not been run to its end. The paper reports
            AIME2024 40.0, AMC 65.0, MATH-500 82.9, Minerva 36.4, OlympiadBench 43.5.
 
@@ -147,7 +147,8 @@ def recipe(
     c.rollout.max_prompt_tokens = 1024  # prompt and response: the paper's 4,096
     c.rollout.max_response_tokens = 3072
     # The base model scores 50.6 on MATH-500 with this template and 69.0 without one
-    # (arXiv 2503.20783). We use it because it asks for the box that the verifier reads.
+    # (arXiv 2503.20783). We use the template because it asks for a \boxed answer, which
+    # the verifier reads.
     c.data.template = "qwen_math"
     c.schedule.warmup_updates = 10
     c.optimizer.weight_decay = 0.0

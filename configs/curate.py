@@ -75,24 +75,24 @@ def get_config(sets: str = "shared") -> ConfigDict:
                 "max_chars": 2500,
                 "max_answer_chars": 120,
             },
-            # Thresholds of the Jaccard similarity of token 3-grams, from which on:
+            # Smallest Jaccard similarities of token 3-grams of two problems:
             "near": {
-                # two problems are duplicates
+                # duplicates
                 "threshold": 0.8,
-                # two problems with equal numbers and answers are duplicates
+                # duplicates that have equal numbers and equal answers
                 "same_answer_threshold": 0.6,
-                # different answers to problems with equal numbers are a contradiction
+                # contradictions: equal numbers, but different answers
                 "conflict_threshold": 0.9,
-                # a problem duplicates an evaluation problem and is dropped
+                # contamination: the match of an evaluation problem is dropped
                 "contamination_threshold": 0.8,
             },
-            # How evidence that an independent solver found the answer is used.
-            # "required" drops rows without evidence. "preferred" retains these rows, as
-            # the hardest level if solvers failed; of duplicates with different answers
-            # it retains the one with evidence. "off" ignores evidence.
+            # Evidence is a record that independent solvers found the answer. "required"
+            # drops rows without evidence. "preferred" retains them, as the hardest
+            # level if solvers failed; of duplicates with different answers it retains
+            # the one with evidence. "off" ignores evidence.
             "evidence": "preferred",
-            # Evidence is the lower bound of the 95% interval of a solve rate: 0.51 for
-            # 12 of 16 solved, 0.50 for 40 of 64, 0.51 for 4 of 4. In a sample of 229
+            # Smallest lower bound of the 95% interval of a solve rate that is evidence.
+            # It is 0.51 for 12 of 16 solved, 0.50 for 40 of 64, 0.51 for 4 of 4. In 229
             # rows of GURU, each wrong answer had been "solved" at most 8 of 16 times.
             "min_evidence": 0.5,
             # JSONL file of answers checked by hand, {"source": ..., "wrong": true} per

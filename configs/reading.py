@@ -27,7 +27,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class UnreadableConfig(flags.Error):
-    """Reports a config file that is missing, fails, or returns no config."""
+    """Reports a config file that is missing, raises an error, or returns no config."""
 
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
@@ -149,7 +149,8 @@ def _blame(error: Exception, path: str) -> str:
 def _unknown_key(error: Exception) -> str:
     """Returns a message if ml_collections reports an unknown key; else an empty text.
 
-    Its own message prints the whole config and may be nested in another error.
+    The message of ml_collections prints the whole config and may be nested in another
+    error.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]

@@ -113,7 +113,7 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
     """Calls a user's function with the arguments in a config and with `others`.
 
     Raises:
-      ValueError: `check` rejects the arguments, or a required one is missing.
+      ValueError: `check` rejects the arguments, or a required argument is missing.
     """
     check(section, values, function)
     try:
@@ -158,7 +158,7 @@ def config_json(config: Any) -> str:
 
 
 def check_same(config: Any, of_leader: str) -> None:
-    """Compares this process's config with the JSON of the leader's.
+    """Checks that this process has the config of the leader, given as JSON.
 
     Raises:
       ValueError: the configs differ; the message names the first such key.

@@ -1,4 +1,4 @@
-"""Trains the quickstart's model on 400 problems, 60% of which give no signal.
+"""Trains the quickstart's model on 400 problems, 60% of which give no gradient.
 
 Command:   python -m rl.train --config=configs/uneven_sums.py --workdir=runs/uneven
 Hardware:  two CPU cores, no GPU, no download.

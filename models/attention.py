@@ -130,7 +130,7 @@ def segment_attention(
         `SHARES_PREFIXES`.
       implementation: a key of `IMPLEMENTATIONS`.
       mesh: the mesh that shards rows and heads. Kernels are interpreted if its devices
-        are CPUs, whichever platform compiles.
+        are CPUs.
 
     Returns:
       The attention output, in the dtype of `v`.
@@ -170,7 +170,8 @@ def decode_attention(
       q: the rotated queries, `[B, N, H]`.
       cached: the layer's cache, with the newest position written.
       implementation: "triton" uses a kernel that stops at each row's own oldest column,
-        unless there is a shared prefix; other values use XLA.
+        if the head width is a power of two and there is no shared prefix. XLA is used
+        otherwise, and for other values.
       block: the number of columns in a block, a divisor of S; S reads all at once.
       mesh: the mesh that shards rows and heads.
 
@@ -234,7 +235,12 @@ def _decode_attention(q, cached, *, block):
     )
 
     def weighed(scores, mix):
-        """Returns the largest score, the sum of weights and the weighted values."""
+        """Returns the largest score, the sum of weights and the sum of weighted values.
+
+        Args:
+          scores: the scores of some columns.
+          mix: a function that multiplies weights by the values of these columns.
+        """
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)
         mixed = mix(weights.astype(v.dtype))

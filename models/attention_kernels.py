@@ -6,8 +6,8 @@ backward pass a block of keys visits only the queries that attend to it. Each pr
 handles one block: it loops over the blocks that this block visits and keeps the
 accumulators in registers. Keys are not repeated for query heads.
 
-Axes: B rows, T positions, N query heads, K kv heads, G = N/K heads that share one, H
-head width; I blocks of queries, J blocks of keys.
+Axes: B rows, T positions, N query heads, K kv heads, G = N/K query heads of a kv head,
+H head width; I blocks of queries, J blocks of keys.
 """
 
 import functools
@@ -144,7 +144,7 @@ def _call(kernel, grid, arrays, specs, outs, out_specs, interpret):
 
 
 class _ByQueryHead:
-    """Defines a grid `[I, B, N]` with a program per block of a query head's queries."""
+    """Defines a grid `[I, B, N]` with one program per block, row and query head."""
 
     def __init__(self, pairs, q, block):
         self.order, count = pairs

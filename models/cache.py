@@ -1,8 +1,8 @@
 """Defines the key-value cache of a decode batch, a ring buffer of columns.
 
 Axes: B rows, S columns, P positions of the prefix that all prompts share, R prompts to
-insert, Q x T rows of the prefill, L layers stacked in one array, K kv heads, H head
-width.
+insert, Q prefilled rows of T positions, L layers stacked in one array, K kv heads, H
+head width.
 """
 
 import dataclasses
@@ -41,7 +41,8 @@ class Seen(NamedTuple):
       visible: bool `[B, S]`, the attention mask of the newest position.
       length: int32 `[B]`, the number of visible positions before the newest.
       newest: int32, the column of the newest position.
-      reach: int32, the number of columns, from `newest` backwards, that any row sees.
+      reach: int32, the largest number of columns, counted backwards from `newest`, that
+        a row attends to.
     """
 
     visible: jax.Array
@@ -67,7 +68,7 @@ class Cached(NamedTuple):
     seen: Seen
 
     def written(self, k: jax.Array, v: jax.Array) -> "Cached":
-        """Returns the cache with k and v `[B, 1, K, H]` of the newest position."""
+        """Returns the cache with k and v `[B, 1, K, H]` written at `seen.newest`."""
         of_layers = self.k.ndim - 4
         at, axes = (self.layer,) * of_layers, tuple(range(of_layers))
         new_k = jnp.expand_dims(k.transpose(0, 2, 3, 1), axes)
@@ -88,9 +89,9 @@ class KVCache:
     slice of an array instead of a separate position for each row.
 
     Attributes:
-      k: rotated keys, one array `[L, B, K, H, S]` for each L layers, or `[B, K, H, S]`
-        for one. With an axis of size 1, XLA on CPU would copy the array in every step.
-        With S last, a CPU computes the scores in half the time.
+      k: rotated keys, one array `[L, B, K, H, S]` for every L layers. If L is 1 its
+        shape is `[B, K, H, S]`, because XLA on CPU would copy an array with an axis of
+        size 1 in every step. With S last, a CPU computes the scores in half the time.
       v: values, arrays `[L, B, K, S, H]` or `[B, K, S, H]`.
       length: int32 `[B]`, the number of valid columns of each row.
       clock: int32, the column to write next.
@@ -177,7 +178,7 @@ class KVCache:
             `InferenceDecoder`. Their first row begins with the shared prefix.
           places: the places of the R prompts in these arrays.
           slot: int32 `[R]`, the cache row of each prompt, all different; a prompt whose
-            index is B or more is dropped.
+            row is B or more is dropped.
         """
         position = places.length[:, None] - 1 - self.age()
         rest = places.start[:, None] + position - places.shared

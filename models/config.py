@@ -41,7 +41,8 @@ class RopeScaling:
       factor: the divisor of frequencies with fewer than `low_freq_factor` periods in
         the original context.
       low_freq_factor, high_freq_factor: numbers of periods in the original context.
-        Frequencies above the second are not scaled; those between are interpolated.
+        Frequencies with more periods than the second are not scaled; those between the
+        two are interpolated.
       original_max_positions: the context length before scaling, in tokens.
 
     Source: "The Llama 3 Herd of Models" (arXiv 2407.21783), and the `llama3` rope
@@ -169,7 +170,11 @@ class DecoderConfig:
 
 
 def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
-    """Reads a JSON object from a file that every folder of that kind contains.
+    """Reads a JSON object from a file of a folder.
+
+    Args:
+      path: the path of the file.
+      kind: the kind of folder that contains the file, for error messages.
 
     Raises:
       ValueError: the file is missing, or does not contain a JSON object.

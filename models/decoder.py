@@ -145,8 +145,8 @@ class Block(nn.Module):
             if the call contains all positions.
 
         Returns:
-          The residual stream, and the keys and values if `serves` is set, else None.
-          The latter are k `[B, K, H, T]` and v `[B, K, T, H]`, or the updated `cached`.
+          The residual stream; and, if `serves` is set, k `[B, K, H, T]` and v
+          `[B, K, T, H]`, or the updated `cached` if it was given, otherwise None.
         """
         c = self.config
 
@@ -250,7 +250,8 @@ class Decoder(nn.Module):
 
         Args:
           token_ids: the tokens of each row.
-          positions: the index of each token in its segment, or in prefix and segment.
+          positions: the index of each token in its segment; if the segment attends to a
+            prefix, the index in both together.
           segment_ids: the segment of each token; tokens attend within their segment.
           prefix_ids: the id of an earlier segment of the row that the token also
             attends to in full; 0 for none. None means 0 everywhere.

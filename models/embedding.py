@@ -46,12 +46,12 @@ def look_up(
 ) -> Float[jax.Array, "N D"]:
     """Returns `table[token_ids]` without gathering the table on any device.
 
-    The devices of a group exchange their tokens. Each device looks up all of them in
-    its own columns of the table, and an all-to-all then exchanges columns for rows.
-    The gradient uses the reverse exchange and is summed in the table's dtype. XLA's
-    partitioner would instead gather the table and reduce its whole gradient in every
-    micro-batch. If the devices of a group have the same rows, they sum their partial
-    results.
+    The devices that split the table's columns gather each other's tokens. Each device
+    looks up all these tokens in its own columns, and an all-to-all then exchanges
+    columns for rows. The gradient uses the reverse exchange and is summed in the
+    table's dtype. XLA's partitioner would instead gather the table and reduce its whole
+    gradient in every micro-batch. If these devices have the same tokens, they sum their
+    partial results instead.
 
     Args:
       table: the embedding table, sharded as the module describes.

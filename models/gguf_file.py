@@ -167,7 +167,7 @@ class _Gguf:
 
 
 def describe(source: _Gguf, folder: pathlib.Path, *, dtype: str) -> dict[str, Any]:
-    """Writes the config, generation config and tokenizer, without the weights.
+    """Writes the config, generation config and tokenizer to a folder.
 
     Returns:
       The content of config.json.

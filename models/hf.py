@@ -1,6 +1,6 @@
 """Reads and writes Hugging Face model folders, with the names of `models.names`.
 
-Both work on one tensor at a time to limit the peak of host memory.
+Reading and writing handle one tensor at a time, to limit the peak of host memory.
 """
 
 import collections
@@ -248,7 +248,7 @@ def _layers(params, config, dtype, *, names=None):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Returns weights of one layer, or of no layer, in the shapes of the file.
+    """Returns the weights of one layer, or those outside layers, in the file's shapes.
 
     Each entry of `arrays` is a weight, or a weight with its adapters to merge.
     """

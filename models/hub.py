@@ -17,9 +17,9 @@ def resolve_folder(
 
     Args:
       model: a local folder or a Hub id.
-      described_in: a folder to download the model's other files to, without the
-        weights and without using the cache. It is not used if the cache has the
-        weights. None downloads the whole model to the cache.
+      described_in: a folder for the config and the tokenizer. If it is set and the
+        cache does not have the weights, only these files are downloaded, to this
+        folder. None downloads the whole model to the cache.
 
     Raises:
       ValueError: `model` is neither a folder nor a Hub id that can be downloaded, or

@@ -59,9 +59,9 @@ class InferenceDecoder:
       mesh: the mesh of the sampler; see `sharding.mesh.served_mesh`.
       dtype: the dtype of parameters, activations, matrix products and the cache.
       attention: the implementation, a key of `models.attention.IMPLEMENTATIONS`.
-      stacked: L, a divisor of the number of layers. A loop over the L layers of an
-        array keeps compilation short. On CPU a loop copies each layer's weights out of
-        the array, so 1 (no loop) is faster.
+      stacked: L, the number of layers in one array, a divisor of the number of layers.
+        A loop over the L layers of an array keeps compilation short. On CPU a loop
+        copies each layer's weights out of the array, so 1 (no loop) is faster.
       cache_block: the number of cache columns read at a time; 0 reads all at once.
     """
 
@@ -175,9 +175,9 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
     """Converts parameters from the training layout to the inference layout and dtype.
 
-    Weights are transferred in that dtype, one layer or one table at a time, to limit
-    peak memory. Each array of layers and each table is a separate program, because the
-    compiler may start all transfers of a program at once.
+    Weights are transferred in the inference dtype, one layer or one table at a time, to
+    limit peak memory. Each array of layers and each table has a program of its own,
+    because the compiler may start all transfers of a program at once.
 
     Args:
       params: the parameters of `trained`, on its mesh.

@@ -61,7 +61,7 @@ def adapters(
 ) -> tuple[jax.Array, ...]:
     """Returns a kernel's adapters `(A, B)` in a Flax module, or `()` if it has none.
 
-    A module that is applied to the base parameters has no adapters.
+    A kernel also has none if the module is applied to parameters without adapters.
 
     Args:
       module: the layer of the kernel.

@@ -26,7 +26,10 @@ def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 def online_softmax_mean(
     scores: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns `online_softmax` and the sum of `scores * exp(scores - maximum)`."""
+    """Returns the results of `online_softmax`, and the numerator of the mean score.
+
+    The numerator is the sum of `scores * exp(scores - maximum)` over the last axis.
+    """
     return _reduce(scores, jnp.ones_like(scores), scores)
 
 
@@ -34,7 +37,7 @@ def merge(
     one: tuple[jax.Array, jax.Array, jax.Array],
     other: tuple[jax.Array, jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Merges the statistics of two parts of the scores."""
+    """Merges the results of `online_softmax_mean` for two parts of the scores."""
     (a_top, a_total, a_sum), (b_top, b_total, b_sum) = one, other
     top = jnp.maximum(a_top, b_top)
     a, b = jnp.exp(a_top - top), jnp.exp(b_top - top)

@@ -84,9 +84,9 @@ def write_tensors(
     """Writes a file from a stream, with the same bytes as the `safetensors` package.
 
     Args:
-      path: the file to write. An existing file is overwritten in place, because new
-        pages of shared memory cost three times as much as the copy. Callers that need
-        an atomic update write to a temporary name and rename.
+      path: the file to write. An existing file is overwritten in place, because
+        allocating new shared memory takes three times as long as the copy. Callers that
+        need an atomic update write to a temporary name and rename the file.
       specs: `(shape, dtype)` of every tensor of the file, by name.
       tensors: `(name, array)` pairs in any order; each is written before the next one
         is requested.

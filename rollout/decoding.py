@@ -29,7 +29,7 @@ class Slots:
     Attributes:
       cache: the keys and values of all tokens except the last.
       token: int32 `[B]`, the last token, which is not in the cache yet.
-      uniforms: float32 `[B, W, 2]`, the random numbers that sample each new token.
+      uniforms: float32 `[B, W, 2]`, the uniform random numbers that select each token.
       count: int32 `[B]`, the number of tokens sampled so far.
       limit: int32 `[B]`, the maximum number of tokens to sample.
       done: bool `[B]`, whether the completion has ended or the slot is unused.
@@ -78,7 +78,10 @@ def _stop_ids(params: SamplingParams) -> jax.Array:
 
 
 def _specs(state: Slots) -> Slots:
-    """Returns the specs of each array: slots as "batch", the cache by kv heads too."""
+    """Returns the partition spec of each array.
+
+    Slots are sharded as "batch", and the cache also as "kv_heads".
+    """
     lead = [None] * (state.cache.k[0].ndim - 4)
     cache, page = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
     specs = jax.tree.map(lambda _: spec("batch"), state)
@@ -105,9 +108,9 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 def empty(
     model: InferenceDecoder, batch: int, size: int, width: int, page: int = 0
 ) -> Slots:
-    """Returns `batch` unused slots with S = `size`, W = `width` and a shared prefix.
+    """Returns `batch` unused slots with S = `size` and W = `width`.
 
-    The prefix has `page` tokens.
+    The cache has room for a shared prefix of `page` tokens.
     """
     cache = KVCache.zeros(
         model.config, batch, size, model.dtype, stacked=model.stacked, page=page
@@ -132,8 +135,8 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 
     Args:
       model, params: an `InferenceDecoder` and its parameters.
-      rows: the packed rows, arrays `[Q, T]`. With more copies than rows, the other
-        copies compute padding.
+      rows: the packed rows, arrays `[Q, T]`. If there are more copies of the weights
+        than rows, the other copies compute padding.
 
     Returns:
       k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]` for each array of layers.
@@ -199,7 +202,7 @@ def insert(
       path: uint32 `[R, 2]`, the indices of prompt and completion in the call.
     """
 
-    # Draw for all tokens at once: one hash takes as long as hundreds.
+    # Draw for all tokens at once: one hash takes as long as hundreds of hashes.
     def uniforms(pair):
         base = jax.random.wrap_key_data(root)
         own = jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
@@ -227,7 +230,7 @@ def insert(
 def decode(
     model, pace: Pace, nucleus: bool, params, state: Slots, dynamic: Dynamic, wake
 ):
-    """Decodes until at least `wake` slots are done, or for `pace.call` tokens.
+    """Decodes until `wake` slots are done, but at most `pace.call` tokens per slot.
 
     The devices of a copy exchange only sums of `[B, D]` and a few numbers per sampled
     token. All devices synchronize when the loop checks how many slots are done.

@@ -56,7 +56,7 @@ def draw_tokens(
     One uniform number per row selects a block of 128 entries, and another an entry of
     the block, which preserves float32's relative precision in the tails. (One Gumbel
     number per entry would cost more than the matrix products of a decode step.) The
-    code has no branches, because a GPU would wait for the host.
+    code has no branches, because at a branch a GPU would wait for the host.
 
     Args:
       logits: the logits of the next token.
@@ -68,7 +68,7 @@ def draw_tokens(
         function together.
       nucleus: whether to apply `top_p`.
       one_pass: whether to read all logits only once (`models.online_softmax`); ignored
-        with a nucleus.
+        if `nucleus` is set.
 
     Returns:
       The token ids, and their log-probabilities in the distribution that they were
@@ -182,8 +182,8 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Arr
     """Returns thresholds `[B]`; the nucleus is the set of weights at or above them.
 
     The threshold is the largest weight such that the weights at or above it have at
-    least `top_p` of the mass. It is found by bisection on float32 bit patterns, which
-    are ordered as positive values are, until one weight is left between the bounds.
+    least `top_p` of the mass. It is found by bisection on float32 bit patterns, whose
+    order is that of the positive values, until one weight is left between the bounds.
     Weights below about 1e-7 of the total are lost to rounding.
     """
     total = split.sum(jnp.sum(weights, axis=-1))

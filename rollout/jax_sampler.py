@@ -225,7 +225,14 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Prefills the first prompts that fit into packed rows of that shape."""
+        """Packs prompts into rows of that shape until they are full; prefills them.
+
+        Args:
+          first: the index of the first prompt in the queue, for the result.
+          prompts: the prompts in order; those that do not fit are not read.
+          shared: the length of the prefix that all prompts share.
+          shape: the number of rows and the length of a row.
+        """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
         k, v = decoding.prefill(self._model, self._params, packed)
@@ -341,7 +348,10 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Returns the arguments of `insert`, padded with distinct slots out of range."""
+    """Returns the arguments of `insert` for `refill` completions.
+
+    Missing completions get distinct slots that are out of range.
+    """
     slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)
     path = np.zeros((refill, 2), np.uint32)

@@ -41,8 +41,8 @@ class Pace(NamedTuple):
       tokens: the number of tokens per slot between two checks for ended completions.
       call: the maximum number of tokens per slot in one call; signals are handled
         between calls.
-      read: the number of prompt tokens that each copy prefills at a time. One longer
-        prompt increases it; many copies reduce it.
+      read: the number of prompt tokens that each copy prefills at a time. It is larger
+        for a longer prompt, and smaller with many copies.
       page: the minimum length of a common prefix of all prompts that is cached once
         for all slots; 0 disables this, as the GPU kernel requires.
       parts: the divisors of `slots` that give the decode batch sizes, each of which
@@ -252,7 +252,7 @@ def make_layout(
     room: int | None = None,
     pace: Pace | None = None,
 ) -> Layout:
-    """Creates a layout with as few devices per copy as have enough memory.
+    """Creates a layout with the fewest devices per copy that have enough memory.
 
     Args:
       trained: the model in training, with its mesh.

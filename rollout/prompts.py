@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 
 def common_length(prompts: Prompts) -> int:
-    """Returns the length of the common prefix of prompts without their last tokens."""
+    """Returns the length of the common prefix of all prompts, excluding last tokens."""
     shortest = min(len(prompt) for prompt in prompts)
     first, last = (list(f(map(tuple, prompts))) for f in (min, max))
     differ = (i for i in range(shortest - 1) if first[i] != last[i])
@@ -35,7 +35,7 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """Packs prompts in order until the rows are full, without their last tokens.
+    """Packs prompts without their last tokens, in order, until the rows are full.
 
     Args:
       prompts: the token ids of each prompt, at most `length` + 1.

@@ -1,4 +1,4 @@
-"""Derives random seeds and generators on the host from paths, tuples of integers.
+"""Derives seeds and random generators on the host from paths (tuples of integers).
 
 Equal paths give equal random numbers on any machine. NumPy treats a path and the same
 path with trailing zeros as equal, so all paths of one purpose need the same length.

@@ -67,8 +67,8 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
     """Arranges the devices in `shape`, with inner axes on the faster network.
 
     TPU slices and GPU nodes are split along data, then along fsdp. A tensor group never
-    spans several of them. Within a slice, devices that are close on the interconnect
-    are adjacent on the innermost axis.
+    spans several slices or nodes. Within a slice, devices that are close on the
+    interconnect are adjacent on the innermost axis.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -163,5 +163,5 @@ def platform(mesh: Mesh | None) -> str:
 
 
 def abstract_mesh(shape: tuple[int, int, int]) -> AbstractMesh:
-    """Returns a mesh of that shape without devices, to resolve shardings on."""
+    """Returns a mesh of `shape` without devices, to compute shardings."""
     return AbstractMesh(shape, AXES)

@@ -60,7 +60,7 @@ def spec(*axes: str | None) -> PartitionSpec:
 
 
 def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
-    """Returns the sharding of `spec(*axes)` on a mesh; replicated without names."""
+    """Returns the sharding of `spec(*axes)` on a mesh; without axes, replication."""
     return NamedSharding(mesh, spec(*axes))
 
 

@@ -1,4 +1,4 @@
-"""Compares signal and uniform sampling of problems if most groups have no signal."""
+"""Compares the two values of `sampling.policy` if most problems give no gradient."""
 
 from configs.ablation import Ablation
 

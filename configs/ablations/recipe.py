@@ -2,10 +2,11 @@
 
     python -m tools.ablate --config=configs/ablations/recipe.py --out=runs/recipe
 
-All arms train for the number of steps of the base's first stage. Compare them at equal
-sampled tokens (the report's curves), because `no_refill` samples fewer completions per
-step. `format_only` rewards every boxed answer, and so measures how much accuracy comes
-from the answer format alone. The verifier judges held-out problems in every arm.
+All arms run only the first stage of `configs/smollm2_words.py`. Compare them at equal
+numbers of sampled tokens (the report's curves), because `no_refill` samples fewer
+completions per step. `format_only` rewards every boxed answer, and so measures how much
+accuracy comes from the answer format alone. The verifier judges held-out problems in
+every arm.
 """
 
 from configs.ablation import Ablation

@@ -1,7 +1,7 @@
 """Sends requests to one vLLM server over HTTP, with token ids as input and output.
 
-Imports only the standard library and NumPy. Error messages contain the server's URL and
-its answer.
+Requires only the standard library and NumPy. Error messages contain the server's URL
+and its answer.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class ServerBusy(RuntimeError):
 
 
 class OutOfStep(SamplerError):
-    """Reports that a server does not serve the published policy or omits versions."""
+    """Reports a server that does not serve the published policy, or omits versions."""
 
 
 class ServerRefused(SamplerError):
@@ -57,7 +57,10 @@ class ServerRefused(SamplerError):
 
 
 class LoadFailed(ServerRefused):
-    """Reports a failed load of weights; the server is paused and may have a mixture."""
+    """Reports a failed load of weights.
+
+    The server is paused, and its weights may be a mixture of two versions.
+    """
 
 
 class Aborted(RuntimeError):
@@ -249,7 +252,7 @@ class VllmClient:
           prompt: the token ids of the prompt.
           params: the sampling parameters; `n` is ignored.
           seed: the random seed of this completion.
-          version_of: a function that returns the version of a server's label.
+          version_of: a function that converts the server's label to a policy version.
           name: a unique name of the request, for `abort`.
           timeout: the seconds until `ServerGone`; None waits until `cut`.
 
@@ -333,7 +336,10 @@ class VllmClient:
         return list(zip(choice["token_ids"], logprobs, strict=True)), choice
 
     def tokens_processed(self, *, timeout: float) -> float:
-        """Returns the tokens read and generated so far; constant for a hung server."""
+        """Returns the number of prompt and generated tokens since the server started.
+
+        If the server hangs, the number does not change.
+        """
         text = self._exchange("GET", "/metrics", None, timeout).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(

@@ -148,7 +148,7 @@ class ServerFleet:
         """Waits for a free slot of the least busy server; yields the server and epoch.
 
         Args:
-          unless: a function that ends the wait when it returns True; yields None then.
+          unless: a function that ends the wait when it returns True; None is yielded.
 
         Raises:
           ServerFailed: no server is left.

@@ -26,7 +26,7 @@ def make_servers(
     Args:
       sets: the GPUs of each server; see `device_sets`.
       python: the interpreter of the environment with vLLM.
-      key: the name of the setting of `python`, for error messages.
+      key: the name of the flag or config key that sets `python`, for error messages.
       folder: the folder of the model.
       logs: the folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
       spec: other fields of `ServerSpec`.
@@ -62,8 +62,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed, or is empty with several processes. JAX uses
-        all GPUs, or two servers share a GPU. JAX and vLLM share a GPU, and their memory
+      ValueError: `devices` is malformed, or is empty with several processes; JAX uses
+        all GPUs; two servers share a GPU; or JAX and vLLM share a GPU, and their memory
         shares are not set or exceed 1.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
@@ -133,7 +133,7 @@ def _gpus_of_machine() -> list[int]:
 
 
 def _gpus_of_jax() -> tuple[int, ...]:
-    """Returns the machine's ids of the GPUs that this process uses.
+    """Returns the ids, on this machine, of the GPUs that this process uses.
 
     Raises:
       ValueError: CUDA_VISIBLE_DEVICES does not contain numbers.

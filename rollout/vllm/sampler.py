@@ -106,7 +106,7 @@ class VllmSampler(FleetSampler):
     # -- weights ---------------------------------------------------------------------
 
     def publish(self, params: Any, version: int) -> None:
-        """Serves `params` as `version` on every server, and checks their log-probs.
+        """Serves `params` as `version` on all servers, and checks their log-probs.
 
         Raises:
           OutOfStep: a server's log-probs differ from the trainer's for `params`.

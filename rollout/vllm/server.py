@@ -24,7 +24,7 @@ from rollout.vllm import supervisor
 from rollout.vllm.client import ServerGone, VllmClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Variables that a server inherits, by prefix: of system, accelerators and vLLM.
+# Prefixes of environment variables that a server inherits: system, accelerators, vLLM.
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TMPDIR", "XDG_", "LD_", "CC", "CXX"),
     *("CUDA", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "MKL_", "GOMP_", "KMP_"),
@@ -246,7 +246,7 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """Returns one line: the last exception other than EngineDead, and the log."""
+        """Returns one line: the last exception but EngineDead, and the log's path."""
         found = re.findall(r"\b\w*(?:Error|Exception): .+", self.log_tail(1000))
         causes = [text for text in found if "EngineDead" not in text]
         return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"

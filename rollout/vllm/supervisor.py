@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 GRACE_SECONDS = 4.0
-# Python's resource trackers end after all others, on a busy machine after seconds.
+# Python's resource trackers end last; on a busy machine this takes seconds.
 TRACKER_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -5,7 +5,7 @@
         0/model.safetensors            two versions: the served one and
         1/model.safetensors            the one being published
 
-A version of adapters is adapter_model.safetensors with adapter_config.json.
+A version of adapters consists of adapter_model.safetensors and adapter_config.json.
 ROOT is shared memory, or a directory that the servers share with the trainer.
 """
 
@@ -170,7 +170,7 @@ def remove_abandoned(root: pathlib.Path) -> None:
 
 
 def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
-    """Creates a locked folder, and renames it only after it is locked."""
+    """Creates a folder, and gives it its final name after locking it."""
     unnamed = pathlib.Path(tempfile.mkdtemp(prefix=".policy-", dir=root))
     lock = os.open(unnamed / "owner", os.O_RDWR | os.O_CREAT, 0o600)
     os.write(lock, token.encode())
