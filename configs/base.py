@@ -168,7 +168,7 @@ class Rollout:
     temperature: Positive = 1.0
     max_prompt_tokens: Count = 1024  # problems with longer prompts are left out
     max_response_tokens: Count = 3072  # longer completions are truncated
-    # Tokens that end a completion; empty: those of the model's generation config.
+    # Ids of the tokens that end a completion; empty: the model's end tokens.
     stop_token_ids: tuple[Index, ...] = ()
     slots: Count = 256  # completions that the jax backend decodes at the same time
     # jax backend: devices per copy of the sampler's weights; 0: the fewest that have

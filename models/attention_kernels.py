@@ -34,7 +34,7 @@ class _Rows(NamedTuple):
       prefixes: int32 `[B, 1, T]`, the shared prefix of each position, or 0.
       by_query: the key blocks of each query block in the forward pass, `[B, I, J]`, and
         their number `[B, I]`.
-      by_query_back: the key blocks of each query block in the backward pass.
+      by_query_back: as `by_query`, for the block sizes of the backward pass.
       by_key_back: the query blocks of each key block in the backward pass, `[B, J, I]`,
         and their number `[B, J]`.
     """

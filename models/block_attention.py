@@ -211,8 +211,8 @@ def visits(
 
     Returns:
       A pair for the I query blocks and a pair for the J key blocks. The first has the
-      key blocks `[B, I, J]`, sorted with those to visit first, and the number of visits
-      `[B, I]`. The second has the query blocks `[B, J, I]` and `[B, J]`.
+      key blocks `[B, I, J]`, sorted so that those to visit come first, and the number
+      of visits `[B, I]`. The second has the query blocks `[B, J, I]` and `[B, J]`.
     """
 
     def cut(x, block):

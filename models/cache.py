@@ -56,7 +56,7 @@ class Cached(NamedTuple):
 
     Attributes:
       k, v: the arrays of a `KVCache` that contain the layer.
-      page: the keys and values of the shared prefix that contain the layer, or `()`.
+      page: the arrays of the shared prefix's keys and values for the layer, or `()`.
       layer: int32, the index of the layer in its arrays.
       seen: the columns that the newest position of each row attends to.
     """
@@ -95,9 +95,10 @@ class KVCache:
       v: values, arrays `[L, B, K, S, H]` or `[B, K, S, H]`.
       length: int32 `[B]`, the number of valid columns of each row.
       clock: int32, the column to write next.
-      page: keys `[L, K, H, P]` and values `[L, K, P, H]` of the prefix that all rows
-        share, for each array of layers. Arrays of one layer have no axis L. Without a
-        prefix both tuples are empty. `length` does not count the prefix.
+      page: keys and values of the prefix that all rows share. For each array of layers
+        the first tuple has keys `[L, K, H, P]`, the second values `[L, K, P, H]`, or
+        both without the axis L if L is 1. Without a prefix both tuples are empty.
+        `length` does not count the prefix.
     """
 
     k: Entries
@@ -201,7 +202,7 @@ class KVCache:
                     turned(entries), mode="drop", unique_indices=True
                 )
 
-            # One layer at a time, because a transposed copy is as long as a cache row.
+            # One layer at a time, because the transposed copy has S columns per prompt.
             def layer(i, cache):
                 return cache.at[i, slot].set(
                     turned(entries[i]), mode="drop", unique_indices=True

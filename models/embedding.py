@@ -123,7 +123,8 @@ def _look_up_shard(table, token_ids, *, dtype, rows_of):
         token_ids = jax.lax.all_gather(token_ids, columns, tiled=True)
     own = token_ids - jax.lax.axis_index(words) * vocab
     here = (own >= 0) & (own < vocab)
-    # Sum the gradient over devices that have other rows and the same part of the table.
+    # The gradient is summed over devices with other tokens and the same part of the
+    # table.
     of_table = (*words, *columns)
     others = tuple(axis for axis in mesh_axes("batch") if axis not in of_table)
     table = jax.lax.pcast(table, others, to="varying")

@@ -206,7 +206,7 @@ def _hf_config(source: _Gguf, vocabulary: int) -> dict[str, Any]:
         "num_key_value_heads": source.get("llama.attention.head_count_kv", heads),
         "head_dim": head_dim,
         "max_position_embeddings": source["llama.context_length"],
-        # GGUF stores these as float32; round them to the decimals of the config.
+        # GGUF stores these as float32; write them with the fewest decimals.
         "rms_norm_eps": _decimal(source["llama.attention.layer_norm_rms_epsilon"]),
         "rope_theta": _decimal(source.get("llama.rope.freq_base", 10000.0)),
         "tie_word_embeddings": "output.weight" not in source.tensors,

@@ -28,7 +28,7 @@ from models.names import at, rows, tensor_specs
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out
 
-DType = Literal["bfloat16", "float16", "float32"]  # of a run; JAX disables float64
+DType = Literal["bfloat16", "float16", "float32"]  # JAX disables float64 by default
 DTYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),

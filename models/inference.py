@@ -39,7 +39,7 @@ from sharding.rules import constrain
 
 
 def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
-    """Returns the config without adapters, with heads divisible by `tensor`."""
+    """Returns the config without adapters, with head counts divisible by `tensor`."""
     kv_heads = math.lcm(config.num_kv_heads, tensor)
     sharing = config.num_heads // config.num_kv_heads
     return dataclasses.replace(
@@ -95,8 +95,9 @@ class InferenceDecoder:
 
         Returns:
           The hidden states `[B, T, D]` after the final norm, and tuples of k and v
-          arrays. With a cache these are its arrays with the new position written at
-          `cache.clock`; without, `[L, B, K, H, T]` and `[L, B, K, T, H]`.
+          arrays. With a cache they are the cache's arrays, with the new position
+          written at `cache.clock`. Without a cache their shapes are `[L, B, K, H, T]`
+          and `[L, B, K, T, H]`.
         """
         c = self.config
         block = Block(

@@ -151,7 +151,7 @@ def join(trained: Params, frozen: Params | None) -> Params:
 
 
 def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
-    """Initializes adapters as PEFT does: A uniform within 1 / sqrt(inputs), B zero.
+    """Initializes adapters as PEFT does: A uniform in +-1 / sqrt(inputs), B zero.
 
     Args:
       shapes: the shapes of the model's parameters.

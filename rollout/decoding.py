@@ -1,6 +1,6 @@
 """Defines the sampler's programs: prefill, insert into slots, decode, narrow.
 
-Axes: B slots, Q x T rows of a prefill, R completions of one insertion, S cached
+Axes: B slots, Q prefilled rows of T positions, R completions of one insertion, S cached
 positions, W maximum new tokens, K kv heads, H head width.
 """
 
@@ -53,7 +53,7 @@ class Dynamic:
 
     Attributes:
       temperature, top_p: float32 scalars; see `rollout.inverse_cdf.draw_tokens`.
-      stop_ids: int32 `[8]`, the stop tokens, padded with -1; longer for more than 8.
+      stop_ids: int32 `[8]`, the stop tokens, padded with -1; longer if there are more.
     """
 
     temperature: jax.Array
@@ -345,8 +345,8 @@ def narrow(mesh, state: Slots, keep) -> Slots:
     Args:
       mesh: the mesh of the state.
       state: the decode state, whose arrays are deleted.
-      keep: int32, the slots to keep, as indices within their copy of the weights. Each
-        copy keeps the same number; the indices are ordered by copy.
+      keep: int32, the slots to keep, ordered by copy of the weights and numbered within
+        each copy. Each copy keeps the same number of slots.
     """
 
     def part(array, layout):

@@ -123,7 +123,7 @@ def draw_tokens(
 
 
 class _Tiles:
-    """Divides the whole vocabulary into blocks; devices add their shares of a block."""
+    """Divides the vocabulary into blocks of 128 entries, which may span two devices."""
 
     def __init__(self, rows: int, words: int, split: Split):
         self._rows, self._words, self._split = rows, words, split
@@ -152,7 +152,7 @@ class _Tiles:
         return self._split.sum(whole)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns a block of each row `[B, 128]`, and a mask of its real entries."""
+        """Returns a block of each row `[B, 128]`, and a mask, False for padding."""
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
         word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)

@@ -225,7 +225,7 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Packs prompts into rows of that shape until they are full; prefills them.
+        """Prefills prompts in order until packed rows of `shape` are full.
 
         Args:
           first: the index of the first prompt in the queue, for the result.

@@ -60,8 +60,8 @@ class Pace(NamedTuple):
     one_pass: bool = False
 
 
-# TPUs read slices of a stacked array in place; GPUs and CPUs copy them first. One call
-# takes about a second.
+# TPUs read slices of a stacked array in place; GPUs and CPUs copy them first. `call` is
+# chosen so that one call takes about a second.
 _PACES = {
     "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024, page=64),
     "gpu": Pace(
@@ -135,7 +135,7 @@ class Layout:
         return shards("batch", self.mesh)
 
     def lengths(self, prompt: int, response: int, page: int) -> tuple[int, int]:
-        """Returns the number of cache columns and the maximum new tokens of a slot.
+        """Returns the cache columns and the maximum number of new tokens of a slot.
 
         Args:
           prompt: the length of the longest prompt.
@@ -177,7 +177,7 @@ class Layout:
         """Returns the number of rows and the row length of a prefill of prompts.
 
         Each copy gets one row, long enough for the prompts of one insertion. With many
-        copies the rows are shorter; if that does not suffice, there are fewer rows.
+        copies the rows are shorter, and if needed fewer, to limit the tokens read.
 
         Args:
           batch: the decode batch size.
@@ -264,8 +264,8 @@ def make_layout(
       pace: the settings of prefill and decode; None for those of the platform.
 
     Raises:
-      ValueError: `tensor` does not divide the devices, MLP width or vocabulary. If it
-        is 0: a copy does not fit in memory with any number of devices.
+      ValueError: `tensor` does not divide the devices, MLP width or vocabulary; or it
+        is 0, and a copy does not fit in memory with any number of devices.
     """
     assert trained.mesh is not None
     c, devices = trained.config, trained.mesh.size

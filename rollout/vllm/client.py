@@ -40,7 +40,7 @@ class ServerBusy(RuntimeError):
 
 
 class OutOfStep(SamplerError):
-    """Reports a server that does not serve the published policy, or omits versions."""
+    """Reports a server that serves another version than published, or reports none."""
 
 
 class ServerRefused(SamplerError):
@@ -254,7 +254,7 @@ class VllmClient:
           seed: the random seed of this completion.
           version_of: a function that converts the server's label to a policy version.
           name: a unique name of the request, for `abort`.
-          timeout: the seconds until `ServerGone`; None waits until `cut`.
+          timeout: the maximum seconds without data; None waits until `cut`.
 
         Raises:
           Aborted: the server dropped the request, by `abort` or for an update.

@@ -1,4 +1,4 @@
-"""Distributes completions over a fleet of vLLM servers, one per request.
+"""Distributes completions over a fleet of vLLM servers, one completion per request.
 
 If a server fails, only its running requests are repeated. A finished completion can be
 graded while others are generated.

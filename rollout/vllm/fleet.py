@@ -2,8 +2,8 @@
 
 A server is restarted and updated if its process has ended, or if it has requests but
 processes no token for `stall_seconds`. The fleet does not restart a server that it only
-attached to; it waits until the server answers again. The sampler passes callbacks to
-check, update and compare a server.
+attached to; it waits until the server answers again. The sampler passes callbacks that
+check a server, update it, and verify its log-probs after a restart.
 """
 
 import contextlib

@@ -82,7 +82,7 @@ class VllmSampler(FleetSampler):
         """Does nothing, because the servers have their own memory."""
 
     def metrics(self) -> dict[str, float]:
-        """Returns timings and log-prob gaps of the last publish, and all restarts."""
+        """Returns times and log-prob gaps of the last publish, and counts restarts."""
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:

@@ -106,8 +106,8 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
         arguments["--tensor-parallel-size"] = len(spec.devices)
         arguments["--gpu-memory-utilization"] = spec.gpu_memory_utilization
     else:
-        # For a prompt read in two chunks, vLLM rewinds the request's generator. torch
-        # cannot rewind a CPU generator, so a seeded request would end the engine.
+        # For a prompt read in two chunks, vLLM rewinds the request's random generator.
+        # torch cannot rewind one on a CPU, so a seeded request would end the engine.
         switches.append("--no-enable-chunked-prefill")
         arguments["--max-num-batched-tokens"] = max(spec.max_model_len, 4096)
     module = [spec.python, "-m", "vllm.entrypoints.openai.api_server"]
