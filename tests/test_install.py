@@ -190,7 +190,7 @@ def test_command_runs_its_module():
 def test_unknown_command_is_one_line():
     done = _compass("nosuch")
     assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: 'nosuch' is none of train, ")
+    assert done.stderr.startswith("error: command 'nosuch': must be one of train, ")
 
 
 def _dockerfile(instruction):

@@ -54,7 +54,7 @@ def main() -> None:
         return
     name = sys.argv.pop(1)
     if name not in COMMANDS:
-        sys.exit(f"error: {name!r} is none of {', '.join(COMMANDS)}")
+        sys.exit(f"error: command {name!r}: must be one of {', '.join(COMMANDS)}")
     sys.path[0] = os.getcwd()
     runpy.run_module(COMMANDS[name], run_name="__main__", alter_sys=True)
 

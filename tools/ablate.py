@@ -24,26 +24,33 @@ from tools.ablation import execute
 from tools.ablation.report import markdown, read_result
 from tools.ablation.study import Study, make_study
 
-_CONFIG = define_config("The ablation, configs/ablations/NAME.py or one of yours.")
-_WORKDIR = flags.DEFINE_string("workdir", "runs/ablations", "Folder of runs, reports.")
-_SEEDS = flags.DEFINE_list("seeds", [], "In place of the ablation's own: 0,1,2.")
+_CONFIG = define_config("The ablation: configs/ablations/NAME.py or your own file.")
+_WORKDIR = flags.DEFINE_string("workdir", "runs/ablations", "Output folder.")
+_SEEDS = flags.DEFINE_list(
+    "seeds", [], "Seeds, such as 0,1,2, in place of those of the ablation."
+)
 _PROCESSES = flags.DEFINE_integer(
-    "processes", 1, "Runs at a time; 0 reports on what there is.", lower_bound=0
+    "processes",
+    1,
+    "Number of concurrent runs; 0 starts none and reports on existing runs.",
+    lower_bound=0,
 )
 _DEVICES = flags.DEFINE_string(
-    "devices", "", "GPUs of each run at a time, in place of --processes: 0,1;2,3."
+    "devices",
+    "",
+    "GPUs of each concurrent run, such as 0,1;2,3; replaces --processes.",
 )
 _JOBS = flags.DEFINE_string(
-    "jobs", None, "Write the commands of runs that have not ended to this file instead."
+    "jobs", None, "Write the commands of unfinished runs to this file and start none."
 )
-_JSON = flags.DEFINE_string("json", None, "Write the result to this file as well.")
+_JSON = flags.DEFINE_string("json", None, "Also write the result to this file.")
 
 
 def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}")
     if _CONFIG.value is None:
-        sys.exit("error: give --config=configs/ablations/NAME.py")
+        sys.exit("error: no --config: give --config=configs/ablations/NAME.py")
     logging.set_verbosity(logging.WARNING)
     sys.exit(run("ablate: stopped; the same command resumes", _command))
 
@@ -87,7 +94,7 @@ def _report(study: Study, workdir: pathlib.Path) -> None:
 def _write_jobs(path: pathlib.Path, study: Study) -> int:
     commands = [job.command() for job in study.pending]
     files.replace(path, "".join(f"{command}\n" for command in commands))
-    print(f"{len(commands)} commands in {path}; each runs from this folder")
+    print(f"{path}: {len(commands)} commands; run each from the current folder")
     return DONE
 
 
@@ -96,7 +103,7 @@ def _seeds() -> list[int]:
         return [int(seed) for seed in _SEEDS.value]
     except ValueError:
         text = ",".join(_SEEDS.value)
-        raise ValueError(f"--seeds={text}: give whole numbers") from None
+        raise ValueError(f"--seeds={text}: must be integers, such as 0,1,2") from None
 
 
 def _slots() -> list[Mapping[str, str]]:

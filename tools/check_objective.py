@@ -43,15 +43,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="as in objective.function_args",
+        help="an argument of the loss, as in objective.function_args",
     )
     parser.add_argument(
         "--correction",
         action="append",
         metavar="NAME",
-        help="as objective.correction; default: each of the repository's",
+        help="a value of objective.correction (default: all built-in ones)",
     )
-    parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
+    parser.add_argument(
+        "--json", type=user_path, metavar="OUT", help="also write the findings here"
+    )
     arguments = parser.parse_args(argv)
     try:
         findings = check_loss(
@@ -63,9 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for finding in findings:
         print(finding)
     broken = [finding.name for finding in findings if not finding.holds]
-    print(
-        f"{arguments.name}: {', '.join(broken) + ' broken' if broken else 'all hold'}"
-    )
+    outcome = f"broken: {', '.join(broken)}" if broken else "all properties hold"
+    print(f"{arguments.name}: {outcome}")
     if arguments.json:
         rows = [dataclasses.asdict(finding) for finding in findings]
         replace_json(arguments.json, {"name": arguments.name, "findings": rows})

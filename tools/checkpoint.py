@@ -24,9 +24,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("action", choices=("list", "verify", "prune"))
     parser.add_argument("workdir", type=user_path, metavar="WORKDIR")
     parser.add_argument(
-        "--keep", type=int, default=1, metavar="N", help="newest that stay (prune)"
+        "--keep",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of newest checkpoints to retain (default 1)",
     )
-    parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
+    parser.add_argument(
+        "--json", type=user_path, metavar="OUT", help="also write the result here"
+    )
     arguments = parser.parse_args(argv)
     try:
         result = _act(arguments)
@@ -41,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
 def _act(arguments: argparse.Namespace) -> dict[str, Any]:
     folder = arguments.workdir / "checkpoints"
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder")
+        raise ValueError(f"{folder}: no such folder; give the workdir of a run")
     if arguments.keep < 1:
         raise ValueError(f"--keep {arguments.keep}: must be at least 1")
     rows = _rows(folder, arguments.keep, every_byte=arguments.action == "verify")
@@ -53,7 +59,7 @@ def _act(arguments: argparse.Namespace) -> dict[str, Any]:
     for row in rows:
         print(_line(row, verified=arguments.action == "verify"))
     if not rows:
-        print(f"{folder}: holds no checkpoint")
+        print(f"{folder}: no checkpoints")
     return {"checkpoints": rows, "removed": removed}
 
 
@@ -117,12 +123,12 @@ def _line(row: dict[str, Any], *, verified: bool) -> str:
         f"step {row['step']}",
         f"{row['updates']:,} updates",
         f"{row['bytes'] / 1e9:,.2f} GB",
-        (row["saved"] or "not sealed")[:19],
-        "healthy" if row["healthy"] else "an alarm held",
+        (row["saved"] or "no checksums")[:19],
+        "healthy" if row["healthy"] else "unhealthy",
     ]
     if row["score"] is not None:
         parts.append(f"score {row['score']:.3f}")
-    parts.append("kept as " + "+".join(row["kept"]) if row["kept"] else "may go")
+    parts.append("retained: " + ", ".join(row["kept"]) if row["kept"] else "prunable")
     return " | ".join(parts) + (" | intact" if verified else "")
 
 

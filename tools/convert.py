@@ -41,20 +41,20 @@ def main(argv: list[str] | None = None) -> None:
     source.add_argument("--checkpoint", type=user_path, help="checkpoint folder")
     source.add_argument("--workdir", type=user_path, help="folder of a run")
     source.add_argument("--gguf", type=user_path, help="GGUF file")
-    source.add_argument("--peft", type=user_path, help="PEFT folder; merged")
+    source.add_argument("--peft", type=user_path, help="PEFT adapters to merge")
     parser.add_argument(
         "--base",
-        help="Hugging Face folder or hub id of the base of adapters; default: the one"
-        " that they name",
+        help="base model of LoRA adapters, a Hugging Face folder or hub id (default:"
+        " the one that the adapters were trained on)",
     )
-    parser.add_argument("--step", type=int, help="of the run; default: the newest")
-    parser.add_argument("--out", type=user_path, required=True)
+    parser.add_argument("--step", type=int, help="step of the run (default: newest)")
+    parser.add_argument("--out", type=user_path, required=True, help="new folder")
     parser.add_argument(
         "--dtype",
         choices=get_args(hf.DType),
-        help="of HFDIR; default: bfloat16, of a GGUF file float32",
+        help="dtype of HFDIR (default: bfloat16; float32 for a GGUF file)",
     )
-    parser.add_argument("--json", type=user_path, help="write the result here")
+    parser.add_argument("--json", type=user_path, help="also write the result here")
     arguments = parser.parse_args(argv)
     try:
         result = _convert(arguments)
@@ -68,15 +68,15 @@ def main(argv: list[str] | None = None) -> None:
 def _convert(arguments: argparse.Namespace) -> dict:
     out = arguments.out
     if out.exists():
-        raise ValueError(f"{out}: exists already")
+        raise ValueError(f"--out {out}: already exists; give a new folder")
     if arguments.step is not None and not arguments.workdir:
-        raise ValueError(f"--step {arguments.step}: goes with --workdir")
+        raise ValueError(f"--step {arguments.step}: requires --workdir")
     if arguments.gguf:
         dtype = arguments.dtype or "float32"
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
         return {"out": str(out), "parameters": count, "step": None}
     if arguments.base and not (arguments.peft or arguments.workdir):
-        raise ValueError(f"--base {arguments.base}: goes with --peft or --workdir")
+        raise ValueError(f"--base {arguments.base}: requires --peft or --workdir")
     mesh = make_mesh()
     step = None
     if arguments.hf:

@@ -32,13 +32,15 @@ from tools.curation.pipeline import curate
 from tools.curation.plan import make_plan
 from tools.curation.sets import most
 
-_CONFIG = define_config("what is curated, and how", default="configs/curate.py")
-_OUT = flags.DEFINE_string("out", None, "folder to write to", required=True)
+_CONFIG = define_config("sources and settings of curation", default="configs/curate.py")
+_OUT = flags.DEFINE_string("out", None, "output folder", required=True)
 _INPUT = flags.DEFINE_list(
     "input", None, "JSONL, JSON or Parquet files in place of the config's sources"
 )
 _FIELDS = flags.DEFINE_string(
-    "fields", "", "of --input in an unknown format: problem=COLUMN,answer=COLUMN.key[0]"
+    "fields",
+    "",
+    "columns of --input files in other formats: problem=COLUMN,answer=COLUMN.key[0]",
 )
 _JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -58,7 +60,7 @@ def _curate() -> int:
     try:
         fields = parse_fields(_FIELDS.value)
         if fields and not inputs:
-            raise ValueError("--fields: needs --input")
+            raise ValueError(f"--fields={_FIELDS.value}: requires --input")
         summary = curate(make_plan(_CONFIG.value, inputs=inputs, fields=fields), out)
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
@@ -85,7 +87,7 @@ def lost(summary: Mapping[str, Any]) -> Iterator[str]:
         for reason, entry in summary["reasons"].items():
             n = counts.get(reason, 0)
             if entry["step"] not in ("duplicates", "evidence") and most(n, rows):
-                yield f"{source}: {n:,} of {rows:,} rows go as {reason}"
+                yield f"{source}: {n:,} of {rows:,} rows are dropped as {reason}"
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _compare(args)
         elif args.rescore:
             if not args.rescore.is_dir():
-                raise FileNotFoundError(f"{args.rescore}: no such folder")
+                raise FileNotFoundError(f"--rescore {args.rescore}: no such folder")
             with files.locked(args.rescore):
                 _judge(args.rescore, args)
         else:
@@ -163,7 +163,9 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
     """Judges the stored completions; writes verdicts, results, tables and report."""
     completions = read_completions(folder)
     if not completions:
-        raise FileNotFoundError(f"{folder}: no completions.jsonl, nothing to judge")
+        raise FileNotFoundError(
+            f"{folder}: no completions.jsonl; give the --out of an evaluation"
+        )
     conditions = read_conditions(folder)
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
     stored = {
@@ -201,7 +203,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
             result["nearest"] = nearest_result(problems[name], known)
             low, high = result["nearest"]["interval"]
             share = f"{result['nearest']['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
-            nearest += f"nearest training problem with a calculator, {name}: {share}\n"
+            nearest += f"accuracy of the nearest-neighbour baseline, {name}: {share}\n"
         parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
@@ -220,7 +222,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
     files.replace(folder / "report.html", results_page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
-    print(f"{text}\n{nearest}browse {folder / 'report.html'}")
+    print(f"{text}\n{nearest}report: {folder / 'report.html'}")
 
 
 def _stored(
@@ -244,12 +246,15 @@ def _asked(
     where = folder / "completions.jsonl"
     if recorded.get("sha256") not in (None, content_hash(problems)):
         raise ValueError(
-            f"{where}: {name} was drawn from another copy, with other problems or"
-            " answers; give that one by --data_dir"
+            f"{where}: {name} was sampled from a copy with other problems or answers;"
+            " give the folder of that copy as --data_dir"
         )
     ids = {problem.id for problem in problems}
     if unknown := [d.id for d in drawn if d.id not in ids]:
-        raise ValueError(f"{where}: {name} has no problem {unknown[0]!r}")
+        raise ValueError(
+            f"{where}: {name} has no problem {unknown[0]!r}; give the sampled copy"
+            f" of {name} by --data_dir"
+        )
     return problems
 
 
@@ -310,52 +315,57 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--benchmarks",
         type=comma_separated,
         default=[],
-        help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, "
-        "held_out (of a workdir's run), or perturbed:NAME:DATE (with other numbers, "
-        "if its solutions are GSM8K's); default: the paper's five",
+        help="comma-separated: names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, "
+        "held_out (the held-out problems of a workdir), or perturbed:NAME:DATE (new "
+        "numbers for a benchmark with GSM8K's solutions); default: the paper's five",
     )
     parser.add_argument(
         "--fields",
         default="",
-        help="our fields by a file's columns, as in problem=question,answer=gold",
+        help="columns of .jsonl files by field, such as problem=question,answer=gold",
     )
     parser.add_argument(
-        "--data_dir", type=user_path, help="holds NAME.jsonl of the names"
+        "--data_dir", type=user_path, help="folder with NAME.jsonl or eval/NAME.jsonl"
     )
     parser.add_argument("--out", type=user_path, help="folder of this evaluation")
     parser.add_argument("--json", type=user_path, help="also write the result here")
     parser.add_argument(
         "--nearest",
         metavar="CONFIG",
-        help="also print what the nearest training problem of a config gets",
+        help="also print the accuracy of a nearest-neighbour baseline over the "
+        "training problems of this config",
     )
-    parser.add_argument("--limit", type=int, help="first problems of each benchmark")
-    asked = parser.add_argument_group("conditions, otherwise the preset's")
+    parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
+    asked = parser.add_argument_group("conditions (default: those of the preset)")
     asked.add_argument("--preset", choices=PRESETS, default="paper")
     asked.add_argument(
         "--template",
-        help="none, qwen_math, r1, model, run (a workdir's), or a text with {problem}",
+        help="none, qwen_math, r1, model, a text with {problem}, or run (the template "
+        "of a workdir)",
     )
     asked.add_argument("--samples", type=int, help="completions per problem")
     asked.add_argument("--temperature", type=float, help="0 is greedy")
     asked.add_argument("--top_p", type=float)
-    asked.add_argument("--max_tokens", type=int, help="of a completion")
-    asked.add_argument("--context", type=int, help="prompt and completion together")
+    asked.add_argument("--max_tokens", type=int, help="tokens of a completion")
+    asked.add_argument("--context", type=int, help="tokens of prompt and completion")
     asked.add_argument("--seed", type=int)
-    asked.add_argument("--chunk", type=int, help="completions in one call")
+    asked.add_argument("--chunk", type=int, help="completions per call")
     asked.add_argument(
         "--audit",
         action="store_true",
-        help="also ask for the rest of each problem from part of it: known by heart?",
+        help="also measure whether the model has memorized the problems",
     )
     judged = parser.add_argument_group("judging")
     judged.add_argument(
         "--reward",
-        help="verifier, module:function, or a sum, as config.reward.function; of these "
-        "alone a function is imported, never by what a folder names",
+        help="verifier, module:function, or a sum, as config.reward.function; "
+        "functions that only a folder names are not imported",
     )
     judged.add_argument(
-        "--right_from", type=float, default=1.0, help="as config.reward.right_from"
+        "--right_from",
+        type=float,
+        default=1.0,
+        help="minimum reward of a correct completion, as config.reward.right_from",
     )
     add_flags(parser, slots=64)
     other = parser.add_argument_group("other modes")
@@ -363,15 +373,15 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--rescore",
         type=user_path,
         metavar="DIR",
-        help="judge the completions of DIR again",
+        help="judge the stored completions of DIR again",
     )
     other.add_argument(
         "--compare",
         type=_arm,
         nargs="+",
         metavar="DIR",
-        help="judged evaluations against the first, paired; those of several training "
-        "seeds separated by commas; --out also gets compare.md",
+        help="compare judged evaluations with the first, problem by problem; separate "
+        "those of several training seeds by commas; --out also gets compare.md",
     )
     args = parser.parse_args(argv)
     if args.compare and len(args.compare) < 2:

@@ -63,7 +63,7 @@ def _rows(data: bytes) -> list[Row]:
         import pyarrow.ipc
     except ModuleNotFoundError:
         raise ValueError(
-            "this set is an Arrow file; `pip install pyarrow` reads it"
+            "reading this set, an Arrow file, needs pyarrow: `pip install pyarrow`"
         ) from None
     return pyarrow.ipc.open_stream(data).read_all().to_pylist()
 
@@ -244,8 +244,8 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
     digest = hashlib.sha256(data).hexdigest()
     if digest != source.sha256:
         raise ValueError(
-            f"{name}: {url} has SHA-256 {digest[:12]} instead of {source.sha256[:12]}:"
-            " not the pinned file"
+            f"{name}: {url} has SHA-256 {digest[:12]}, but the pinned file has"
+            f" {source.sha256[:12]}; try another --mirror"
         )
     found = filter(None, map(source.read, _rows(data)))
     rows = [
@@ -273,7 +273,7 @@ def _download(url: str) -> bytes:
             return answer.read()
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise ValueError(f"{url}: cannot be had: {reason}") from None
+        raise ValueError(f"{url}: could not be downloaded: {reason}") from None
 
 
 def _listing(sources: Mapping[str, Source]) -> str:
@@ -289,12 +289,17 @@ def main(argv: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="sets, or: eval, train, all")
-    parser.add_argument("--list", action="store_true", help="say what there is")
-    parser.add_argument("--out", type=user_path, default=pathlib.Path("data"))
+    parser.add_argument("--list", action="store_true", help="list the sets and exit")
     parser.add_argument(
-        "--mirror", default=GITHUB, help="in place of raw.githubusercontent.com"
+        "--out",
+        type=user_path,
+        default=pathlib.Path("data"),
+        help="data folder (default: data)",
     )
-    parser.add_argument("--json", type=user_path, help="write the result here")
+    parser.add_argument(
+        "--mirror", default=GITHUB, help="URL in place of raw.githubusercontent.com"
+    )
+    parser.add_argument("--json", type=user_path, help="also write the result here")
     arguments = parser.parse_args(argv)
     if arguments.list:
         print(_listing(SOURCES))
@@ -303,10 +308,11 @@ def main(argv: list[str] | None = None) -> None:
     for name in arguments.names:
         of_kind = [n for n, s in SOURCES.items() if name in (s.kind, "all")]
         if not of_kind and name not in SOURCES:
-            sys.exit(f"error: {name!r}: none of {', '.join(SOURCES)}, eval, train, all")
+            known = ", ".join([*SOURCES, "eval", "train", "all"])
+            sys.exit(f"error: set {name!r}: must be one of {known}")
         wanted += of_kind or [name]
     if not wanted:
-        parser.error("which? --list says what there is")
+        parser.error("no set is given; --list shows the names")
     result = {}
     try:
         for name in dict.fromkeys(wanted):

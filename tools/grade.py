@@ -95,10 +95,10 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     ]
     rows = rows[: args.limit]
     if not rows:
-        raise ValueError(f"{args.input}: no problem with an answer")
+        raise ValueError(f"--input={','.join(args.input)}: no row with an answer")
     for row_id, count in collections.Counter(row["id"] for row in rows).items():
         if count > 1:
-            raise ValueError(f"id {row_id!r} occurs {count} times")
+            raise ValueError(f"id {row_id!r} occurs {count} times; make ids unique")
     return rows
 
 
@@ -147,7 +147,7 @@ def _drawn(
         longest = max(map(len, task.prompts))
         raise ValueError(
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
-            f" exceed the context of {conditions.context}"
+            f" exceed context={conditions.context}; raise --context"
         )
     drawing = dataclasses.asdict(conditions) | {
         "model": str(model.folder),
@@ -224,13 +224,13 @@ def _write(
     if args.levels == "percentile":
         if not rates:
             raise ValueError(
-                f"{args.input}: no row has a solve_rate, and no model is given"
+                f"--input={','.join(args.input)}: no row has a solve_rate; give --model"
             )
         if not any(row["level"] == 5 for row in rows):
             print(
                 f"grade: level 5 is empty: all {len(rates)} solve rates are"
-                f" {rates[0]:g}; only more --samples or another model can tell what is"
-                " hard",
+                f" {rates[0]:g}; raise --samples or use another --model to find hard"
+                " problems",
                 file=sys.stderr,
             )
     args.out.mkdir(parents=True, exist_ok=True)
@@ -274,21 +274,20 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fields",
         default="",
-        help="of an --input in another format: problem=COLUMN,answer=COLUMN.key[0]",
+        help="columns of --input files in other formats: "
+        "problem=COLUMN,answer=COLUMN.key[0]",
     )
-    parser.add_argument(
-        "--out", type=user_path, required=True, help="folder of this grading"
-    )
+    parser.add_argument("--out", type=user_path, required=True, help="output folder")
     parser.add_argument("--json", type=user_path, help="also write the summary here")
-    parser.add_argument("--limit", type=int, help="first problems of the input")
+    parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
     parser.add_argument(
         "--levels",
         choices=("percentile", "keep"),
         default="keep",
-        help="percentile: fifths of the solve rates, 1 the most solved; ties share one,"
-        " and the least solved are 5",
+        help="percentile: fifths of the solve rates, from 1 (most solved) to 5; equal"
+        " rates share a level",
     )
-    parser.add_argument("--level_source", help="name of the new levels' scale")
+    parser.add_argument("--level_source", help="name of the scale of new levels")
     asked = parser.add_argument_group("conditions")
     asked.add_argument("--samples", type=int, default=16, help="per problem")
     asked.add_argument(
@@ -296,10 +295,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     asked.add_argument("--temperature", type=float, default=1.0)
     asked.add_argument("--top_p", type=float, default=1.0)
-    asked.add_argument("--max_tokens", type=int, default=3072, help="of a completion")
-    asked.add_argument("--context", type=int, default=4096, help="with its prompt")
+    asked.add_argument("--max_tokens", type=int, default=3072, help="per completion")
+    asked.add_argument(
+        "--context", type=int, default=4096, help="tokens of prompt and completion"
+    )
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--chunk", type=int, default=2048, help="completions in a call")
+    asked.add_argument("--chunk", type=int, default=2048, help="completions per call")
     add_flags(parser, slots=256)
     args = parser.parse_args(argv)
     if not args.model and args.levels == "keep":

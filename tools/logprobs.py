@@ -100,7 +100,8 @@ def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.nda
     folder, positions = found.folder, found.max_positions
     if context > positions:
         raise ValueError(
-            f"{context} tokens exceed the {positions} positions of {folder}"
+            f"{context} tokens exceed the {positions} positions of {folder}; shorten"
+            " the texts or their windows (--context)"
         )
     model, mesh = pretrained.split_model(folder, dtype=found.dtype)
     params = load_params(folder, model, mesh)

@@ -40,7 +40,10 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
       ValueError: the text or the windows have fewer than two tokens.
     """
     if len(ids) < 2 or length < 2:
-        raise ValueError(f"{len(ids)} tokens in windows of {length}: none to predict")
+        raise ValueError(
+            f"text of {len(ids)} tokens in windows of {length}: both need at least 2;"
+            " use a longer --text or --context"
+        )
     count = math.ceil((len(ids) - 1) / (length - 1))
     edges = np.linspace(0, len(ids) - 1, count + 1).round().astype(int)
     return [
@@ -113,7 +116,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     """Renders the results as a table that compares all models with the first."""
     rows: list[dict[str, str]] = []
     for name, part in result["models"].items():
-        difference = "other tokens" if rows else ""
+        difference = "tokens differ" if rows else ""
         if against := part.get("against_first"):
             difference = f"{against['difference']:+.4f}"
             if against["interval"]:
@@ -125,15 +128,15 @@ def markdown(result: Mapping[str, Any]) -> str:
                 "nats per token": f"{part['nats']:.4f}",
                 "perplexity": f"{math.exp(part['nats']):.3f}",
                 "bits per byte": f"{part['bits_per_byte']:.4f}",
-                "nats more than the first": difference,
+                "nats above the first": difference,
             }
         )
     note = "Brackets are 95% intervals over paired windows (Student's t)."
     first = next(iter(result["models"].values()))
     if first["texts"] < TEXTS or len(first["of_windows"]) < WINDOWS:
         note = (
-            f"No interval: it needs {TEXTS} texts and {WINDOWS} windows, not"
-            f" {first['texts']} and {len(first['of_windows'])}."
+            f"No interval: {first['texts']} texts, {len(first['of_windows'])} windows;"
+            f" it needs at least {TEXTS} texts and {WINDOWS} windows."
         )
     return tables.markdown("Perplexity", [tables.Table("", rows, note)])
 
@@ -149,10 +152,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--text", type=_paths, required=True, help="UTF-8 files, comma-separated"
     )
     parser.add_argument(
-        "--context", type=int, default=1024, help="tokens of a window (default 1024)"
+        "--context", type=int, default=1024, help="tokens per window (default 1024)"
     )
-    parser.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
-    parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
+    parser.add_argument("--dtype", default="auto", help="auto: that of config.json")
+    parser.add_argument(
+        "--json", type=user_path, metavar="OUT", help="also write the result here"
+    )
     args = parser.parse_args(argv)
     try:
         result = _scored(args)
@@ -171,7 +176,7 @@ def _scored(args: argparse.Namespace) -> dict[str, Any]:
 
     texts = [_read(path) for path in args.text]
     if args.json and not args.json.parent.is_dir():
-        raise FileNotFoundError(f"--json: no folder {args.json.parent}")
+        raise FileNotFoundError(f"--json: no folder {args.json.parent}; create it")
     start_cpu_devices(0, rows=1)
     found = {name: pretrained.find_pretrained(name, args.dtype) for name in args.models}
     models = {
@@ -197,4 +202,4 @@ def _read(path: pathlib.Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run("perplexity: stopped; nothing is written", lambda _: main()))
+    sys.exit(run("perplexity: stopped; nothing was written", lambda _: main()))

@@ -37,9 +37,13 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", nargs="*", type=user_path, metavar="FILE.jsonl")
-    parser.add_argument("--pred", metavar="ANSWER", help="an answer, as in a box")
-    parser.add_argument("--gold", metavar="GOLD", help="what it is compared with")
-    parser.add_argument("--problem", metavar="TEXT", help="which may not be copied")
+    parser.add_argument("--pred", metavar="ANSWER", help="the answer, without \\boxed")
+    parser.add_argument("--gold", metavar="GOLD", help="the gold answer")
+    parser.add_argument(
+        "--problem",
+        metavar="TEXT",
+        help="problem text, to reject copies and to check requested units",
+    )
     parser.add_argument(
         "--explain", action="store_true", help="with --pred: also show sympy objects"
     )
@@ -47,13 +51,15 @@ def main(argv: list[str] | None = None) -> int:
         "--self_check", action="store_true", help="check the gold answers of data files"
     )
     parser.add_argument(
-        "--list", type=int, default=20, metavar="N", help="rows shown (default 20)"
+        "--list", type=int, default=20, metavar="N", help="rows printed (default 20)"
     )
-    parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
+    parser.add_argument(
+        "--json", type=user_path, metavar="OUT", help="also write the result here"
+    )
     arguments = parser.parse_args(argv)
     explained = arguments.pred is not None and arguments.gold is not None
     if explained == bool(arguments.files):
-        parser.error("give files, or --pred and --gold")
+        parser.error("give either files, or both --pred and --gold")
     try:
         if explained:
             result = explain(
@@ -114,7 +120,7 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
         golds: list[Any] = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
         if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
-            raise ValueError(f"{where}: needs the strings 'gold' and 'pred'")
+            raise ValueError(f"{where}: 'gold' (or 'golds') and 'pred' must be text")
         answer: str | None = predicted
         if row.get("mode") == "response":
             answer = extract_answer(predicted)

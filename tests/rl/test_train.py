@@ -225,7 +225,7 @@ def test_its_report_finds_nothing_wrong(finished):
     assert findings(run) == [] and run.done == STEPS
     assert run.samples[0]["rule"]
     text = page([run])
-    assert "Nothing was found" in text and "<td>level 4</td>" in text
+    assert "No problems found" in text and "<td>level 4</td>" in text
 
 
 def _begin(arguments):

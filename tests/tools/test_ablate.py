@@ -168,9 +168,9 @@ def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
     assert "-20.0 [-50.4, +10.4], p 0.11" in row  # t = 2 sqrt(2), two degrees
     assert "by Holm's method" in "".join(page)
     said = "config.log.samples=3: is refused"
-    assert f"- broken, seed 0 has not ended: error: {said}." in page
+    assert f"- broken, seed 0 has not ended; its log ends with: error: {said}" in page
     assert "- low, seed 1 ended after step 4: no group is left." in page
-    assert "- the runs differ in versions.jax: 2 of them are among the runs." in page
+    assert "- The runs differ in versions.jax: it has 2 different values." in page
 
 
 def test_as_many_run_at_a_time_as_there_are_slots(place):
@@ -182,7 +182,7 @@ def test_as_many_run_at_a_time_as_there_are_slots(place):
     assert [row[2] for row in began].count("0,1") == 2
     assert {row[2] for row in began} == {"0,1", "2,3"}
     # The second began before the first, which takes half a second, had ended.
-    assert told[1].startswith("plain, seed 0: begins")
+    assert told[1].startswith("plain, seed 0: started")
 
 
 def test_a_run_of_another_config_is_not_taken_for_this_one(place):
@@ -222,8 +222,8 @@ def test_what_is_wrong_is_one_line(tmp_path):
         (): "give --config=configs/ablations/NAME.py",
         (f"--config={tmp_path / 'none.py'}",): "none.py: defines no ABLATION",
         (f"--config={tmp_path / 'gone.py'}",): "gone.py: no such file",
-        (f"{mine}:low",): "mine.py:low: names an arm; all are run",
-        (mine, "--seeds=0,a"): "--seeds=0,a: give whole numbers",
+        (f"{mine}:low",): "mine.py:low: names an arm, but all arms run",
+        (mine, "--seeds=0,a"): "--seeds=0,a: must be integers",
         (mine, "--seeds=1,1"): "seeds=[1, 1]: give some, each once",
         (mine, "--config.seed=3"): "config.seed=3: use --seeds instead",
         (mine, "--config.nope=3"): "config: ",

@@ -231,11 +231,11 @@ def test_the_command(tmp_path, capsys):
     out = tmp_path / "out.json"
     arguments = ["dual_clip", "--arg", "bound=2.5", "--correction", "mask"]
     assert check_objective.main(arguments) == 0
-    assert "dual_clip: all hold" in capsys.readouterr().out
+    assert "dual_clip: all properties hold" in capsys.readouterr().out
     fault = f"{__name__}:detached"
     arguments = [fault, "--correction", "truncate", "--json", str(out)]
     assert check_objective.main(arguments) == 1
-    assert "BROKEN  gradient: none reaches the policy" in capsys.readouterr().out
+    assert "BROKEN  gradient: is 0 for all tokens" in capsys.readouterr().out
     names = [f["name"] for f in json.loads(out.read_text())["findings"]]
     assert len(names) == 20 and {"mesh", "divisor"} <= {*names}
     assert check_objective.main([f"{__name__}:scalar"]) == 2

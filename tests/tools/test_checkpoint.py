@@ -42,8 +42,8 @@ def test_list_says_why_each_is_kept(workdir, tmp_path, capsys):
     assert kept == {2: ["best"], 4: ["healthy"], 6: [], 8: ["newest"]}
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("step 2 | 8 updates | 0.00 GB | ")
-    assert lines[0].endswith("| healthy | score 0.500 | kept as best")
-    assert lines[2].endswith("| an alarm held | score 0.250 | may go")
+    assert lines[0].endswith("| healthy | score 0.500 | retained: best")
+    assert lines[2].endswith("| unhealthy | score 0.250 | prunable")
 
 
 @pytest.mark.failure(36)
@@ -87,6 +87,10 @@ def test_prune_refuses_a_workdir_in_use(workdir):
 @pytest.mark.failure(33)
 def test_what_cannot_be_done_is_one_line(tmp_path):
     folder = tmp_path / "checkpoints"
-    _run("list", tmp_path, status=f"error: {folder}: no such folder")
+    _run(
+        "list",
+        tmp_path,
+        status=f"error: {folder}: no such folder; give the workdir of a run",
+    )
     folder.mkdir()
     _run("prune", tmp_path, "--keep", 0, status="error: --keep 0: must be at least 1")

@@ -32,9 +32,9 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
     (tmp_path / "there").mkdir()
     for arguments, message in (
         (["--hf", "no/such", "--out", "x"], "no/such: no such local folder"),
-        (["--hf", "no/such", "--out", str(tmp_path)], "exists already"),
+        (["--hf", "no/such", "--out", str(tmp_path)], ": already exists"),
         (["--workdir", str(tmp_path), "--out", "x"], "config.json: no such file"),
-        (["--hf", "a/b", "--step", "3", "--out", "x"], "--step 3: goes with --workdir"),
+        (["--hf", "a/b", "--step", "3", "--out", "x"], "--step 3: requires --workdir"),
     ):
         with pytest.raises(SystemExit) as stop:
             convert.main(arguments)

@@ -157,13 +157,16 @@ def test_another_copy_is_told_and_never_mixed(model, tmp_path, capsys):
         out = tmp_path / f"of-{copy.name}"
         data = ("--data_dir", str(copy))
         assert main(command(model, "aime2024", out, *data)) == 0
-        assert "of another copy |" in capsys.readouterr().out
+        assert "(another copy) |" in capsys.readouterr().out
         assert (out / "completions.jsonl").read_text().count("aime2024") == 30
     out = tmp_path / "of-ours"
     assert main(["--rescore", str(out), "--data_dir", str(theirs)]) == 2
-    assert "aime2024 was drawn from another copy" in capsys.readouterr().err
+    assert (
+        "aime2024 was sampled from a copy with other problems"
+        in capsys.readouterr().err
+    )
     assert main(["--compare", str(out), str(tmp_path / "of-theirs")]) == 2
-    assert "were asked other copies of it" in capsys.readouterr().err
+    assert "used copies of it with other problems" in capsys.readouterr().err
 
 
 def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
@@ -181,7 +184,7 @@ def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
     asked = f"{path},perturbed:{path}:2026-11-22"
     assert main(command(model, asked, tmp_path / "a", "--limit", "2")) == 0
     # Those of the same problems, though other files may have a name with an @ too.
-    assert "from 0.0 of 2, p 1 |" in capsys.readouterr().out
+    assert "from 0.0 on 2 problems, p 1 |" in capsys.readouterr().out
     other = tmp_path / "own@hard.jsonl"
     other.write_text('{"id": "x", "problem": "1+1", "answer": "2"}\n')
     assert main(command(model, f"{path},{other}", tmp_path / "b")) == 0
@@ -194,7 +197,7 @@ def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
     "row, message",
     [
         (("aime2024", "aime24-999", 0, "x"), "aime2024 has no problem 'aime24-999'"),
-        (("aime2026", "a", 0, "x"), "benchmark 'aime2026': give one of aime2024"),
+        (("aime2026", "a", 0, "x"), "benchmark 'aime2026': must be one of aime2024"),
     ],
 )
 def test_completions_of_unknown_problems(tmp_path, shared_data, capsys, row, message):
@@ -352,7 +355,7 @@ def test_a_runs_own_held_out_problems(model, tmp_path, capsys, monkeypatch):
     assert not list(trap.iterdir())
     capsys.readouterr()
     assert main(command(model, "held_out", tmp_path / "no")) == 2
-    assert "no run that holds problems out" in capsys.readouterr().err
+    assert "no held_out.jsonl; give a workdir with" in capsys.readouterr().err
 
 
 @pytest.mark.failure(46)
@@ -386,7 +389,9 @@ def test_the_reward_of_a_run_is_asked_for_and_not_imported(tmp_path, capsys, sys
     assert [(v["correct"], v["reward"]) for v in verdicts] == [(True, 1), (False, 0)]
     # The folder's own record is data too.
     assert main(out) == 2
-    assert "results.json: judged by 'of_the_run:score'" in capsys.readouterr().err
+    assert (
+        "results.json: names the reward 'of_the_run:score'" in capsys.readouterr().err
+    )
 
 
 @pytest.fixture
@@ -400,7 +405,9 @@ def test_a_name_in_a_folder_leads_nowhere_else(tmp_path, capsys):
         (tmp_path / "secret.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n')
         folder = write(tmp_path / f"out{len(name)}", [(name, "secret-1", 0, "2")])
         assert main(["--rescore", str(folder)]) == 2
-        assert f"{name!r} is not the name of a benchmark" in capsys.readouterr().err
+        assert (
+            f"benchmark {name!r}: must be a plain file name" in capsys.readouterr().err
+        )
 
 
 @pytest.mark.failure(33)
@@ -449,10 +456,10 @@ def test_two_runs_are_compared(model, sums, tmp_path, capsys):
     "more, message",
     [
         (("--template", "qwen"), "template='qwen': neither one of none, qwen_math"),
-        (("--samples", "4"), "samples=4 at temperature 0"),
-        (("--context", "97"), "context=97 exceeds the model's 96 positions"),
-        (("--benchmarks", "math501"), "benchmark 'math501': give one of"),
-        (("--dtype", "fp8"), "dtype='fp8': not one of"),
+        (("--samples", "4"), "samples=4: must be 1 at temperature 0"),
+        (("--context", "97"), "context=97: must be at most 96, the positions"),
+        (("--benchmarks", "math501"), "benchmark 'math501': must be one of"),
+        (("--dtype", "fp8"), "dtype='fp8': must be one of"),
         (("--model", "/nonexistent"), "/nonexistent: no such model folder"),
     ],
 )

@@ -130,7 +130,7 @@ FAULTS = {
     ),
     "skipped": (
         {7: {"policy/skipped": 2, "policy/skipped_in_a_row": 2}},
-        ("update", "7", "2 updates skipped: not finite"),
+        ("update", "7", "2 updates skipped: loss or gradient not finite"),
     ),
     "nan": (
         {8: {"policy/loss": float("nan")}},
@@ -384,7 +384,7 @@ def test_the_command_says_where_and_how_healthy(tmp_path, capsys):
     out = folder / "report.html"
     main([str(folder), "--json", str(tmp_path / "found.json")])
     said = capsys.readouterr().out
-    assert f"{folder.name}: update: step 7: 2 updates skipped: not finite\n" in said
+    assert f"{folder.name}: update: step 7: 2 updates skipped: loss or gradient" in said
     assert said.splitlines()[-1].startswith(f"{out}: 0.")
     found = json.loads((tmp_path / "found.json").read_text())["run"]
     assert {f["kind"] for f in found} == {"alarm", "update"}

@@ -56,7 +56,7 @@ def test_self_check_lists_what_cannot_be_verified(tmp_path, capsys):
     ("content", "message"),
     [
         (b'{"gold": "1", "pred": "1"}\nnot json\n', "pairs.jsonl:2: not JSON"),
-        (b'{"gold": "1"}\n', "pairs.jsonl:1: needs the strings 'gold' and 'pred'"),
+        (b'{"gold": "1"}\n', "pairs.jsonl:1: 'gold' (or 'golds') and 'pred' must"),
         (b'{"gold": "\xff", "pred": "1"}\n', "pairs.jsonl:1: not UTF-8"),
         (b"[1]\n", "pairs.jsonl:1: a row must be an object"),
     ],

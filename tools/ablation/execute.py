@@ -75,7 +75,7 @@ def train(
                 run, slot = waiting.popleft(), free.popleft()
                 process, lifeline = _start(run, slot)
                 going[os.pidfd_open(process.pid)] = (run, slot, process, lifeline)
-                tell(f"{run}: begins, {len(waiting)} to come; {run.log}")
+                tell(f"{run}: started, {len(waiting)} waiting; log: {run.log}")
             for ended in select.select(list(going), [], [])[0]:
                 run, slot, process, lifeline = going.pop(ended)
                 status = process.wait()
@@ -121,7 +121,7 @@ def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
         return receiving.recv()
     except EOFError:
         process.join()
-        return f"the process that checked it ended with status {process.exitcode}"
+        return f"the process that prepares the run ended with status {process.exitcode}"
     finally:
         process.kill()
         process.join()

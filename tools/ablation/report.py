@@ -37,7 +37,7 @@ FIGURES: Mapping[str, Figure] = {
     "greedy_accuracy": Figure("greedy, %", 100, ".1f"),
     "entropy": Figure("entropy at the end, nats", 1, ".3f"),
     "length": Figure("length at the end, tokens", 1, ".1f"),
-    "tokens": Figure("tokens drawn, millions", 1e-6, ".2f"),
+    "tokens": Figure("tokens sampled, millions", 1e-6, ".2f"),
     "minutes": Figure("minutes", 1 / 60, ".1f"),
 }
 
@@ -123,13 +123,13 @@ def markdown(result: Mapping[str, Any]) -> str:
         | {f.title: _mean(f, cells.get(n), counts[arm]) for n, f in figures.items()}
         for arm, cells in by_arm.items()
     ]
-    about += " Means over seeds, and half of a 95% interval (Student's t)."
+    about += " Values are means over seeds ± half of the 95% interval (Student's t)."
     noise = [
         {
             "": figure.title,
-            "between seeds, sd": figure.text(entry["sd"]),
+            "standard deviation between seeds": figure.text(entry["sd"]),
             "degrees of freedom": str(entry["degrees"]),
-            "shows": figure.text(entry["shows"]),
+            "smallest significant difference": figure.text(entry["shows"]),
         }
         for name, figure in compared.items()
         for entry in [result["noise"].get(name)]
@@ -144,9 +144,9 @@ def markdown(result: Mapping[str, Any]) -> str:
             Table(
                 "Noise of the seed",
                 noise,
-                "The sd is pooled over arms. `shows` is the least difference between"
-                " two arms that would be significant at 5%. All runs share one base,"
-                " so this is the noise of training alone.",
+                "The standard deviation is pooled over arms. Smaller differences of two"
+                " arms are not significant at 5%. All runs share one base model, so"
+                " the noise is that of training alone.",
             )
         )
     return render(result["name"], report, *_remarks(result))
@@ -161,12 +161,12 @@ def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Ta
         if arm != reference:
             texts = {f.title: _difference(f, found.get(n)) for n, f in figures.items()}
             rows.append({"arm": arm} | texts)
-    note = "One seed an arm: differences of two runs, not of two methods."
+    note = "With one seed per arm, differences compare two runs, not two methods."
     if max(seeds) > 1:
         note = (
-            "Brackets are 95% intervals, by Student's t over both arms' runs. p is"
-            f" adjusted for {len(rows)} arms against one by Holm's method; intervals"
-            " are not."
+            "Brackets are 95% intervals by Student's t over the runs of both arms."
+            f" p-values are adjusted for {len(rows)} comparisons by Holm's method;"
+            " intervals are not adjusted."
         )
     return Table(f"Against {reference}", *((rows, note) if max(seeds) else ([], "")))
 
@@ -196,11 +196,11 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
     for run in result["runs"]:
         which = f"{run['arm']}, seed {run['seed']}"
         if "missing" in run and run["missing"]:
-            yield f"{which} has not ended: {run['missing']}."
+            yield f"{which} has not ended; its log ends with: {run['missing']}"
         for why in filter(None, (run.get("ended"), run.get("unhealthy"))):
             yield f"{which} ended after step {run['steps']}: {why}."
     for key, count in result["differ"].items():
-        yield f"the runs differ in {key}: {count} of them are among the runs."
+        yield f"The runs differ in {key}: it has {count} different values."
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:

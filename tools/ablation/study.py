@@ -53,7 +53,8 @@ class Run:
         expected = json.loads(config_json(config))
         for key, its, ours in differences(found, expected):
             raise ValueError(
-                f"{self.workdir} holds another run: config.{key}={its!r}, not {ours!r}"
+                f"{self.workdir}: holds another run: config.{key}={its!r}, not {ours!r}"
+                "; delete this folder or use another --workdir"
             )
         return json.loads(path.read_text(encoding="utf-8"))
 
@@ -115,11 +116,11 @@ def make_study(
     file, _, text = name.partition(":")
     chosen, _, other = text.partition(SEPARATOR)
     if chosen:
-        raise ValueError(f"{name}: names an arm; all are run")
+        raise ValueError(f"{name}: names an arm, but all arms run; give {file}")
     module = run_file(file)
     ablation = module.get("ABLATION")
     if not isinstance(ablation, Ablation):
-        raise ValueError(f"{file}: defines no ABLATION, see configs.ablation")
+        raise ValueError(f"{file}: defines no ABLATION; see configs/ablation.py")
     overrides = dict(overrides or {})
     if "seed" in overrides:
         raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")

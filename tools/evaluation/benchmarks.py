@@ -83,14 +83,14 @@ def title(name: str) -> str:
     of, _, date = name.partition("@")
     if of not in BENCHMARKS:
         return name
-    return BENCHMARKS[of].title + (f", other numbers ({date})" if date else "")
+    return BENCHMARKS[of].title + (f", new numbers ({date})" if date else "")
 
 
 def _original(spec: str) -> tuple[str, str]:
     """Splits perturbed:BENCHMARK:DATE into the benchmark's spec and the date."""
     original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
     if not original:
-        raise ValueError(f"{spec}: give perturbed:BENCHMARK:DATE")
+        raise ValueError(f"{spec}: must be perturbed:BENCHMARK:DATE")
     return original, date
 
 
@@ -129,23 +129,25 @@ def load_benchmark(
     if spec.startswith(HUB) or spec.endswith(".jsonl"):
         return read_problems(fetched(spec), fields)[:limit]
     raise ValueError(
-        f"benchmark {spec!r}: give one of {', '.join(BENCHMARKS)}, a .jsonl file,"
+        f"benchmark {spec!r}: must be one of {', '.join(BENCHMARKS)}, a .jsonl file,"
         f" {HUB}OWNER/DATASET/FILE.jsonl, or {PERTURBED}BENCHMARK:DATE"
     )
 
 
 def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
     if data_dir is None:
-        raise ValueError(f"benchmark {name!r}: --data_dir must say where its file is")
+        raise ValueError(f"benchmark {name!r}: give its folder by --data_dir")
     candidates = [data_dir / f"{name}.jsonl", data_dir / "eval" / f"{name}.jsonl"]
     path = next(filter(pathlib.Path.is_file, candidates), None)
     if path is None:
-        raise FileNotFoundError(f"benchmark {name!r}: no file {candidates[0]}")
+        raise FileNotFoundError(
+            f"benchmark {name!r}: no file {candidates[0]}; correct --data_dir"
+        )
     problems, rows = read_problems(path), BENCHMARKS[name].rows
     if len(problems) != rows:
         raise ValueError(
-            f"{path}: {len(problems)} rows instead of {rows}: not the benchmark {name};"
-            " to use it as a set of your own, give its path"
+            f"{path}: {len(problems)} rows, but the benchmark {name} has {rows}; to use"
+            " this file as your own set, give its path"
         )
     return problems
 

@@ -29,8 +29,8 @@ _ABOUT = {
     " several training seeds, on these problems.",
     CHECKPOINTS: "About these checkpoints: interval and p are **of these two"
     " checkpoints, not of two methods**. They are over problems or their templates"
-    " (Student's t, paired sign-flip test) and ignore the noise of the training seed;"
-    " give evaluations of several seeds, separated by commas.",
+    " (Student's t, paired sign-flip test) and ignore the noise of the training seed."
+    " To compare methods, give evaluations of several seeds, separated by commas.",
 }
 
 
@@ -93,10 +93,13 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
     report = []
     for arm, pair in zip(others, result["pairs"], strict=True):
         rows = _comparison(pair)
-        note = f"First {first['drawn']}, second {arm['drawn']}."
+        note = (
+            f"Sampling of the first: {first['drawn']}; of the second: {arm['drawn']}."
+        )
         if not pair["drawn_alike"]:
             note = (
-                f"**Not drawn alike**: {note} The difference is not the model's alone."
+                "**Sampling differs**, so the difference is not only due to the models."
+                f" {note}"
             )
         for name, part in pair["benchmarks"].items():
             for word in ("lost", "gained"):
@@ -155,8 +158,8 @@ def _drawn(arm: Arm) -> str:
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
             raise ValueError(
-                f"{evaluation.folder}: drawn {other}, and {arm[0].folder}, of the same"
-                f" arm, {words[0]}"
+                f"{evaluation.folder}: sampled {other}, but {arm[0].folder} of the same"
+                f" arm {words[0]}; sample all evaluations of an arm alike"
             )
     return words[0]
 
@@ -288,12 +291,12 @@ def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:
     if lonely:
         where = first if lonely[0] in first.correct[name] else second
         raise ValueError(
-            f"{name}: {len(lonely)} problems cannot be paired, {lonely[0]} is only in "
-            f"{where.folder}"
+            f"{name}: {len(lonely)} problems are in one evaluation only, such as "
+            f"{lonely[0]} in {where.folder}; evaluate the same problems"
         )
     asked = [e.conditions.get("benchmarks", {}).get(name, {}) for e in (first, second)]
     if len({facts["sha256"] for facts in asked if "sha256" in facts}) > 1:
         raise ValueError(
-            f"{name}: {first.folder} and {second.folder} were asked other copies of it,"
-            " with other problems or answers under the same ids"
+            f"{name}: {first.folder} and {second.folder} used copies of it with other"
+            " problems or answers under the same ids; evaluate both with one copy"
         )

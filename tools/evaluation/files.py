@@ -35,8 +35,8 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
         for key, old, new in differences(stored, wanted):
             if not (key.startswith("benchmarks.") and old is None):
                 raise ValueError(
-                    f"{folder} was begun with {key}={old!r}, now {new!r}: choose "
-                    "another --out, or delete it"
+                    f"{folder}: was started with {key}={old!r}, now {new!r}; choose "
+                    "another --out, or delete the folder"
                 )
     files.replace_json(folder / "conditions.json", wanted)
 
@@ -54,7 +54,7 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
       ValueError: the name is not a plain file name, so it could leave the folder.
     """
     if not name or pathlib.PurePath(name).name != name:
-        raise ValueError(f"{folder}: {name!r} is not the name of a benchmark")
+        raise ValueError(f"{folder}: benchmark {name!r}: must be a plain file name")
     return folder / "problems" / f"{name}.jsonl"
 
 
@@ -82,14 +82,14 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
         if missing := {"benchmark", "id", "sample", "completion"} - row.keys():
             raise ValueError(f"{where}: no field {min(missing)!r}")
         if not isinstance(row["completion"], str):
-            raise ValueError(f"{where}: completion must be a text")
+            raise ValueError(f"{where}: 'completion' must be text")
         names = [field.name for field in dataclasses.fields(SampledCompletion)]
         drawn = SampledCompletion(**{n: row[n] for n in names if n in row})
         of_benchmark = found.setdefault(row["benchmark"], {})
         if (drawn.id, drawn.sample) in of_benchmark:
             raise ValueError(
                 f"{where}: a second row for {row['benchmark']} {drawn.id} sample"
-                f" {drawn.sample}"
+                f" {drawn.sample}; delete one of them"
             )
         of_benchmark[drawn.id, drawn.sample] = drawn
     return {name: list(drawn.values()) for name, drawn in found.items()}
@@ -117,8 +117,8 @@ def judging_reward(asked: str | None, recorded_in: pathlib.Path, *keys: str) -> 
     if asked or recorded == VERIFIER:
         return asked or VERIFIER
     raise ValueError(
-        f"{recorded_in}: judged by {recorded!r}, which is not imported because a file"
-        f" says so: give --reward '{recorded}', or --reward {VERIFIER}"
+        f"{recorded_in}: names the reward {recorded!r}; a function that only a file"
+        f" names is not imported: give --reward '{recorded}', or --reward {VERIFIER}"
     )
 
 
@@ -189,6 +189,6 @@ def read_evaluation(folder: pathlib.Path) -> Evaluation:
                 clusters.setdefault(name, {})[id] = row["cluster"]
         except KeyError as error:
             raise ValueError(
-                f"{where}: no field {error}; write it again by --rescore {folder}"
+                f"{where}: no field {error}; rewrite the file with --rescore {folder}"
             ) from None
     return Evaluation(folder, read_conditions(folder), correct, clusters)

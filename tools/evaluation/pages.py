@@ -38,7 +38,9 @@ def results_page(
     ]
     body = page.plots([page.dots("Accuracy, %, with 95% intervals", scores)])
     if shown < samples:
-        body += page.note(f"The first {shown} completions of each problem are here.")
+        body += page.note(
+            f"Only the first {shown} completions of each problem are shown."
+        )
     for name, result in results["benchmarks"].items():
         groups = by_problem(scored[name])
         blocks = [

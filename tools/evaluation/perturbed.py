@@ -98,14 +98,14 @@ def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
     """
     digits = re.sub(r"\D", "", date)
     if not digits:
-        raise ValueError(f"{date}: give a date, such as 2026-11-22")
+        raise ValueError(f"date {date!r}: must have digits, such as 2026-11-22")
     seed = int(digits)
     made = [
         _perturbed(problem, generator(seed, i)) for i, problem in enumerate(problems)
     ]
     if not any(made):
         raise ValueError(
-            "no solution says how the answer follows, as GSM8K's <<48/2=24>> do"
+            "no problem can get new numbers; solutions need steps such as <<48/2=24>>"
         )
     return [problem for problem in made if problem]
 

@@ -65,7 +65,7 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
             f"--workdir {path} --out HFDIR` exports a checkpoint"
         )
     if path.is_dir() and not (path / "config.json").is_file():
-        raise ValueError(f"{path}: no config.json in it")
+        raise ValueError(f"{path}: no config.json; give a model folder or a workdir")
     return resolve_folder(model)
 
 
@@ -80,7 +80,7 @@ def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
         raw = json.loads((folder / "config.json").read_text("utf-8"))
         dtype = raw.get("dtype") or raw.get("torch_dtype") or "bfloat16"
     if dtype not in DTYPES:
-        raise ValueError(f"dtype={dtype!r}: not one of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype={dtype!r}: must be one of {', '.join(DTYPES)}")
     return dtype
 
 
@@ -139,11 +139,13 @@ def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
     """
     path = workdir / HELD_OUT
     if not path.is_file():
-        raise ValueError(f"{workdir}: no run that holds problems out ({path.name})")
+        raise ValueError(
+            f"{workdir}: no {path.name}; give a workdir with held-out problems"
+        )
     config = workdir / "config.json"
     try:
         template = json.loads(config.read_text("utf-8"))["data"]["template"]
         check_template(template)
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{config}: data.template: {error}") from None
+        raise ValueError(f"{config}: no valid data.template: {error}") from None
     return read_problems(path), template

@@ -22,7 +22,7 @@ PAPER = "Compass-Thinker, arXiv 2508.08909"
 HARNESS = "understand-r1-zero, arXiv 2503.20783, table 4"
 PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
     ("Qwen2.5-Math-7B, no template", (20.0, 45.8, 69.0, 21.3, 34.7), PAPER, "greedy"),
-    ("Compass-Thinker-7B", (40.0, 65.0, 82.9, 36.4, 43.5), PAPER, "not said"),
+    ("Compass-Thinker-7B", (40.0, 65.0, 82.9, 36.4, 43.5), PAPER, "not stated"),
     ("Qwen2.5-Math-7B, its template", (16.7, 38.6, 50.6, 9.9, 16.6), HARNESS, "greedy"),
     ("SimpleRL-Zero-7B", (26.7, 60.2, 78.2, 27.6, 40.3), HARNESS, "greedy"),
     ("PRIME-Zero-7B", (16.7, 62.7, 83.8, 36.0, 40.9), HARNESS, "greedy"),
@@ -93,11 +93,11 @@ def tables(results: Mapping[str, Any]) -> list[Table]:
         Table(
             "In detail",
             [{k: cell(r) for k, cell in _DETAIL.items()} for r in benchmarks.values()],
-            "Brackets are 95% intervals over problems, or over templates where problems"
-            " are made from them.",
+            "Brackets are 95% intervals over problems, or over the templates from which"
+            " problems were made.",
         )
     )
-    facts = (drawing or {"drawing": "not recorded"}) | {
+    facts = (drawing or {"sampling": "not recorded"}) | {
         name: results.get(name) for name in ("reward", "verifier")
     }
     conditions = [
@@ -111,7 +111,7 @@ def tables(results: Mapping[str, Any]) -> list[Table]:
 def sampling(drawing: Mapping[str, Any]) -> str:
     """Describes how completions were sampled, such as "greedy" or "avg@32 at T=0.6"."""
     if "temperature" not in drawing:
-        return "drawing not recorded"
+        return "sampling not recorded"
     if drawing["temperature"] == 0:
         return "greedy"
     top_p = drawing.get("top_p", 1.0)
@@ -139,11 +139,11 @@ def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -
 
     def row(name: str, how: str, cells: Sequence[str], mean: str, source: str):
         scores = dict(zip(heads, cells, strict=True))
-        return {"%": name, "drawn": how} | scores | {"mean": mean, "source": source}
+        return {"%": name, "sampling": how} | scores | {"mean": mean, "source": source}
 
     average = average_of_five(benchmarks)
     mean = "" if average is None else f"{100 * average:.1f}"
-    copies = [" of another copy" if "another_copy" in r else "" for r in five]
+    copies = [" (another copy)" if "another_copy" in r else "" for r in five]
     cells = [percent(r) + copy for r, copy in zip(five, copies, strict=True)]
     rows = [row(model, drawn, cells, mean, "this evaluation")]
     largest = [f"{kind}@{r['samples']}" for r in five if r for kind in ("maj", "pass")]
@@ -153,11 +153,11 @@ def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -
     for name, scores, source, how in PUBLISHED:
         cells = [f"{score:.1f}" for score in scores]
         rows.append(row(name, how, cells, f"{np.mean(scores):.1f}", source))
-    note = "Published rows compare only where the conditions below are theirs."
+    note = "Published rows are comparable only if sampled under the conditions below."
     if drawn != "greedy":
         note += (
-            f" Not drawn alike: this evaluation is {drawn}, the published rows are"
-            " greedy or do not say."
+            f" Sampling differs: this evaluation is {drawn}; the published rows are"
+            " greedy or do not state it."
         )
     return Table("", rows, note)
 
@@ -176,8 +176,8 @@ def _original(result: Figures) -> str:
         return ""
     known = result["original"]
     return (
-        f"{difference(known)} from {100 * known['first']:.1f} of {known['problems']},"
-        f" p {known['p_value']:.2g}"
+        f"{difference(known)} from {100 * known['first']:.1f} on"
+        f" {known['problems']} problems, p {known['p_value']:.2g}"
     )
 
 
@@ -198,8 +198,8 @@ _DETAIL: Mapping[str, Callable[[Figures], str]] = {
     "no answer, %": _share("no_answer"),
     "truncated, %": _share("truncated"),
     "repetitive, %": _share("repeated"),
-    "completes the problem, % (of it given)": _memory,
-    "against its known numbers": _original,
+    "problem completed, % (share given)": _memory,
+    "difference from original numbers": _original,
     "tokens, mean / p95": lambda r: (
         f"{r['tokens_mean']:.0f} / {r['tokens_p95']:.0f}" if "tokens_mean" in r else ""
     ),

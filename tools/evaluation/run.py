@@ -43,8 +43,8 @@ class Conditions:
                 raise ValueError(f"{key}={getattr(self, key)}: must be at least 1")
         if self.temperature == 0 and self.samples > 1:
             raise ValueError(
-                f"samples={self.samples} at temperature 0 are {self.samples} times the "
-                "same completion"
+                f"samples={self.samples}: must be 1 at temperature 0, because all "
+                "completions of a problem would be equal"
             )
 
 
@@ -174,14 +174,14 @@ def check_prompts(task: Task, max_positions: int) -> int:
     conditions = task.conditions
     if conditions.context > max_positions:
         raise ValueError(
-            f"context={conditions.context} exceeds the model's {max_positions} "
-            "positions"
+            f"context={conditions.context}: must be at most {max_positions}, the "
+            "positions of the model"
         )
     for problem, prompt in zip(task.problems, task.prompts, strict=True):
         if len(prompt) >= conditions.context:
             raise ValueError(
-                f"problem {problem.id}: its prompt of {len(prompt)} tokens fills the "
-                f"context of {conditions.context}"
+                f"problem {problem.id}: its prompt of {len(prompt)} tokens fills "
+                f"context={conditions.context}; raise the context or remove the problem"
             )
     left = conditions.context - conditions.max_tokens
     return sum(len(prompt) > left for prompt in task.prompts)
@@ -267,7 +267,7 @@ def checkpoint_hash(folder: pathlib.Path) -> str:
     """
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        raise FileNotFoundError(f"{folder}: no .safetensors file in it")
+        raise FileNotFoundError(f"{folder}: no .safetensors file; give a model folder")
     digest = hashlib.sha256()
     for path in [folder / "config.json", *weights]:
         digest.update(bytes.fromhex(sha256(path)))

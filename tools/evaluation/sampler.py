@@ -16,23 +16,25 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
     """Adds the flags that `prepare` and `open_sampler` read."""
     group = parser.add_argument_group("sampler")
     group.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
-    group.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
+    group.add_argument("--dtype", default="auto", help="auto: that of config.json")
     group.add_argument(
-        "--slots", type=int, default=slots, help="decoded together (jax)"
+        "--slots", type=int, default=slots, help="completions decoded together (jax)"
     )
     group.add_argument(
         "--vllm_python",
         default=".venv-vllm/bin/python",
-        help="of the environment that holds vLLM",
+        help="Python of the environment with vLLM",
     )
     group.add_argument(
         "--url",
         type=comma_separated,
         default=[],
-        help="comma-separated servers that already serve this model (vllm)",
+        help="comma-separated URLs of servers that already serve this model (vllm)",
     )
     group.add_argument(
-        "--devices", default="", help="GPUs of the servers to start, as 0,1;2,3 (vllm)"
+        "--devices",
+        default="",
+        help="GPUs of each server to start, such as 0,1;2,3 (vllm)",
     )
 
 

@@ -40,14 +40,14 @@ _TERMS: dict[str, dict[str, Any]] = {
     **{name: {"kl_penalty": 0.1, "kl_estimate": name} for name in KL_ESTIMATES},
 }
 _WHY = {
-    "rejected tokens": "a rejected token must be in no gradient, metric or mean",
-    "whole completions": "`geometric` keeps or rejects all tokens of a completion",
-    "divisor": "weights must average over the tokens that are left",
-    "importance weights": "each term's off-policy tokens are weighed by"
-    " min(exp(old - sampler), cap), or by 1 where others were rejected",
-    "KL penalty": "its gradient must point from the policy to the reference",
-    "entropy bonus": "its gradient must raise the entropy",
-    "packing after rejection": "it depends on how completions are packed",
+    "rejected tokens": "gradients, metrics and means must not include them",
+    "whole completions": "`geometric` must keep or reject all tokens of a completion",
+    "divisor": "weights must average over the tokens that are not rejected",
+    "importance weights": "every term must weight off-policy tokens by"
+    " min(exp(old - sampler), cap) with `truncate`, and by 1 with other corrections",
+    "KL penalty": "gradient descent must move the policy towards the reference",
+    "entropy bonus": "gradient descent must raise the entropy",
+    "packing after rejection": "the gradient must not depend on the packing",
 }
 
 
@@ -93,7 +93,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     plain, entropy = found["loss"], found["entropy"]
 
     if count := entropy["outside"]:
-        yield "rejected tokens", f"{count} have a gradient"
+        yield "rejected tokens", f"{count} rejected tokens have a gradient"
     if entropy["metric tokens"] != kept.sum():
         yield "rejected tokens", "metrics count them"
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
@@ -102,7 +102,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         yield "rejected tokens", "their log-probabilities change the others' gradient"
     partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
     if correction == "geometric" and partly:
-        yield "whole completions", f"{len(partly)} are kept in part"
+        yield "whole completions", f"{len(partly)} completions are rejected in part"
 
     for aggregation in get_args(Aggregation):
         weighed = _rejected(changed(aggregation=aggregation), layout(), values)
@@ -113,7 +113,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         exact = _divided(kept, aggregation, c.rollout.max_response_tokens)
         if not np.allclose(weights, exact, rtol=1e-5, atol=0):
             sums = f"{weights.sum():.4g}, not {exact.sum():.4g}"
-            yield "divisor", f"{aggregation} sums to {sums}"
+            yield "divisor", f"weights of {aggregation!r} sum to {sums}"
 
     importance = np.ones(len(OWNER))
     if correction == TRUNCATE:
@@ -127,13 +127,16 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
             part, exact = part - plain["part"], exact - unweighed["loss"]
         wrong = np.abs(part - importance * exact)[kept].max(initial=0.0)
         if wrong > TOLERANCE:
-            yield "importance weights", f"wrong in the {term}, by {wrong:.1e}"
+            yield "importance weights", f"wrong by {wrong:.1e} in the term {term!r}"
 
     x = (values["policy"] - values["reference"])[kept]
     for estimate in KL_ESTIMATES:
         slope = (found[estimate]["policy"] - plain["policy"])[kept]
         if wrong := np.count_nonzero(np.sign(slope) != np.sign(x)):
-            yield "KL penalty", f"{estimate} has the wrong sign at {wrong} tokens"
+            yield (
+                "KL penalty",
+                f"{estimate} has a gradient of wrong sign at {wrong} tokens",
+            )
     if wrong := np.count_nonzero(entropy["entropy"][kept] >= 0):
         yield "entropy bonus", f"lowers the entropy of {wrong} tokens"
     short = _rejected(changed(), layout(length=SHORT), values)

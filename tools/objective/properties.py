@@ -63,28 +63,29 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
     if "metric ratio" in first:
         yield _same("first update", {"metric ratio": first["metric tokens"]}, first)
     else:
-        yield Finding("first update", True, "no metric 'ratio', which would be 1")
+        yield Finding("first update", True, "not checked: no metric 'ratio'")
 
 
 # The likely cause if a property does not hold.
 _WHY = {
-    "finite": "where no token counts all arrays hold 0, which is divided by or has its"
-    " logarithm taken",
-    "gradient": "policy_logprobs is detached, or not used",
-    "weights": "four times the weights do not make four times that: loss_weights is"
-    " applied to the result, and belongs in no average of its own",
-    "completions": "sums and means go by `segments`, not by rows or micro-batches",
-    "alignment": "its policy_logprobs does not: shifted",
-    "packing": "it depends on rows, their number or their length",
-    "shared prompts": "it counts prompts' positions, which completions may share",
-    "micro-batches": "it depends on what else is in the micro-batch",
-    "row order": "it depends on a row's place in the batch",
-    "mesh": "it depends on how rows are split over devices",
-    "masked positions": "it reads positions that do not count",
-    "large ratios": "log-ratios of +-200 overflow in float32: hold the exponent, as"
+    "finite": "all arrays are 0 outside loss_mask; the loss divides by this 0 or takes"
+    " its logarithm",
+    "gradient": "the loss detaches policy_logprobs or does not use it",
+    "weights": "four times the loss_weights must give four times the gradient; the"
+    " caller applies loss_weights, so the loss must not",
+    "completions": "compute sums and means with `segments`, not over rows or"
+    " micro-batches",
+    "alignment": "its policy_logprobs does not, so the loss shifts an array",
+    "packing": "the loss depends on the number or the length of rows",
+    "shared prompts": "the loss counts prompt positions, which completions may share",
+    "micro-batches": "the loss of a completion depends on its micro-batch",
+    "row order": "the loss depends on the index of a row in the batch",
+    "mesh": "the loss depends on how rows are split over devices",
+    "masked positions": "the loss reads positions outside loss_mask",
+    "large ratios": "log-ratios of +-200 overflow in float32; clamp the exponent as"
     " `rl.update.losses.importance` does",
-    "first update": "it is to be 1, as that of policy_logprobs to old_logprobs is,"
-    " token by token",
+    "first update": "it must be 1 in a step's first update; compute it per token from"
+    " policy_logprobs - old_logprobs",
 }
 
 
@@ -121,7 +122,7 @@ def _distance(a: Any, b: Any) -> float:
 
 def _reaches(plain: Mapping[str, Any]) -> Finding:
     reached, total = np.count_nonzero(plain["policy"]), plain["policy"].size
-    fault = "" if reached else "none reaches the policy"
+    fault = "" if reached else "is 0 for all tokens"
     return _finding("gradient", fault, f"reaches {reached} of {total} tokens")
 
 
@@ -130,18 +131,18 @@ def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
     leaks = {name: int((on & strangers).sum()) for name, on in acts.items()}
     named = ", ".join(name for name, count in leaks.items() if count)
     fault = (
-        f"{named} of one act on the loss of others ({sum(leaks.values())} pairs of"
-        " tokens)"
+        f"{named} of one completion affects the loss of another"
+        f" ({sum(leaks.values())} pairs of tokens)"
     )
     yield _finding(
-        "completions", fault if named else "", "none acts on the loss of another"
+        "completions", fault if named else "", "none affects the loss of another"
     )
     # A ratio has the policy's and the old log-probability of one token.
     reach = acts["policy"] | np.eye(len(OWNER), dtype=bool)
     shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
     if acts["policy"].any() and not acts["policy"].diagonal().any():
         shifted.append("policy")
-    fault = f"{', '.join(shifted)} of a token acts on the loss of another token"
+    fault = f"{', '.join(shifted)} of a token affects the loss of another token"
     yield _finding(
-        "alignment", fault if shifted else "", "all arrays speak of the same token"
+        "alignment", fault if shifted else "", "all arrays refer to the same token"
     )

@@ -27,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("workdir", type=user_path, nargs="+", metavar="WORKDIR")
     parser.add_argument(
-        "--out", type=user_path, help="the page; default: report.html in the first one"
+        "--out",
+        type=user_path,
+        help="file of the page (default: report.html in the first workdir)",
     )
     parser.add_argument("--json", type=user_path, help="also write the findings here")
     args = parser.parse_args(argv)

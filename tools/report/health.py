@@ -37,14 +37,15 @@ def findings(run: Run) -> list[Finding]:
     if skipped:
         count = int(sum(row["policy/skipped"] for row in skipped))
         steps = _spans([int(row["step"]) for row in skipped])
-        found.append(Finding(steps, "update", f"{count} updates skipped: not finite"))
+        text = f"{count} updates skipped: loss or gradient not finite"
+        found.append(Finding(steps, "update", text))
     empty = [int(row["step"]) for row in run.steps if "policy/loss" not in row]
     if empty:
         text = f"{len(empty)} steps without an update: too few informative groups"
         found.append(Finding(_spans(empty), "update", text))
     found += _declines(run)
     for name, about in run.dumps.items():
-        cause = about.get("cause", "a step that was not finite")
+        cause = about.get("cause", "an update was not finite")
         found.append(Finding(name, "dump", f"{cause}; see dumps/{name}"))
     found += _end(run)
     return found + [Finding("", "file", text) for text in run.unreadable]
@@ -61,7 +62,7 @@ def _alarms(run: Run) -> list[Finding]:
                 steps, _ = held.get(name, ([], ""))
                 held[name] = [*steps, int(row["step"])], text
     except (TypeError, ValueError) as error:
-        return [Finding("", "alarm", f"cannot read alarms of config.json: {error}")]
+        return [Finding("", "alarm", f"cannot read the alarms in config.json: {error}")]
     return [
         Finding(_spans(steps), "alarm", f"{name}: {text}")
         for name, (steps, text) in held.items()
@@ -132,7 +133,7 @@ def _end(run: Run) -> list[Finding]:
         if reason := run.summary.get(key):
             found.append(Finding(str(run.done), "end", f"{text}: {reason}"))
     if not run.summary and not run.running:
-        text = "no summary.json and no process: stopped or killed before its end"
+        text = "no summary.json and no process: the run was stopped or killed"
         found.append(Finding(str(run.done), "end", text))
     return found
 

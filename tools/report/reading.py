@@ -134,7 +134,7 @@ def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
             raise ValueError(f"more than {_MOST_BYTES // 2**20} MiB")
         value = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(value, dict):
-            raise ValueError("not an object")
+            raise ValueError("not a JSON object")
         return value
     except _WRONG as error:
         wrong.append(f"{path.name}: {' '.join(str(error).split())[:120]}")

@@ -76,7 +76,7 @@ def _health(runs: Sequence[Run]) -> str:
     fine = [name for name, of_run in found.items() if not of_run]
     rows = [(name, *f) for name, of_run in found.items() for f in of_run]
     which = f" in {', '.join(fine)}" if len(runs) > 1 else ""
-    body = note(f"Nothing was found{which}.") if fine else ""
+    body = note(f"No problems found{which}.") if fine else ""
     body += note(f"Findings: {len(rows)}", "bad") if rows else ""
     return body + table(("run", "steps", "kind", "finding"), rows)
 
@@ -97,7 +97,8 @@ def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 def _curves(runs: Sequence[Run]) -> str:
     """Renders a chart per title of `CURVES`; for several runs, a chart per metric."""
     words = (
-        f"Lines are averages over 1/{_SMOOTHED} of the steps; faint lines, each step."
+        f"Lines are moving averages over 1/{_SMOOTHED} of the steps. Faint lines are"
+        " the values of the steps."
     )
     charts: dict[str, list[Series]] = {}
     if len(runs) == 1:
@@ -109,7 +110,7 @@ def _curves(runs: Sequence[Run]) -> str:
             charts[title] = sum(lines, [])
     else:
         words += (
-            " Runs that differ only in their seed are one line, their mean, in its 95%"
+            " Runs that differ only in the seed share one line: their mean with its 95%"
             " interval (Student's t over the runs)."
         )
         groups = arms(runs)
@@ -296,7 +297,7 @@ def _samples(runs: Sequence[Run]) -> str:
         apart *= 2
         shown_rows = rows[::apart]
     left = len(rows) - len(shown_rows)
-    more = note(f"{left} others are in samples.jsonl.") if left else ""
+    more = note(f"{left} more completions are in samples.jsonl.") if left else ""
     return more + html_page.filtered(_KINDS, shown_rows)
 
 

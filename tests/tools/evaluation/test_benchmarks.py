@@ -59,14 +59,14 @@ def test_one_changed_answer_makes_another_copy(shared_data, tmp_path):
 def test_specs():
     assert benchmark_name("math500") == "math500"
     assert benchmark_name("runs/q/held_out.jsonl") == "held_out"
-    with pytest.raises(ValueError, match="benchmark 'math5000': give one of aime20"):
+    with pytest.raises(ValueError, match="benchmark 'math5000': must be one of aime20"):
         load_benchmark("math5000")
     # The suite runs offline.
     with pytest.raises(ValueError, match="test.jsonl: could not be downloaded"):
         load_benchmark("hf://nobody/nothing/test.jsonl")
     with pytest.raises(ValueError, match="must be hf://OWNER/DATASET/PATH"):
         load_benchmark("hf://nobody/test.jsonl")
-    with pytest.raises(ValueError, match="--data_dir must say where"):
+    with pytest.raises(ValueError, match="give its folder by --data_dir"):
         load_benchmark("math500")
     with pytest.raises(FileNotFoundError, match="no file .*math500.jsonl"):
         load_benchmark("math500", pathlib.Path("/nonexistent"))

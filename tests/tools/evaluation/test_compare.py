@@ -109,8 +109,8 @@ def test_greedy_beside_sampled_is_said(tmp_path):
     b = judged(tmp_path / "b", {"s": {"x": [True]}}, **said | {"temperature": 1.0})
     c = judged(tmp_path / "c", {"s": {"x": [False]}}, **said)
     text = compare_markdown(compare([[a], [b]]))
-    assert "**Not drawn alike**: First greedy, second avg@1 at T=1." in text
-    assert "Not drawn alike" not in compare_markdown(compare([[a], [c]]))
+    assert "first: greedy; of the second: avg@1 at T=1." in text
+    assert "Sampling differs" not in compare_markdown(compare([[a], [c]]))
 
 
 def test_seeds_of_one_arm_are_drawn_alike(tmp_path):
@@ -118,7 +118,7 @@ def test_seeds_of_one_arm_are_drawn_alike(tmp_path):
     a = judged(tmp_path / "a", verdicts, samples=1, temperature=0.0)
     b = judged(tmp_path / "b", verdicts, samples=1, temperature=0.0)
     c = judged(tmp_path / "c", verdicts, samples=1, temperature=1.0)
-    with pytest.raises(ValueError, match="/c: drawn .*, and .*/b, of the same arm, "):
+    with pytest.raises(ValueError, match="/c: sampled .*, but .*/b of the same arm "):
         compare([[a], [b, c]])
 
 
@@ -126,7 +126,9 @@ def test_what_cannot_be_compared(tmp_path):
     a = judged(tmp_path / "a", {"s": {"x": [True], "y": [True]}})
     b = judged(tmp_path / "b", {"s": {"x": [True]}})
     c = judged(tmp_path / "c", {"t": {"x": [True]}})
-    with pytest.raises(ValueError, match=r"s: 1 problems cannot be paired, y is only "):
+    with pytest.raises(
+        ValueError, match=r"s: 1 problems are in one evaluation only, such "
+    ):
         compare([[a], [b]])
     with pytest.raises(ValueError, match=r"\(s\) and .* \(t\) have no benchmark in c"):
         compare([[a], [c]])

@@ -68,5 +68,5 @@ def test_the_page_of_an_evaluation():
 
 def test_first_samples_only_where_all_would_be_too_long():
     text = results_page(*evaluation(), max_characters=1000)
-    assert "The first 2 completions of each problem are here." in text
+    assert "Only the first 2 completions of each problem are shown." in text
     assert "needle3-1" in text and "needle3-2" not in text

@@ -92,9 +92,9 @@ def test_what_cannot_be_perturbed_is_one_line(tmp_path):
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps({"problem": "1+1", "answer": "2"}) + "\n")
     for spec, message in (
-        (f"perturbed:{path}:2026-11-22", "no solution says how the answer follows"),
-        (f"perturbed:{path}:today", "today: give a date"),
-        ("perturbed:2026-11-22", "give perturbed:BENCHMARK:DATE"),
+        (f"perturbed:{path}:2026-11-22", "no problem can get new numbers"),
+        (f"perturbed:{path}:today", "date 'today': must have digits"),
+        ("perturbed:2026-11-22", "must be perturbed:BENCHMARK:DATE"),
     ):
         with pytest.raises(ValueError, match=message):
             load_benchmark(spec)

@@ -109,11 +109,11 @@ def test_markdown_has_the_row_and_the_published_ones():
     assert [cells[4][:6] for cells in own] == ["33.3 [", "41.7 [", "66.7 ["]
     assert own[0][2] == own[0][7] == ""
     compass = next(line for line in lines if line.startswith("| Compass-Thinker-7B"))
-    assert "| not said | 40.0 | 65.0 | 82.9 | 36.4 | 43.5 | 53.6" in compass
+    assert "| not stated | 40.0 | 65.0 | 82.9 | 36.4 | 43.5 | 53.6" in compass
     # A warning that sampled figures are compared with greedy ones.
-    assert any("Not drawn alike" in line for line in lines)
+    assert any("Sampling differs" in line for line in lines)
     greedy = results | {"conditions": {"drawing": {"samples": 1, "temperature": 0.0}}}
-    assert "Not drawn alike" not in table(greedy)
+    assert "Sampling differs" not in table(greedy)
     assert any(line.startswith("| own | 3 of 3 | 4 | 33.3 [") for line in lines)
     assert "| template | `Q\\|A {problem}` |" in lines
     # The rows of each table have the cells of its header.
