@@ -1,4 +1,4 @@
-"""Runs an ablation, arms x seeds, and compares the arms.
+"""Trains each arm of an ablation with each seed, and compares the arms.
 
 python -m tools.ablate --config=configs/ablations/NAME.py [--config.KEY=VALUE ...]
 

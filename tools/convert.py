@@ -4,7 +4,7 @@ python -m tools.convert --hf HFDIR --out CKPT               to an Orbax checkpoi
 python -m tools.convert --checkpoint CKPT --out HFDIR       from such a checkpoint
 python -m tools.convert --workdir DIR [--step N] --out HFDIR    from a training run
 python -m tools.convert --gguf FILE --out HFDIR             from a GGUF file
-python -m tools.convert --peft DIR --out HFDIR              LoRA adapters and base
+python -m tools.convert --peft DIR --out HFDIR              merges adapters into a base
 """
 
 import argparse

@@ -29,8 +29,8 @@ class ScoredText:
     """Holds a text's tokens and the log-probability of each token given its prefix.
 
     Attributes:
-      token_ids: token ids, int32 `[n]`, with the begin-of-text token of the tokenizer
-        if it has one.
+      token_ids: token ids, int32 `[n]`; the first is the tokenizer's begin-of-text
+        token, if it has one.
       tokens: the same tokens, each decoded to text.
       logprobs: log-probabilities in nats, float32 `[n]`; the first is NaN.
     """

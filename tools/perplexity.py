@@ -99,8 +99,9 @@ def compared(
       first, other: results of `score` on the same texts.
 
     Returns:
-      The difference, and its 95% interval over windows or None if there are too few
-      texts or windows. None if the tokenizers split the texts differently.
+      A dict with the difference and its 95% interval over windows; the interval is
+      None if there are too few texts or windows. None instead of the dict if the
+      tokenizers split the texts differently.
     """
     if first["ids"] != other["ids"]:
         return None

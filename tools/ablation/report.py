@@ -14,7 +14,7 @@ from tools.ablation.study import Run, Study
 from tools.tables import Table
 from tools.tables import markdown as render
 
-END = 0.1  # "at the end" of a run means this share of its steps
+END = 0.1  # "at the end" of a run is over this share of its steps
 # Sections of a run's identity that should be equal in all runs; see
 # `rl.workdir.manifest`.
 _SHARED = ("base", "versions", "hosts")
@@ -102,7 +102,7 @@ def read_result(study: Study) -> dict[str, Any]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Returns a result of `read_result` as Markdown tables."""
+    """Renders a result of `read_result` as Markdown tables."""
     reference, by_arm = result["reference"], result["cells"]
     ended = [run for run in result["runs"] if "figures" in run]
     settings = ", ".join(f"{k}={v}" for k, v in result["overrides"].items())

@@ -41,7 +41,7 @@ def tasks(
     """Yields a task NAME@PERCENT for each entry of `SHARES`.
 
     The prompts are the beginnings of problem texts, without a template. Sampling is
-    greedy and limited to slightly more tokens than the longest rest has.
+    greedy. Its token limit is slightly above the length of the longest rest.
     """
     for percent in SHARES:
         asked = [

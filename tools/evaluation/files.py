@@ -107,7 +107,7 @@ def judging_reward(asked: str | None, recorded_in: pathlib.Path, *keys: str) -> 
       keys: keys of that file; the first one with a value is used.
 
     Raises:
-      ValueError: `asked` is empty and the file records another reward than the
+      ValueError: `asked` is None or empty, and the file records a reward other than the
         verifier.
     """
     content: dict[str, Any] = {}

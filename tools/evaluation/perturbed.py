@@ -140,7 +140,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
     """Returns the numbers of the text, and the steps of the solution as expressions.
 
     In an expression, `text0` is the first number of the text and `step0` the result of
-    the first step. None if the problem does not allow new numbers.
+    the first step. Returns None if the problem does not allow new numbers.
     """
     meta = problem.meta
     solution = meta.get("solution") or (meta.get("meta") or {}).get("solution") or ""
@@ -177,7 +177,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
             return None
         names[Fraction(result[0])] = f"step{len(results)}"
         results.append(Fraction(result[0]))
-    # Of two uses, one may be another quantity that is equal only by chance.
+    # If a number is used twice, one use may be another quantity of the same value.
     if any(used[f"text{i}"] != 1 for i in range(len(numbers))):
         return None
     exact = _values(steps, [*map(Fraction, numbers)]) == results
@@ -212,7 +212,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number of the same decimals, from half to twice the value."""
+    """Samples a number with the same decimals, from half to twice the value."""
     unit = Fraction(1)
     while value % unit:
         unit /= 10

@@ -137,7 +137,7 @@ def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
     yield _finding(
         "completions", fault if named else "", "none affects the loss of another"
     )
-    # A ratio has the policy's and the old log-probability of one token.
+    # A ratio uses the policy's and the old log-probability of the same token.
     reach = acts["policy"] | np.eye(len(OWNER), dtype=bool)
     shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
     if acts["policy"].any() and not acts["policy"].diagonal().any():

@@ -21,7 +21,7 @@ _GROUPS = [group for group, (_, lengths) in enumerate(_SHAPES) for _ in lengths]
 # The completion and the group of each token.
 OWNER = np.repeat(np.arange(len(_LENGTHS)), _LENGTHS)
 GROUP = np.take(_GROUPS, OWNER)
-# Most of the time is compile time.
+# Reduces compilation, which takes most of the time.
 _QUICK = {"xla_backend_optimization_level": 0}
 Values = Mapping[str, np.ndarray]  # by token
 

@@ -153,8 +153,8 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Groups runs into arms: runs of an arm have equal settings apart from the seed.
 
     Returns:
-      The runs of each arm by its name. The name is the run's for a single run, else the
-      settings that vary between arms.
+      The runs of each arm, by name of the arm. An arm of one run has the run's name;
+      other names list the settings that vary between arms.
     """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
