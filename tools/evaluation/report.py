@@ -17,7 +17,7 @@ FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
 # Each row: name, accuracies in % in the order of `FIVE`, source, sampling. The rows of
 # HARNESS are its 7B models with 3,000 tokens. It prints 0.2 for AIME 2024 of the base
 # model without template, but the mean of 38.2 implies 20.0. Compass-Thinker's 82.9
-# on MATH-500 is not a multiple of 1/500, so its row is probably an average over samples.
+# on MATH-500 is not a multiple of 1/500, so its row is probably an average of samples.
 PAPER = "Compass-Thinker, arXiv 2508.08909"
 HARNESS = "understand-r1-zero, arXiv 2503.20783, table 4"
 PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
