@@ -51,7 +51,7 @@ class Lora:
 @section
 class Model:
     path: str = ""  # base model: a folder in Hugging Face format, or a hub id
-    maker: str = ""  # instead of path: "module:function" that returns such a folder
+    maker: str = ""  # instead of path: "module:function" that returns the folder
     maker_args: Mapping[str, Any] = field(default_factory=dict)  # arguments of maker
     dtype: DType = "bfloat16"  # dtype of activations and matrix products
     # Precision of matrix products on accelerators if dtype is float32. default is TF32
@@ -269,7 +269,8 @@ class Objective:
     # Reference model of the KL term, a folder or hub id with the same tokenizer; empty:
     # the base model. See docs/extending.md, "A reference".
     reference: str = ""
-    # Steps after which the policy's weights replace the reference's; 0: never.
+    # Steps between two replacements of the reference's weights by the policy's; 0: no
+    # replacement.
     reset_every: Index = 0
 
 
@@ -320,7 +321,7 @@ class Eval:
     problems: Index = 0
     samples: Count = 8  # completions per problem at eval.temperature
     temperature: NotNegative = 1.0  # sampling temperature of these completions
-    reward: str = ""  # in the forms of reward.function; empty: reward.function
+    reward: str = ""  # reward of held-out problems; empty: reward.function
     greedy: bool = True  # also sample one greedy completion per problem
 
 
@@ -330,7 +331,7 @@ class Checkpoint:
     # Newest checkpoints that are retained. The best one and the last one without
     # alarms are retained as well.
     keep: Count = 3
-    # Seconds that a step may still take after SIGTERM or Ctrl-C; a longer one is
+    # Seconds that a step may still take after SIGTERM or Ctrl-C; a longer step is
     # abandoned. Set it to the scheduler's grace period minus the time of a save.
     grace_seconds: NotNegative = 1.5
 

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from configs import base
 
 # Examples in the prompt; no training template has their sentences. They are plain text:
-# as a chat, the base model omits the box twice as often at temperature 1, and its
+# in chat format, the base model omits the box twice as often at temperature 1, and its
 # greedy accuracy is half as high. Five examples give the same accuracy as three; with
 # two, half of the completions have no box.
 _SHOTS = (
@@ -73,8 +73,8 @@ def get_config(text: str = "") -> ConfigDict:
 
     # The first stage includes two-step problems: a policy trained on one-step problems
     # alone almost always writes one calculation, so few groups have a signal. The
-    # second stage adds larger numbers and irrelevant facts. The last one returns to the
-    # easy levels at half the learning rate, because their accuracy falls in between.
+    # second stage adds larger numbers and irrelevant facts. Accuracy on the easy levels
+    # falls meanwhile, so the last stage returns to them at half the learning rate.
     c.curriculum.stages = (
         {"name": "small", "levels": {"1": 0.8, "2": 0.2}, "steps": 36},
         {

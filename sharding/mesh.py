@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from sharding.rules import AXES
 
-# Names of the mesh sizes in messages, independent of the names of the axes.
+# Config keys of the mesh sizes, for messages. The axes in AXES could have other names.
 SIZES = ("data", "fsdp", "tensor")
 
 

@@ -60,7 +60,7 @@ def spec(*axes: str | None) -> PartitionSpec:
 
 
 def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
-    """Returns the sharding of `spec(*axes)` on a mesh; without axes, replication."""
+    """Returns the sharding of `spec(*axes)` on a mesh (no axes: replicated)."""
     return NamedSharding(mesh, spec(*axes))
 
 
