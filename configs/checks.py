@@ -92,6 +92,15 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
             "give schedule.decay_updates, the updates from the warm-up's end to a rate"
             " of 0",
         )
+    updates = c.steps * b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
+    until_zero = c.schedule.warmup_updates + c.schedule.decay_updates
+    if c.schedule.decay != "constant" and until_zero < updates:
+        refuse(
+            "schedule.decay_updates",
+            f"the learning rate would be 0 after {until_zero} updates, but"
+            f" config.steps={c.steps} are up to {updates} updates; set it to at least"
+            f" {updates - c.schedule.warmup_updates}, or fewer steps",
+        )
     if c.objective.reset_every and rank:
         refuse(
             "objective.reset_every",

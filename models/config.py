@@ -166,6 +166,12 @@ class DecoderConfig:
             )
         if (folder / "checkpoints").is_dir() and (folder / "hf").is_dir():
             raise ValueError(f"{folder}: a run's folder; its model is {folder / 'hf'}")
+        if folder.parent.name == "checkpoints" and (folder / "checksums").is_dir():
+            raise ValueError(
+                f"{folder}: a checkpoint and not a model; make one with python -m"
+                f" tools.convert --workdir {folder.parent.parent} --step {folder.name}"
+                " --out MODEL"
+            )
         return cls.from_hf(read_json(path, "model"), where=str(path))
 
 

@@ -1,4 +1,4 @@
-"""Ends a command on SIGTERM or Ctrl-C, with a checkpoint if possible.
+"""Ends a command on a signal of `STOPPING`, with a checkpoint if possible.
 
 A separate thread reads the signals, since the main thread may be in a long compilation.
 The effect depends on the phase in which the signal arrives:
@@ -29,6 +29,9 @@ DONE = 0
 ERROR = 1  # the last line explains the error
 REFUSED = 2  # an error of `tools.evaluate` and other tools, or invalid arguments
 UNHEALTHY = 3  # an alarm stopped the run, or its last updates were not finite
+
+# Signals of schedulers (SIGTERM, SIGUSR1), of Ctrl-C, and of a terminal that closes.
+STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 
 PATIENCE_SECONDS = 1.5
 _FROM_OTHER = 0x80  # marks a signal that another process received
@@ -95,7 +98,7 @@ class _Phase:
 
 
 class StopSignals:
-    """Ends the command on SIGTERM and Ctrl-C; see the module's docstring.
+    """Ends the command on a signal of `STOPPING`; see the module's docstring.
 
     A signal to any process of a run ends all its processes. Enter this context manager
     in the main thread.
@@ -123,7 +126,9 @@ class StopSignals:
         self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         self._handlers = {
             number: signal.signal(number, self._handle)
-            for number in (signal.SIGTERM, signal.SIGINT)
+            for number in STOPPING
+            # nohup starts a command with SIGHUP ignored.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
         }
         threading.Thread(target=self._watch, daemon=True).start()
         return self
@@ -250,9 +255,8 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Blocks SIGTERM and Ctrl-C in child processes that are started in the block."""
-    both = (signal.SIGINT, signal.SIGTERM)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    """Blocks the stop signals in child processes that are started in the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield
     finally:

@@ -71,8 +71,9 @@ class Worker:
 
 def serve(fd: int) -> None:
     """Answers requests from the pipe `fd` until the parent exits; runs in a worker."""
-    # Only the parent handles signals.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    # Only the parent handles signals. SLURM sends them to all processes of a job.
+    stopping = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     if os.fork():
         # This process only waits for the end of its stdin, when the parent exits.
         # It then kills its process group, including the processes of a user's function.

@@ -122,6 +122,19 @@ def test_a_decay_is_told_over_how_many_updates(decay):
     )
 
 
+@pytest.mark.failure(76)
+def test_a_schedule_that_ends_before_the_run_is_refused():
+    config = quickstart.get_config()
+    config.schedule.decay, config.schedule.decay_updates = "cosine", 394
+    with pytest.raises(ValueError) as caught:
+        validate(from_config(config))
+    assert str(caught.value) == (
+        "config.schedule.decay_updates=394: the learning rate would be 0 after 399"
+        " updates, but config.steps=200 are up to 400 updates; set it to at least 395,"
+        " or fewer steps"
+    )
+
+
 def test_a_key_that_is_not_there_cannot_be_set():
     config = base.get_config()
     with pytest.raises(AttributeError, match="prompt_per_step"):

@@ -172,6 +172,15 @@ REFUSED = {
 }
 
 
+@pytest.mark.failure(77)
+def test_a_checkpoint_names_the_command_that_makes_a_model_of_it(tmp_path):
+    folder = tmp_path / "run" / "checkpoints" / "10"
+    (folder / "checksums").mkdir(parents=True)
+    expected = "10: a checkpoint and not a model; .*--workdir .*/run --step 10 --out"
+    with pytest.raises(ValueError, match=expected):
+        DecoderConfig.from_folder(folder)
+
+
 def logits(folder):
     mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
     model = Decoder(DecoderConfig.from_folder(folder))

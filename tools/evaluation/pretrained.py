@@ -64,8 +64,6 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
             f"{path}: this run has exported no model yet; `python -m tools.convert "
             f"--workdir {path} --out HFDIR` exports a checkpoint"
         )
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise ValueError(f"{path}: no config.json; give a model folder or a workdir")
     return resolve_folder(model)
 
 

@@ -114,6 +114,25 @@ def test_the_phase_decides_how_a_signal_ends_it():
             assert lines == ["again"] * bool(status), name
 
 
+@pytest.mark.failure(75)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_closed_terminal_and_slurms_warning_end_it_like_sigterm(number):
+    process = start(CASES["interruptible"][0])
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[0] == "saved\n"
+    assert process.returncode == 128 + number
+
+
+def test_a_command_under_nohup_outlives_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start("time.sleep(1)")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(30) == 0
+
+
 def test_a_second_signal_ends_at_once():
     process = start("save(stop, 60)")
     process.send_signal(signal.SIGINT)
@@ -127,8 +146,8 @@ def test_children_leave_signals_to_their_parent():
     """Not even while they start, when Python would print a traceback."""
     with stopping.blocked():
         child = subprocess.Popen(["sleep", "0.5"])
-    child.send_signal(signal.SIGINT)
-    child.send_signal(signal.SIGTERM)
+    for number in stopping.STOPPING:
+        child.send_signal(number)
     assert child.wait() == 0
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 

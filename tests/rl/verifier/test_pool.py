@@ -12,6 +12,7 @@ from typing import get_args
 
 import pytest
 
+from rl.processes.stopping import STOPPING
 from rl.verifier import Rule, Verdict, VerifierPool, judge
 from rl.verifier import pool as pool_module
 from rl.verifier import worker as worker_module
@@ -283,7 +284,7 @@ def test_a_worker_inherits_no_key_no_descriptor_and_leaves_signals_to_its_parent
             with open(f"/proc/{pid}/status") as file:
                 fields = dict(line.split(":\t", 1) for line in file)
             blocked = int(fields["SigBlk"], 16)
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in STOPPING:
                 assert blocked & 1 << (number - 1)
                 os.kill(pid, number)
         assert pool.judge([(_boxed("2"), ("2",), None)])[0].correct
