@@ -62,11 +62,7 @@ _ORDERS = frozenset("< > <= >= != in notin".split())
 
 
 class Parser(Quantities):
-    """Parses one answer.
-
-    Args:
-      tokens: tokens as returned by `tokenize`.
-    """
+    """Parses one answer."""
 
     # --- whole answers
 
