@@ -17,6 +17,7 @@ from ..parse.relations import (
     ascending,
     label_of,
     labelled_values,
+    name_one_function,
     relates_names,
     steps_of,
     value_of,
@@ -288,7 +289,8 @@ class _Comparison:
     ) -> bool:
         if value_a is not None and value_b is not None:
             label_a, label_b = label_of(a), label_of(b)
-            if label_a == label_b or label_a is None or label_b is None:
+            alike = label_a == label_b or label_a is None or label_b is None
+            if alike or name_one_function(label_a, label_b, self._prover.named):
                 return self.same(value_a, value_b)
         a, b = ascending(a), ascending(b)
         sides = (a.left, a.right, b.left, b.right)

@@ -30,6 +30,7 @@ class Prover:
       ratios: whether 2:40 is always read as a ratio.
       times: whether 2:40 is always read as a time.
       percents_only: whether a number without "%" is read as a percentage.
+      named: names in the problem, or None if its text is unknown.
 
     Attributes:
       way: most complex method that was needed so far.
@@ -43,9 +44,11 @@ class Prover:
         ratios: bool = False,
         times: bool = False,
         percents_only: bool = False,
+        named: frozenset[str] | None = None,
     ):
         self.percents = percents
         self.ratios, self.times, self.percents_only = ratios, times, percents_only
+        self.named = named
         self.way: Way = "number"
         self.is_open = False
         self._budget = budget or Budget()

@@ -58,9 +58,10 @@ class Regions:
                 return Region(None, node)
             case t.SetOp(op, left, right):
                 return _joined(op, [*map(self.read_as_region, (left, right))])
-            case t.Rel("in", left, right):
+            case t.Rel("in" | "notin" as op, left, right):
                 found = self.read_as_region(right) if is_label(left) else None
-                return found and Region(left, found.node)
+                outside = found and t.SetOp("minus", t.REALS, found.node)
+                return found and Region(left, found.node if op == "in" else outside)
             case t.Rel():
                 return _solutions(node)
             case t.Chain():

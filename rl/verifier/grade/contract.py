@@ -139,6 +139,7 @@ class Examiner:
                 and RATIO.search(self._problem) is None,
                 percents_only=WHAT_PERCENT.search(self._problem) is not None
                 and not t.contains(gold.node or t.ZERO, t.Percent),
+                named=self._asked.letters if self._problem else None,
             )
             try:
                 if same_answer(given, wanted, prover):

@@ -36,6 +36,7 @@ _LETTER_ALONE = re.compile(
     r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
     r"(?!\s*(?:\$?\^\s*\{?-?[1-3]|/|\\cdot\b|per\b))"
 )
+_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 _MAX_PHRASE = 80
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _QUESTION = re.compile(
@@ -93,6 +94,7 @@ class Asked:
         if the unit is a price. Otherwise empty.
       things: whether the problem asks to count things, so that units of measure are
         wrong.
+      letters: letters that are words of their own, such as the names in formulas.
       notation: whether the problem names a notation for its answer.
       numbers: numbers in digits and in words. If the problem speaks of percent, also
         100 and a hundredth of each number.
@@ -107,6 +109,7 @@ class Asked:
         self.units = _units(problem)
         self.things = bool(nouns) and not any(map(is_unit, nouns))
         self.things &= not _OTHER_QUESTION.search(question)
+        self.letters = frozenset(_LETTER.findall(problem))
         self.notation = _NOTATION.search(problem) is not None
         self.numbers = _numbers(problem)
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))

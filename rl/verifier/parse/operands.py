@@ -16,7 +16,8 @@ from .build import (
 )
 from .cursor import Cursor
 from .tokens import Token, is_relation
-from .units import CURRENCY, calculates
+from .unit_table import CURRENCY
+from .units import calculates
 
 _FUNCTION_LETTERS = frozenset("fghFGH")
 _PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")

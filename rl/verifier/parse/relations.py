@@ -183,6 +183,22 @@ def label_of(node: t.Rel) -> t.Node | None:
     return next(filter(is_name, (node.left, node.right)), None)
 
 
+def name_one_function(
+    one: t.Node | None, other: t.Node | None, named: frozenset[str] | None
+) -> bool:
+    """Returns whether y and f(x) name one function: the problem names at most one.
+
+    Args:
+      one: label of a value.
+      other: another label.
+      named: names in the problem, or None if its text is unknown.
+    """
+    match one, other:
+        case (t.Sym(y), t.Call(f, (t.Sym(x),))) | (t.Call(f, (t.Sym(x),)), t.Sym(y)):
+            return named is not None and y != x and not {y, f} <= named
+    return False
+
+
 def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
     """Returns the name and the arguments of a label such as f'(x) or a_n, or None."""
     match label:

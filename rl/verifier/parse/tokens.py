@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from . import tree as t
 from .normalize import PRESENTATION, TEXT_COMMANDS, closing_brace
-from .units import LETTERS, SHORT, is_unit
+from .unit_table import LETTERS, SHORT
+from .units import is_unit
 
 RELATIONS = frozenset(
     "= < > <= >= != approx in notin equiv to parallel perp subset supset subseteq"

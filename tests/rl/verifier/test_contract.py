@@ -362,3 +362,20 @@ def test_a_copy_is_one_behind_a_label_or_in_other_dress(dressed):
 def test_what_only_looks_like_the_gold(gold, predicted):
     assert not is_equivalent(predicted, gold)
     assert not is_equivalent(gold, predicted)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem", "correct"),
+    [
+        ("f(x)=2x", "y=2x", "Find the equation of the line.", True),
+        ("y=2x", "f(x)=2x", "Find $f(x)$.", True),
+        ("y=2x", "f(x)=2x", "Let $y=f(x)+1$. Find $f(x)$.", False),
+        ("y=3x", "f(x)=2x", "Find $f(x)$.", False),
+        ("g(x)=2x", "f(x)=2x", "Find $f(x)$.", False),
+        ("f(x)=2x", "y=2x", None, False),
+    ],
+)
+def test_y_and_f_name_one_function_if_the_problem_names_one(
+    answer, gold, problem, correct
+):
+    assert judge(f"\\boxed{{{answer}}}", gold, problem).correct is correct
