@@ -60,8 +60,9 @@ class Regions:
                 return _joined(op, [*map(self.read_as_region, (left, right))])
             case t.Rel("in" | "notin" as op, left, right):
                 found = self.read_as_region(right) if is_label(left) else None
-                outside = found and t.SetOp("minus", t.REALS, found.node)
-                return found and Region(left, found.node if op == "in" else outside)
+                if found is None or op == "in":
+                    return found and Region(left, found.node)
+                return Region(left, t.SetOp("minus", t.REALS, found.node))
             case t.Rel():
                 return _solutions(node)
             case t.Chain():
