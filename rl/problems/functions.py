@@ -10,14 +10,20 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
     """Imports "module:function".
 
     Raises:
-      ValueError: the function cannot be imported; the message begins with `key`.
+      ValueError: the module cannot be imported or has no such function; the message
+        begins with `key`.
     """
     module_name, _, name = where.partition(":")
     try:
-        return getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
     except Exception as error:  # a user's file may raise anything
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ValueError(f"{key}={where!r}: cannot be imported ({reason})") from None
+    if not hasattr(module, name):
+        # The file shows that another module of this name was found first.
+        file = getattr(module, "__file__", None) or "a module of Python"
+        raise ValueError(f"{key}={where!r}: {file} has no {name!r}")
+    return getattr(module, name)
 
 
 def load_named(

@@ -115,7 +115,14 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
       c: the run's config.
       workdir: folder in which a deterministic run stores XLA's selected kernels, or
         None.
+
+    Raises:
+      ValueError: the environment asks for 64-bit numbers.
     """
+    if jax.config.read("jax_enable_x64"):
+        raise ValueError(
+            "JAX_ENABLE_X64: a run computes with 32-bit numbers; unset this variable"
+        )
     if c.model.dtype == "float32":
         # "default" is TF32 on GPUs (three digits) and a single bfloat16 pass on TPUs.
         jax.config.update("jax_default_matmul_precision", c.model.matmul_precision)

@@ -6,7 +6,9 @@ import sys
 import jax
 import pytest
 
-from rl.processes.devices import make_deterministic, take_gpu_memory
+from configs import quickstart
+from configs.base import from_config
+from rl.processes.devices import make_deterministic, start_devices, take_gpu_memory
 
 SHARE = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
@@ -39,6 +41,16 @@ def test_a_deterministic_run_says_so_to_xla_and_keeps_its_choices(
         "--xla_gpu_deterministic_ops=true",
         f"--xla_gpu_per_fusion_autotune_cache_dir={tmp_path}/autotune",
     ]
+
+
+@pytest.mark.failure(78)
+def test_64_bit_numbers_are_refused():
+    """It was a TypeError of JAX while the sampler was compiled."""
+    with (
+        jax.enable_x64(True),
+        pytest.raises(ValueError, match="JAX_ENABLE_X64: .*unset"),
+    ):
+        start_devices(from_config(quickstart.get_config()))
 
 
 @pytest.mark.failure(65)

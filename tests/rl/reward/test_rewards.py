@@ -194,11 +194,13 @@ def test_too_few_rewards_are_found_before_a_run_starts():
         try_out({KEY: f"{HERE}:short"}, FOUR, timeout=20, right_from=1.0)
 
 
+@pytest.mark.failure(79)
 @pytest.mark.parametrize(
     "name, what",
     [
         ("nowhere:f", r"cannot be imported \(ModuleNotFoundError: No module named 'no"),
-        (f"{HERE}:absent", "cannot be imported .AttributeError"),
+        (f"{HERE}:absent", r".*/functions\.py has no 'absent'"),
+        ("math:score", ".* has no 'score'"),
         (f"{HERE}:no_function", "is 3, not a function"),
     ],
 )
