@@ -47,37 +47,37 @@ RULES = (
         "unjudged",
         _of("sampling/unjudged"),
         operator.gt,
-        "{:.1%} of the completions have no verdict: see verifier/lost (workers that"
-        " died or were stopped) and verifier/bad_gold",
+        "{:.1%} of the completions have no verdict: see the metrics verifier/lost"
+        " (workers died or timed out) and verifier/bad_gold",
         limit=0.01,
     ),
     Rule(
         "no_signal",
         _of("sampling/informative"),
         operator.lt,
-        "{:.1%} of the groups have rewards that differ: the problems are too easy"
-        " or too hard, or the reward is at fault",
+        "only {:.1%} of the groups are informative: the problems are too easy or too"
+        " hard, or the reward is wrong",
         limit=0.02,
     ),
     Rule(
         "repeated",
         _of("sampling/repeated"),
         operator.gt,
-        "{:.0%} of the completions are repetitive",
+        "{:.0%} of the completions are repetitive: read some in samples.jsonl",
         limit=0.5,
     ),
     Rule(
         "entropy_low",
         _of("policy/entropy"),
         operator.lt,
-        "entropy {:.4f} nats/token: the policy has collapsed",
+        "entropy {:.4f} nats/token is too low: the policy has collapsed",
         limit=0.01,
     ),
     Rule(
         "entropy_high",
         _of("policy/entropy"),
         operator.gt,
-        "entropy {:.2f} nats exceeds the limit: the policy is close to random",
+        "entropy {:.2f} nats/token is too high: the policy is close to random",
         limit=5.0,
     ),
     Rule(
@@ -85,14 +85,15 @@ RULES = (
         # The second metric is used if no token is from the current policy version.
         _of("policy/sampler_gap_mean", "off_policy/stale_gap"),
         operator.gt,
-        "sampler and trainer differ by {:.4f} nats per token on average",
+        "log-probabilities of sampler and trainer differ by {:.4f} nats/token on"
+        " average",
         limit=0.1,
     ),
     Rule(
         "stuck_reward",
         _of("reward/unmoved"),
         operator.ge,
-        "the mean reward has not moved for {:.0f} steps",
+        "the mean reward has not changed for {:.0f} steps",
         counts=True,
         limit=10.0,
     ),
@@ -100,7 +101,7 @@ RULES = (
         "skipped_updates",
         _of("policy/skipped_in_a_row"),
         lambda value, limit: value > 0,
-        "{:.0f} updates in a row were skipped: not finite",
+        "{:.0f} consecutive updates were skipped, because they were not finite",
         counts=True,
         limit=3.0,
     ),
@@ -108,7 +109,7 @@ RULES = (
         "not_finite",
         lambda metrics: len(_not_finite(metrics)),
         lambda value, limit: value > 0,
-        "not finite: {names}",
+        "metrics are not finite: {names}",
     ),
 )
 

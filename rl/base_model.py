@@ -47,7 +47,8 @@ def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
     if share_prompts and model.attention not in SHARES_PREFIXES:
         raise ValueError(
             f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
-            " share prompts; set it to False, or config.model.attention='xla'"
+            " share prompts; set config.batch.share_prompts=False or"
+            " config.model.attention='xla'"
         )
 
 

@@ -101,7 +101,7 @@ class Checkpoints:
         # Process 0 decides: another process may see an old state of the file system.
         if _from_first(step in steps_in(self._folder)):
             return
-        check_finite(state, f"step {step} is not saved")
+        check_finite(state, f"the checkpoint of step {step} is not saved")
         if jax.process_index() == 0:
             self._check_space(sum(x.nbytes for x in jax.tree.leaves(state)))
         loop = json.loads(json.dumps(loop))
@@ -166,9 +166,13 @@ class Checkpoints:
                 if time.monotonic() > until:
                     break
                 time.sleep(0.5)
+        latest = self.latest()
+        newest = "there is no other"
+        if latest is not None:
+            newest = f"the newest is that of step {latest}"
         return OSError(
             f"{self._folder}: the checkpoint of step {step} was not written"
-            f" ({one_line(error)[:300]}); the newest is that of step {self.latest()}"
+            f" ({one_line(error)[:300]}); {newest}"
         )
 
     def _check_space(self, needed: int) -> None:
@@ -176,8 +180,8 @@ class Checkpoints:
         free = shutil.disk_usage(self._folder).free
         if free < 1.05 * needed:
             raise OSError(
-                f"{self._folder}: a checkpoint needs {needed / 1e9:.2f} GB,"
-                f" {free / 1e9:.2f} GB are free"
+                f"{self._folder}: a checkpoint needs {needed / 1e9:.2f} GB, but only"
+                f" {free / 1e9:.2f} GB are free; free some disk space"
             )
 
     def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
@@ -187,7 +191,11 @@ class Checkpoints:
         except Exception as error:
             if not folder.is_dir():
                 raise
-            print(f"WARNING: an old checkpoint stays: {one_line(error)}", flush=True)
+            reason = one_line(error)
+            print(
+                f"WARNING: {self._folder}: an old checkpoint was not deleted: {reason}",
+                flush=True,
+            )
         if jax.process_index() == 0:
             checksums.write_sums(folder)
             _discard(self._folder / _DELETED)
@@ -279,7 +287,8 @@ class Checkpoints:
                     corrupt[step] = str(error)
             if found < 0 and corrupt:
                 raise CorruptCheckpointError(
-                    f"{self._folder}: none of {len(corrupt)} checkpoints is intact: "
+                    f"{self._folder}: all {len(corrupt)} checkpoints are corrupt;"
+                    " restore one, or use another --workdir: "
                     + "; ".join(corrupt.values())
                 )
         found = _from_first(found)
@@ -293,7 +302,7 @@ class Checkpoints:
                 remove(aside)
             folder.rename(aside)
             print(
-                f"WARNING: {error}; set aside as {aside.name}, using step {used}",
+                f"WARNING: {error}; renamed to {aside.name}, using step {used}",
                 flush=True,
             )
 
@@ -369,7 +378,7 @@ def _read_state(
     except Exception as error:
         reason = one_line(error)[:300]
         raise CorruptCheckpointError(
-            f"{folder}: Orbax cannot read it: {reason}"
+            f"{folder}: Orbax cannot read the state: {reason}"
         ) from None
     checksums.check_tensors(folder, record.tensors, state)
     return state
@@ -393,7 +402,7 @@ def _discard(path: pathlib.Path) -> None:
     try:
         remove(path)
     except OSError as error:
-        print(f"WARNING: {path}: not removed ({error.strerror})", flush=True)
+        print(f"WARNING: {path}: could not be deleted ({error.strerror})", flush=True)
 
 
 def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
@@ -414,9 +423,9 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
     return (
-        f"{nbytes / 1e9:,.2f} GB each, {keep} newest kept, {most / 1e9:,.2f} GB at most"
-        f" ({free / 1e9:,.2f} GB free); a stop needs {nbytes / 1e9:,.0f} s to save,"
-        " at 1 GB/s"
+        f"{nbytes / 1e9:,.2f} GB each, the newest {keep} are kept, at most"
+        f" {most / 1e9:,.2f} GB in total ({free / 1e9:,.2f} GB free); saving takes"
+        f" {nbytes / 1e9:,.0f} s at 1 GB/s"
     )
 
 
@@ -443,10 +452,12 @@ def load_run_params(
     """
     steps = sorted(steps_in(checkpoints))
     if not steps:
-        raise ValueError(f"{checkpoints}: holds no checkpoint")
+        raise ValueError(f"{checkpoints}: contains no checkpoint")
     step = steps[-1] if step is None else step
     if step not in steps:
-        raise ValueError(f"{checkpoints}: no checkpoint of step {step}; there: {steps}")
+        raise ValueError(
+            f"{checkpoints}: no checkpoint of step {step}; use one of {steps}"
+        )
     folder = checkpoints.absolute() / str(step)
     checksums.verify(folder)
     record = checksums.read_record(folder)

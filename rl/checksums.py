@@ -84,8 +84,9 @@ def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) ->
             for b in (record.base, base)
         )
         raise ValueError(
-            f"{folder}: the frozen base of its adapters is {saved}, this run's is"
-            f" {own}; use the same config.model.path, dtype and lora"
+            f"{folder}: the frozen base under the adapters is {saved}, but in this run"
+            f" it is {own}; use the same config.model.path, config.model.dtype and"
+            " config.model.lora"
         )
 
 
@@ -99,13 +100,17 @@ def read_record(folder: pathlib.Path) -> Record:
         record = Record(**_read(folder / RECORD_FILE))
     except TypeError as error:
         reason = one_line(error)
-        raise CorruptCheckpointError(f"{folder / RECORD_FILE}: {reason}") from None
+        raise CorruptCheckpointError(
+            f"{folder / RECORD_FILE}: not a record of a checkpoint ({reason})"
+        ) from None
     if folder.name != str(record.step):
-        raise CorruptCheckpointError(f"{folder}: is of step {record.step}")
+        raise CorruptCheckpointError(
+            f"{folder}: contains the checkpoint of step {record.step}"
+        )
     if (folder / SCORE).exists():
         late = _read(folder / SCORE)
         if late != _late_score(late.get("score")):
-            raise CorruptCheckpointError(f"{folder / SCORE}: its SHA-256 differs")
+            raise CorruptCheckpointError(f"{folder / SCORE}: wrong SHA-256")
         return dataclasses.replace(record, score=late["score"])
     return record
 
@@ -118,7 +123,7 @@ def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
     """
     loop = _read(folder / LOOP_FILE)
     if hash_json(loop) != record.loop:
-        raise CorruptCheckpointError(f"{folder / LOOP_FILE}: its SHA-256 differs")
+        raise CorruptCheckpointError(f"{folder / LOOP_FILE}: wrong SHA-256")
     return loop
 
 
@@ -151,11 +156,11 @@ def verify(folder: pathlib.Path) -> None:
         stated = {name: sha for sha, name in pairs}
         there = _files_in(folder)
         for name in sorted(stated.keys() ^ there):
-            is_so = "is missing" if name in stated else f"is not in {SUMS}"
+            is_so = "missing" if name in stated else f"not listed in {SUMS}"
             raise CorruptCheckpointError(f"{folder / name}: {is_so}")
         for name, sha in _hash_files(folder, sorted(there)).items():
             if sha != stated[name]:
-                raise CorruptCheckpointError(f"{folder / name}: its SHA-256 differs")
+                raise CorruptCheckpointError(f"{folder / name}: wrong SHA-256")
     except CorruptCheckpointError:
         raise
     except (OSError, ValueError) as error:
@@ -171,14 +176,19 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
     """
     needed = by_path(abstract)
     for name in sorted(needed.keys() ^ stated.keys()):
-        there = "holds no" if name in needed else "holds a"
-        raise ValueError(f"{folder}: {there} {name}, unlike this run's state")
+        has, lacks = "this run", "the checkpoint"
+        if name in stated:
+            has, lacks = lacks, has
+        raise ValueError(
+            f"{folder}: {has} has the tensor {name}, but {lacks} does not; use the same"
+            " model and optimizer"
+        )
     for name, x in needed.items():
         shape, dtype, _ = stated[name]
         if tuple(shape) != x.shape or dtype != x.dtype:
             raise ValueError(
-                f"{folder}: {name} is {dtype}{shape}, this run's is"
-                f" {x.dtype}{list(x.shape)}"
+                f"{folder}: the tensor {name} is {dtype}{shape}, but in this run it is"
+                f" {x.dtype}{list(x.shape)}; use the same model and optimizer"
             )
 
 
@@ -191,7 +201,7 @@ def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
     for name, (_, dtype, checksum) in tensors_of(tree).items():
         # A tensor that was cast during loading has another checksum: skip it.
         if dtype == stated[name][1] and checksum != stated[name][2]:
-            raise CorruptCheckpointError(f"{folder}: {name} is not what was saved")
+            raise CorruptCheckpointError(f"{folder}: tensor {name}: wrong checksum")
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:

@@ -202,7 +202,7 @@ class Engine:
         Raises:
           NotFinite: a parameter is NaN or infinite; nothing is published.
         """
-        check_finite(self.state.params, f"the policy of version {version}")
+        check_finite(self.state.params, f"policy version {version} is not published")
         every = self._settings.reset_every if self.state.reference else 0
         if every and version and version % every == 0:
             reset = jax.tree.map(

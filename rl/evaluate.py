@@ -157,7 +157,9 @@ def draw(
             on_drawn(as_text(problem, sample, completion))
 
     if len(problems) != len(prompts):
-        raise ValueError(f"{len(problems)} problems with {len(prompts)} prompts")
+        raise ValueError(
+            f"got {len(prompts)} prompts for {len(problems)} problems; give one each"
+        )
     groups = sampler.sample(prompts, params, seed=seed, on_finished=report)
     return [
         as_text(problem, sample, completion)
@@ -256,7 +258,7 @@ def headline(summary: Mapping[str, Any]) -> str:
         parts.append(f"greedy {summary['greedy_accuracy']:.1%}")
     line = ", ".join(parts) + f" on {summary['problems']} problems"
     if left_out := summary.get("left_out"):
-        line += f" (incomplete: {left_out} others left out)"
+        line += f" (incomplete: {left_out} problems were left out)"
     others = summary.get("sets", {}).items()
     return "; ".join([line, *(f"{name} {headline(of_set)}" for name, of_set in others)])
 

@@ -31,7 +31,10 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BlockingIOError(f"{folder}: another run is writing there") from None
+            raise BlockingIOError(
+                f"{folder}: another process writes to this folder; wait for its end or"
+                " use another folder"
+            ) from None
         except OSError as error:
             raise OSError(
                 f"{folder}: the file system cannot lock files ({error.strerror});"
@@ -118,7 +121,7 @@ def read_rows(
             where = f"{path}:{number}"
             if len(line) > MAX_LINE_BYTES:
                 most = f"{MAX_LINE_BYTES // 2**20} MiB"
-                raise ValueError(f"{where}: a line of more than {most}; is this JSONL?")
+                raise ValueError(f"{where}: line longer than {most}; is this JSONL?")
             if appended and not line.endswith(b"\n") and not _is_whole(line):
                 return
             yield where, _parsed(line, where)
@@ -194,14 +197,14 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise ValueError(
-            f"{where}: holds {half!r}, half of a surrogate pair and not a character"
+            f"{where}: contains {half!r}, which is half of a surrogate pair"
         ) from None
     except (ValueError, RecursionError) as error:
         reason = str(getattr(error, "msg", error)).partition(";")[0]
         if isinstance(error, RecursionError):
             reason = "nested too deeply"
         if line.strip() in (b"[", b"{"):
-            reason = "one value over several lines, where each line must be an object"
+            reason = "a value spans several lines; each line must be an object"
         start = line[:60].decode(errors="replace")
         raise ValueError(f"{where}: not JSON ({reason}): {start!r}") from None
     if not isinstance(row, dict):

@@ -54,7 +54,7 @@ def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
         elif name == "wandb":
             makers[name] = _wandb()
         else:
-            raise ValueError(f"{key}: {name!r} is neither wandb nor module:function")
+            raise ValueError(f"{key}: {name!r} must be 'wandb' or 'module:function'")
     return makers
 
 
@@ -87,7 +87,10 @@ class Sinks:
         except Exception as error:
             self._open.pop(name, None)
             reason = one_line(error)
-            print(f"WARNING: the sink {name} is left out: {reason}", flush=True)
+            print(
+                f"WARNING: config.log.sinks: {name!r} failed and is removed: {reason}",
+                flush=True,
+            )
 
 
 def _wandb() -> Maker:
@@ -95,7 +98,7 @@ def _wandb() -> Maker:
         import wandb
     except ImportError:
         raise ValueError(
-            "config.log.sinks: wandb is not installed: pip install wandb"
+            "config.log.sinks: wandb is not installed; run pip install wandb"
         ) from None
 
     def open_run(workdir: pathlib.Path, *, config: Mapping[str, Any], keep: int):

@@ -207,8 +207,8 @@ def verifier_metrics(
 
 
 LEGEND = (
-    "each step: mean reward; acc, right completions; clip, tokens without a gradient;"
-    " KL to the step's first policy, nats; len, mean tokens of a completion"
+    "columns: reward, mean; acc, share of correct completions; clip, share of clipped"
+    " tokens; KL, nats/token from the step's initial policy; len, mean tokens"
 )
 
 
@@ -255,7 +255,9 @@ def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
     rows = []
     for where, row in read_rows(path, appended=True):
         if not isinstance(row.get("step"), int):
-            raise ValueError(f"{where}: step={row.get('step')!r} is not a step")
+            raise ValueError(
+                f"{where}: step={row.get('step')!r}: must be a whole number"
+            )
         if row["step"] <= last(row):
             rows.append(row)
     if path.exists():

@@ -163,7 +163,9 @@ class Collector:
             sampled += drawn
             kept += accepted
         if len(kept) < full:
-            raise RuntimeError(f"{len(kept)} of {full} informative groups: no batch")
+            raise RuntimeError(
+                f"only {len(kept)} of {full} informative groups: the batch is not full"
+            )
         self.left = kept[full:]
         rewards = np.concatenate([group.rewards for group in sampled])
         correct = np.concatenate([group.correct for group in sampled])

@@ -20,6 +20,6 @@ def check() -> None:
         if str(root / name) not in [str(pathlib.Path(p).resolve()) for p in places]:
             found = places[0] if places else spec.origin if spec else "nothing"
             sys.exit(
-                f"error: package {name!r} is {found} and not {root / name}: run from"
-                " another directory, or rename that folder"
+                f"error: Python finds package {name!r} at {found}, not at"
+                f" {root / name}: run from another directory, or rename that folder"
             )

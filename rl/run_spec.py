@@ -179,8 +179,8 @@ def validate(c: RunConfig) -> RunSpec:
         )
         if not fit:
             raise ValueError(
-                f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: no"
-                f" prompt of {of_set.key}={of_set.source!r} fits"
+                f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: all"
+                f" prompts of {of_set.key}={of_set.source!r} are longer; raise it"
             )
         prompts |= own
         readable = sum(p.problem in own for p in of_set.problems)
@@ -241,11 +241,12 @@ def check_reference(
     with tempfile.TemporaryDirectory() as scratch:
         folder, own = reference_model(c, described_in=pathlib.Path(scratch))
         if load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
-            raise ValueError(f"{key}: its tokenizer is not the base's")
+            raise ValueError(f"{key}: must have the same vocabulary as the base model")
     if c.objective.reset_every and own != model:
         raise ValueError(
-            f"{key}: its architecture is not the base's, and the policy cannot replace"
-            f" it; set config.objective.reset_every={c.objective.reset_every} to 0"
+            f"{key}: its architecture differs from the base model's, so it cannot be"
+            f" reset to the policy; config.objective.reset_every"
+            f"={c.objective.reset_every} must be 0"
         )
 
 
@@ -255,8 +256,9 @@ def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:
         raise ValueError(
-            f"config.batch.micro_tokens={c.batch.micro_tokens}: less than one row of"
-            f" {longest} tokens on each of {devices} devices"
+            f"config.batch.micro_tokens={c.batch.micro_tokens}: must be at least"
+            f" {longest * devices}: a row of {longest} tokens on each of {devices}"
+            " devices"
         )
 
 
@@ -321,19 +323,22 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
     if isinstance(d.eval, str):
         return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
     if not isinstance(d.eval, Mapping):
-        raise ValueError(f"{key}={d.eval!r}: must be text, or text by name")
+        raise ValueError(
+            f"{key}={d.eval!r}: must be files, a function, or a dict of these by name"
+        )
     for name, source in d.eval.items():
         if not (isinstance(source, str) and source):
-            raise ValueError(f"{key}.{name}={source!r}: give files or a function")
+            raise ValueError(f"{key}.{name}={source!r}: must be files or a function")
         if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or name == "train":
             raise ValueError(
-                f"{key}: {name!r} cannot name a set; use letters and digits"
+                f"{key}: {name!r} cannot name a set; use letters and digits, not"
+                " 'train'"
             )
     for name, arguments in d.eval_args.items():
         if name not in d.eval or not isinstance(arguments, Mapping):
             raise ValueError(
-                f"config.data.eval_args.{name}={arguments!r}: with several sets, give"
-                f" arguments by set: {', '.join(d.eval)}"
+                f"config.data.eval_args.{name}={arguments!r}: must be a dict of"
+                f" arguments for one of the sets {', '.join(d.eval)}"
             )
     return [
         (name, f"{key}.{name}", source, d.eval_args.get(name, {}))
@@ -364,7 +369,7 @@ def _stages(
             longest = stage.max_response_tokens or r.max_response_tokens
             if longest > r.max_response_tokens:
                 raise ValueError(
-                    f"[{i}].max_response_tokens={longest}: exceeds"
+                    f"[{i}].max_response_tokens={longest}: must be at most"
                     f" config.rollout.max_response_tokens={r.max_response_tokens}"
                 )
             try:

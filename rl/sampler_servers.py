@@ -203,7 +203,7 @@ class FollowerSampler:
         self._probe(params, [])
 
     def sample(self, prompts, params, **how) -> list[list[Completion]]:
-        raise RuntimeError("the first process samples")
+        raise RuntimeError("only process 0 samples")
 
     def make_room(self) -> None:
         """Does nothing: this sampler holds no memory."""

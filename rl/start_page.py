@@ -170,7 +170,7 @@ def _example(spec: RunSpec) -> dict[str, str]:
         for answer, r in zip(answers, (right.reward, other.reward), strict=True)
     ]
     if right.reward == other.reward:
-        rewards[-1] += " (the same: does the reward read \\boxed{}?)"
+        rewards[-1] += " (equal rewards: does the reward function read \\boxed{}?)"
     return {
         "first prompt": json.dumps(prompt, ensure_ascii=False),
         "as tokens": f"{len(ids):,}: {' '.join(tokens)}",
@@ -193,7 +193,9 @@ def _find_vllm(c: RunConfig) -> str:
         except urllib.error.HTTPError:
             pass  # the server answers
         except (OSError, ValueError) as error:
-            raise ValueError(f"config.rollout.vllm.url={url!r}: {error}") from None
+            raise ValueError(
+                f"config.rollout.vllm.url={url!r}: no vLLM server answers ({error})"
+            ) from None
     if urls:
         return f"vLLM: {', '.join(urls)} answers"
     command = [v.python, "-c", _VLLM]
@@ -206,6 +208,6 @@ def _find_vllm(c: RunConfig) -> str:
     if done is None or done.returncode:
         raise ValueError(
             f"config.rollout.vllm.python={v.python!r}: cannot import vLLM ({reason});"
-            " `make vllm` builds the environment, or give the url of running servers"
+            " run `make vllm`, or set config.rollout.vllm.url to running servers"
         )
     return f"vLLM: {done.stdout.strip()} in {v.python}"

@@ -28,7 +28,10 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
     if k < 1 or n.min() < k:
-        raise ValueError(f"pass@{k}: k must be from 1 to {n.min()}, the completions")
+        raise ValueError(
+            f"pass@{k}: k must be from 1 to {n.min()}, the fewest completions of a"
+            " problem"
+        )
     all_wrong = np.ones(len(n))
     for drawn in range(k):
         all_wrong *= np.maximum(n - c - drawn, 0) / (n - drawn)

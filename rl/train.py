@@ -78,8 +78,10 @@ _ACCEPT_CHANGES = flags.DEFINE_bool(
 )
 # Only needed if the environment does not define them; see docs/launch.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
-_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the run.")
-_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process.")
+_NUM_PROCESSES = flags.DEFINE_integer(
+    "num_processes", None, "Number of processes of the run."
+)
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Index of this process, from 0.")
 
 _RESUMES = (
     "stopped: the same command resumes, from the newest checkpoint if there is one"
@@ -92,8 +94,9 @@ _REPORTED = {
 _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
 _OUT_OF_MEMORY = (
-    "a device has no more memory; lower batch.micro_tokens, model.head_chunk or"
-    " rollout.slots, or set model.remat='full', and the same command resumes"
+    "a device is out of memory; lower config.batch.micro_tokens,"
+    " config.model.head_chunk or config.rollout.slots, or set"
+    " config.model.remat='full', then resume with the same command"
 )
 
 
@@ -108,8 +111,8 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
             raise TypeError(f"no {missing[0]}" if missing else "steps is not a number")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            f"{path}: damaged ({error}); delete it, and the same command evaluates and"
-            " exports the newest checkpoint again"
+            f"{path}: damaged ({error}); delete it, then run the same command, which"
+            " evaluates and exports the newest checkpoint again"
         ) from None
     return summary if summary["steps"] >= steps else None
 
@@ -123,7 +126,7 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
     if summary["exported"]:
         model = f"the model is in {folder}"
     elif folder.is_dir():
-        model = f"no model was exported, that in {folder} is of an earlier end"
+        model = f"no model was exported; {folder} has an earlier one"
     else:
         model = "no model was exported"
     print(
@@ -154,8 +157,8 @@ def main(argv: Sequence[str]) -> None:
         sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
     if "://" in _WORKDIR.value:
         sys.exit(
-            f"error: --workdir={_WORKDIR.value}: give a folder of a file system; a"
-            " bucket has no renames, by which a run keeps whole what it writes"
+            f"error: --workdir={_WORKDIR.value}: must be a folder of a file system;"
+            " buckets lack the atomic renames that a run needs"
         )
     workdir = user_path(_WORKDIR.value)
     expand_home(_CONFIG.value)
@@ -217,7 +220,7 @@ def _lead(
     stop: StopSignals,
 ) -> int:
     """Runs the leader or the only process and returns the exit status."""
-    with phase("plan", "checks the config, the model's description and the data"):
+    with phase("plan", "checks the config, the model's config and the data"):
         spec = validate(config)
     if _DRY_RUN.value:
         print(dry_run(spec, workdir))
@@ -226,8 +229,10 @@ def _lead(
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, spec)
         if summary := _finished(workdir, config.steps):
-            changes = ", and takes no changes" if _ACCEPT_CHANGES.value else ""
-            print(f"{workdir}: finished already{changes}")
+            ignored = (
+                "; --accept_changes has no effect" if _ACCEPT_CHANGES.value else ""
+            )
+            print(f"{workdir}: finished already{ignored}")
             return _report(summary, workdir)
         if not _ACCEPT_CHANGES.value:
             manifest.check_checkpoints(workdir)

@@ -24,5 +24,7 @@ def test_a_package_of_our_name_is_named(tmp_path, command):
     )
     assert done.returncode == 1
     line = done.stderr.strip()
-    assert line.startswith(f"error: package 'configs' is {tmp_path}/configs and not")
+    assert line.startswith(
+        f"error: Python finds package 'configs' at {tmp_path}/configs"
+    )
     assert len(line.splitlines()) == 1

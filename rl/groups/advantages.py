@@ -146,7 +146,8 @@ def check_advantages(
         for part, allowed in zip(parts, shapes, strict=False)
     ):
         raise ValueError(
-            f"{key}: gave {[part.tolist() for part in parts]} for the {len(shapes)}"
-            f" completions of problem {group.problem.id!r}"
+            f"{key}: must return for each of the {len(shapes)} completions of problem"
+            f" {group.problem.id!r} a finite number, or one for each of its tokens;"
+            f" returned {[part.tolist() for part in parts]}"
         )
     return np.array(parts) if all(not part.ndim for part in parts) else parts

@@ -174,18 +174,20 @@ class Collector:
         self._shortfalls += 1
         solved = f"{stats.solve_all} all right, {stats.solve_none} all wrong"
         message = (
-            f"{len(kept)} of {self._groups} informative groups after {stats.rounds}"
-            f" rounds ({stats.sampled} groups sampled: {solved})"
+            f"only {len(kept)} of {self._groups} informative groups after"
+            f" {stats.rounds} rounds ({stats.sampled} groups sampled: {solved})"
         )
         if self._settings.on_shortfall == "stop":
-            raise Shortfall(f"{message}; dynamic_sampling.on_shortfall='stop'")
+            raise Shortfall(f"{message}; config.dynamic_sampling.on_shortfall='stop'")
         if self._settings.on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
         # Without an update the policy stays the same, so groups do not age.
         self._left, self._partial = _renumbered(kept), _renumbered(self._partial)
         if self._shortfalls >= MAX_SHORTFALLS:
-            raise Shortfall(f"{message}; {self._shortfalls} steps in a row")
+            raise Shortfall(
+                f"{message}; {self._shortfalls} consecutive steps without an update"
+            )
         return []
 
     def _teaches(self, group: Group) -> bool:

@@ -121,7 +121,8 @@ def best_fit(
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(
-            f"a segment of {max(lengths)} tokens exceeds rows of {capacity}"
+            f"a prompt with its completion has {max(lengths)} tokens, but a row holds"
+            f" {capacity}; raise config.batch.row_lengths"
         )
     total: collections.Counter[int] = collections.Counter()
     for group, length in zip(groups, lengths, strict=True):

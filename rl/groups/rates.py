@@ -149,7 +149,10 @@ class SolveRates:
             from_json(np.ndarray, state[name]) for name in ("right", "wrong", "last")
         )
         if len(last) != len(self._last) or len(state["groups"]) != len(self._groups):
-            raise ValueError("the checkpoint was written with other problems")
+            raise ValueError(
+                "the checkpoint was written with other problems or levels; resume with"
+                " the same config.data"
+            )
         self._right, self._wrong, self._last = right, wrong, last
         self._groups = np.array(state["groups"])
         self._moments = np.array(state["moments"])

@@ -81,7 +81,7 @@ class Curriculum:
         for i, stage in enumerate(stages[:-1]):
             if stage.steps is None and stage.advance is None:
                 raise ValueError(
-                    f"[{i}]: give steps or advance; only the last may stay"
+                    f"[{i}]: never ends; set steps or advance, or make it the last"
                 )
         self._stages, self._tell = tuple(stages), tell
         self._streams: dict[int | None, ProblemStream] = {}
@@ -185,7 +185,10 @@ class Curriculum:
         if streams.keys() != self._streams.keys() or state["stage"] >= len(
             self._stages
         ):
-            raise ValueError("the checkpoint was written with other stages")
+            raise ValueError(
+                "the checkpoint was written with other stages; resume with the same"
+                " config.curriculum.stages"
+            )
         self._stage, self._steps = state["stage"], state["steps"]
         self._window = [dict(counts) for counts in state["window"]]
         self._drawn = collections.Counter({level: n for level, n in state["drawn"]})
@@ -221,8 +224,8 @@ def fill_gaps(
             shares[nearest] += share
             if nearest != level:
                 told.append(
-                    f"{stage.name!r}: no problem has level {level}, its share of"
-                    f" {share:g} goes to level {nearest}"
+                    f"{stage.name!r}: no problem has level {level}; its share"
+                    f" {share:g} is added to level {nearest}"
                 )
         levels = None if stage.levels is None else dict(shares)
         filled.append(dataclasses.replace(stage, levels=levels))
@@ -254,9 +257,11 @@ def _make_stage(section: Mapping[str, Any]) -> Stage:
         _check_mapping(".levels", levels)
         for level, share in levels.items():
             if not str(level).isdigit() or type(share) not in (int, float):
-                raise ValueError(f".levels.{level}={share!r}: must be a level's share")
+                raise ValueError(
+                    f".levels.{level}={share!r}: must be a number, for a whole level"
+                )
         if not levels or not all(share > 0 for share in levels.values()):
-            raise ValueError(f".levels={dict(levels)}: needs positive shares")
+            raise ValueError(f".levels={dict(levels)}: must have shares above 0")
         settings["levels"] = {int(k): v for k, v in levels.items()}
     if advance is not None:
         _check_mapping(".advance", advance)

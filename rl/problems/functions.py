@@ -49,5 +49,7 @@ def argument_names(
     """
     named = inspect.signature(function).parameters.keys()
     for name in sorted(named - {*known}):
-        raise ValueError(f"{key}: takes {name!r}, which is none of {', '.join(known)}")
+        raise ValueError(
+            f"{key}: unknown argument {name!r}; use only {', '.join(known)}"
+        )
     return frozenset(named)

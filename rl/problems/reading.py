@@ -46,8 +46,8 @@ def load_problems(
     for name in filter(None, source.split(",")):
         if name.endswith(".parquet"):
             raise ValueError(
-                f"{key}={name!r}: training reads JSONL, as tools.curate writes it"
-                " of Parquet and of files on the hub"
+                f"{key}={name!r}: must be JSONL; convert Parquet with"
+                " python -m tools.curate"
             )
         paths.append(fetched(name))
     return _read(paths, fields or {}, f"{key}={source!r}")
@@ -72,8 +72,8 @@ def _read(
     for name, column in fields.items():
         if name not in FIELDS:
             raise ValueError(
-                f"config.data.fields.{name}={column!r}: unknown key, must be one"
-                f" of {', '.join(FIELDS)}"
+                f"config.data.fields.{name}={column!r}: unknown key; use one of"
+                f" {', '.join(FIELDS)}"
             )
     columns = {name: name for name in FIELDS} | dict(fields)
     rows: list[tuple[str, Problem]] = []
@@ -97,7 +97,9 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
     problems = []
     for where, problem in rows:
         if not isinstance(problem, Problem):
-            raise ValueError(f"{where}: must be a Problem, not {problem!r:.60}")
+            raise ValueError(
+                f"{where}: must be an rl.types.Problem, not {problem!r:.60}"
+            )
         first = places.setdefault(problem.id, where)
         if first != where:
             raise ValueError(
@@ -108,9 +110,7 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
             ("answers", list(problem.answers)),
         ):
             if not texts or not all(isinstance(t, str) and t.strip() for t in texts):
-                raise ValueError(
-                    f"{where}: {name}={texts!r}: must be a text, not empty"
-                )
+                raise ValueError(f"{where}: {name}={texts!r}: must be non-empty text")
         try:  # sample files and checkpoints store problems as JSON
             json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
@@ -130,10 +130,10 @@ def _parse(
             f"is {row[column]!r:.80}, not {wanted}" if column in row else "is missing"
         )
         if name == "answer" and isinstance(row.get(column), list):
-            what, name = f"{what} (a list of them is `answers`)", "answers"
+            what, name = f"{what} (for a list use `answers`)", "answers"
         return ValueError(
-            f"{where}: field {column!r} {what}; the row has {there or 'no columns'},"
-            f" and config.data.fields.{name} (--fields {name}=COLUMN) names another"
+            f"{where}: field {column!r} {what}; the row has {there or 'no columns'};"
+            f" set config.data.fields.{name} (--fields {name}=COLUMN) to use another"
         )
 
     def text(name: str) -> str:
@@ -141,7 +141,7 @@ def _parse(
         if name == "answer":
             value = _as_text(value)
         if not isinstance(value, str) or not value.strip():
-            raise wrong(name, "a text")
+            raise wrong(name, "text")
         return value
 
     answers = row.get(columns["answers"])
@@ -154,7 +154,7 @@ def _parse(
         raise wrong("answers", "a list of texts")
     own_id, level = row.get(columns["id"]), row.get(columns["level"])
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
-        raise wrong("level", "1 to 5")
+        raise wrong("level", "an integer")
     return Problem(
         id=default_id if own_id is None else str(own_id),
         problem=text("problem"),
@@ -189,10 +189,10 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
     """
     if count > unreadable * total:
         raise ValueError(
-            f"{message}; config.data.unreadable={unreadable:g} is the share that may be"
-            " left out"
+            f"{message}; fix them, or raise config.data.unreadable={unreadable:g}, the"
+            " share that may be left out"
         )
-    return f"{message}: left out"
+    return f"{message}; they are left out"
 
 
 class ProblemStream:

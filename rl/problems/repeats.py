@@ -35,8 +35,8 @@ def describe_repeats(
                 contradictions.append(problem.id)
     kinds = (
         (duplicates, "repeat the text of an earlier problem"),
-        (contradictions, "repeat a text with another answer"),
-        (overlap, "are held-out problems too: their scores mean little"),
+        (contradictions, "repeat the text of an earlier problem with another answer"),
+        (overlap, "are also held-out problems, whose scores are then too high"),
     )
     return [
         f"{len(ids):,} training problems {text} (first {ids[0]!r})"

@@ -64,12 +64,12 @@ def check_template(template: str) -> None:
     if not known and SLOT not in template:
         names = ", ".join([*TEMPLATES, "model"])
         raise ValueError(
-            f"template={template!r}: neither one of {names} nor a text with {SLOT}"
+            f"template={template!r}: must be one of {names}, or a text with {SLOT}"
         )
     if not known and "\\n" in template and "\n" not in template:
         raise ValueError(
-            f"template={template!r}: holds a backslash and an n where a line break is"
-            " meant; in a shell write $'...' around it, or set it in a config file"
+            f"template={template!r}: contains a backslash and an n instead of a line"
+            " break; in a shell quote it as $'...', or set it in a config file"
         )
 
 
@@ -97,7 +97,9 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
     """
     if not tokenizer.chat_template:
         name = tokenizer.name_or_path
-        raise ValueError(f"the tokenizer of {name!r} has no chat template")
+        raise ValueError(
+            f"the tokenizer of {name!r} has no chat template; use another template"
+        )
     text = tokenizer.get_chat_template().removeprefix("\ufeff")
     return _DATE.sub(lambda call: json.dumps(_TODAY.strftime(call[2])), text)
 
@@ -152,13 +154,15 @@ def render_prompt(
         except TemplateError as error:
             name = tokenizer.name_or_path
             raise ValueError(
-                f"template={template!r}: the chat template of {name!r} fails on one"
-                f" turn of a user: {error.message}"
+                f"template={template!r}: the chat template of {name!r} fails on a user"
+                f" message: {error.message}"
             ) from None
         except ValueError as error:
             raise ValueError(f"template={template!r}: {error}") from None
     if not text:
-        raise ValueError(f"template={template!r}: the prompt of an empty problem")
+        raise ValueError(
+            f"template={template!r}: the problem, and so the prompt, is empty"
+        )
     return text
 
 
@@ -226,8 +230,8 @@ def encode_set(
     if not faults:
         return prompts, fit, ""
     message = (
-        f"the model cannot read {len(faults):,} of {len(problems):,} prompts of"
-        f" template {template!r}; first {faults[0]}"
+        f"the tokenizer cannot represent {len(faults):,} of {len(problems):,} prompts"
+        f" of template {template!r}, such as the {faults[0]}"
     )
     message = check_left_out(message, len(faults), len(problems), unreadable)
     return prompts, fit, message

@@ -45,10 +45,10 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
         for path in sorted(folder.glob("*.json")):
             text = path.read_bytes()
             if text.startswith(codecs.BOM_UTF8):
-                reason = f"{path.name} begins with a byte order mark; save it without"
+                reason = f"{path.name} begins with a byte order mark; remove it"
             elif text.startswith(b"version https://git-lfs"):
-                reason = f"{path.name} is a pointer of Git LFS: run `git lfs pull`"
-        raise ValueError(f"{folder}: no usable tokenizer ({reason})") from None
+                reason = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
+        raise ValueError(f"{folder}: cannot load the tokenizer ({reason})") from None
 
 
 def default_stop_ids(
@@ -76,7 +76,10 @@ def default_stop_ids(
     known = {vocabulary[token] for token in tokens if token in vocabulary}
     ids |= {one for one in known if one < vocab_size}
     if not ids:
-        raise ValueError(f"{folder}: neither config nor tokenizer has a stop token")
+        raise ValueError(
+            f"{folder}: neither config nor tokenizer has a stop token; set"
+            " config.rollout.stop_token_ids"
+        )
     return tuple(sorted(ids))
 
 
@@ -90,8 +93,8 @@ def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
     """
     if beyond := sorted(i for i in ids if not 0 <= i < vocab_size):
         raise UnreadableText(
-            f"{what}: token id {beyond[0]} has no row in the embedding, whose"
-            f" vocab_size is {vocab_size} (config.json)"
+            f"{what}: token id {beyond[0]} has no row in the embedding: vocab_size is"
+            f" {vocab_size} in config.json"
         )
 
 
@@ -122,8 +125,8 @@ def check_text(
     if lost or _bare(before) != _bare(after):
         at = len(os.path.commonprefix([before, after]))
         raise UnreadableText(
-            f"{what}: the tokenizer loses {lost!r:.60}: it reads"
-            f" {before[max(0, at - 20) : at + 20]!r} as"
+            f"{what}: the tokenizer loses {lost!r:.60}: its tokens for"
+            f" {before[max(0, at - 20) : at + 20]!r} decode to"
             f" {after[max(0, at - 20) : at + 20]!r}"
         )
 
@@ -138,7 +141,7 @@ def _stated(path: pathlib.Path) -> set[int]:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated]) - {None}
         if not all(isinstance(one, int) for one in ids):
-            raise TypeError(f"eos_token_id={stated!r}")
+            raise TypeError(f"{stated!r} is not a token id")
         return ids
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: no usable config ({error})") from None
+        raise ValueError(f"{path}: cannot read eos_token_id ({error})") from None

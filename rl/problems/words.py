@@ -92,8 +92,8 @@ def problems(
     """
     if split not in _TEMPLATES or not set(levels) <= {1, 2, 3, 4, 5} or not levels:
         raise ValueError(
-            f"split={split!r}, levels={levels!r}: the splits are train and held_out,"
-            " the levels 1 to 5"
+            f"split={split!r}, levels={levels!r}: split must be train or held_out,"
+            " levels from 1 to 5"
         )
     rng, found = generator(seed), dict[str, Problem]()
     for _ in range(20 * count):
@@ -113,7 +113,10 @@ def problems(
             ),
         )
     if len(found) < count:
-        raise ValueError(f"count={count}: only {len(found)} different problems found")
+        raise ValueError(
+            f"count={count}: found only {len(found)} different problems; lower count"
+            " or raise most"
+        )
     return list(found.values())
 
 

@@ -100,7 +100,8 @@ class _Group(SingleProcess):
                 if live.get(index) != first.get(index, -1):
                     if self._ended.wait(_CAUSE_SECONDS):
                         return
-                    self._end_all(ERROR, f"process {index} has died or hangs; all end")
+                    lost = f"process {index} died or hangs; ending all processes"
+                    self._end_all(ERROR, lost)
 
     def _watch_end(self) -> None:
         """Waits for the first `_end_all` of the run and ends this process."""
@@ -108,7 +109,7 @@ class _Group(SingleProcess):
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
             if not self._ended.is_set():
-                end_process(ERROR, "the leader, process 0, has died; all end")
+                end_process(ERROR, "process 0 died; ending all processes")
             return
         other = end["process"] not in (None, self._index)
         _report(
@@ -176,7 +177,7 @@ class Leader(_Group):
             calls would be undefined.
         """
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError(f"{name}: only the main thread makes joint calls")
+            raise RuntimeError(f"{name}: must be called in the main thread")
         message = encode(name, *args, **kwargs)
         size, short = len(message), len(message) <= _STORE_BYTES
         value = size.to_bytes(8, "little") + (message if short else b"")

@@ -134,4 +134,4 @@ def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
         elif name in JOINT:
             getattr(engine, name)(*args, **kwargs)
         else:
-            raise ValueError(f"{name!r} is not a joint call")
+            raise ValueError(f"process 0 sent the unknown command {name!r}")

@@ -44,7 +44,7 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
         )
         if array or value is None or isinstance(value, str | bool | int | float):
             return value
-        raise TypeError(f"{name}: a message cannot hold a {kind}")
+        raise TypeError(f"{name}: cannot send a {kind} to other processes")
 
     return serialization.msgpack_serialize(to_plain([name, list(args), kwargs]))
 
@@ -71,7 +71,7 @@ def decode(message: bytes) -> Message:
     try:
         name, args, kwargs = from_plain(serialization.msgpack_restore(message))
         if not (isinstance(name, str) and isinstance(kwargs, dict)):
-            raise TypeError("its name is not text, or its arguments have no names")
+            raise TypeError("the name is not text, or keyword arguments are no dict")
         return name, tuple(args), kwargs
     except (ValueError, TypeError, KeyError, AttributeError, MemoryError) as error:
-        raise ValueError(f"not a message between processes: {error}") from None
+        raise ValueError(f"received an invalid message: {error}") from None

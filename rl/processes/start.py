@@ -70,7 +70,10 @@ def start(
         )
         arguments = _check_flags(source, *given)
     # JAX's own timeout would abort with a page of text.
-    late = f"{source}: not all processes started within {_START_SECONDS} seconds"
+    late = (
+        f"{source}: not all processes connected within {_START_SECONDS} seconds; check"
+        " that each was started and reaches process 0"
+    )
     deadline = threading.Timer(_START_SECONDS, end_process, (ERROR, late))
     deadline.daemon = True
     deadline.start()
@@ -106,12 +109,12 @@ def _check_flags(
     """Returns the arguments of `jax.distributed.initialize` for the flags."""
     if coordinator is None or num_processes is None or process_id is None:
         given = " ".join(p for p in source.split() if not p.endswith("=None"))
-        raise ValueError(f"{given}: {_FLAGS} go together")
+        raise ValueError(f"{given}: {_FLAGS} must be given together")
     if num_processes < 1:
         raise ValueError(f"--num_processes={num_processes}: must be at least 1")
     if not 0 <= process_id < num_processes:
         raise ValueError(
-            f"--process_id={process_id}: must lie in 0 ... {num_processes - 1}"
+            f"--process_id={process_id}: must lie in [0, {num_processes - 1}]"
             f" (--num_processes={num_processes})"
         )
     host, _, port = coordinator.rpartition(":")
@@ -143,7 +146,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
             return False  # libtpu is installed without a TPU
         raise ValueError(
             f"{source}: the processes could not be connected"
-            f" ({one_line(error)[:300]}); --num_processes=1 runs alone,"
-            f" {_FLAGS} name the processes"
+            f" ({one_line(error)[:300]}); give --num_processes=1 for a single process,"
+            f" or {_FLAGS}"
         ) from None
     return True

@@ -219,7 +219,8 @@ class StopSignals:
 
     def _begin(self, number: int) -> None:
         self._number = self._number or number
-        self._say(f"{signal.Signals(number).name}: stopping; a second one ends at once")
+        name = signal.Signals(number).name
+        self._say(f"{name}: stopping; a second signal ends the process at once")
         self._processes.signal(number)
 
     def _abandon(self, number: int) -> NoReturn:

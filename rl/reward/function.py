@@ -74,7 +74,7 @@ def open_function(
     try:
         function = load_function(where, key=key)
         if not callable(function):
-            raise ValueError(f"{named}: is {function!r}, not a function")
+            raise ValueError(f"{named}: must be a function, not {function!r}")
     except ValueError as error:
         fault = Fault(str(error))
         return lambda _: fault
@@ -98,7 +98,7 @@ def open_function(
         except Exception as error:  # a user's function may raise anything
             message = " ".join(str(error).split())
             what = f"{_place(error, form)}: {type(error).__name__}: {message}"
-        return Fault(f"{named}: {what}; {told(problem, texts[suspect])}")
+        return Fault(f"{named}: {what}; {describe_item(problem, texts[suspect])}")
 
     return work
 
@@ -123,7 +123,7 @@ def _values(
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         raise _Broken(f"returned {_shown(values)}, not a list")
     if len(values) != len(texts):
-        raise _Broken(f"returned {len(values)} for {len(texts)} completions")
+        raise _Broken(f"returned {len(values)} values for {len(texts)} completions")
     return values
 
 
@@ -155,7 +155,10 @@ def _other_contract(function: Callable) -> str:
     if fits:
         return ""
     takes = ", ".join(map(str, signature.parameters.values()))
-    return f"takes ({takes}), not (completion, problem) or (completions, problems)"
+    return (
+        f"has the arguments ({takes}); they must be (completion, problem) or"
+        " (completions, problems)"
+    )
 
 
 def _form(function: Callable) -> Form:
@@ -176,8 +179,8 @@ def _answer(value: Any) -> Answer:
         return Answer(_number(value, "returned", most=LARGEST))
     unknown = [key for key in value if key not in _KEYS]
     if unknown or "reward" not in value:
-        what = f"key {unknown[0]!r}" if unknown else "no key 'reward'"
-        raise _Broken(f"returned a dict with {what}; it has {', '.join(_KEYS)}")
+        what = f"the unknown key {unknown[0]!r}" if unknown else "no key 'reward'"
+        raise _Broken(f"returned a dict with {what}; keys are {', '.join(_KEYS)}")
     reward, correct = value["reward"], value.get("correct")
     components = value.get("components") or {}
     if not isinstance(components, Mapping):
@@ -205,9 +208,9 @@ def _number(value: Any, said: str, *, most: float = math.inf) -> float:
     except Exception:  # an object's own conversion may raise anything
         raise _Broken(f"{said}{_shown(value)}, not a number") from None
     if not math.isfinite(number):
-        raise _Broken(f"{said}{number}")
+        raise _Broken(f"{said}{number}, not a finite number")
     if abs(number) > most:
-        raise _Broken(f"{said}{number:g}, beyond {most:,}")
+        raise _Broken(f"{said}{number:g}, whose magnitude exceeds {most:,}")
     return number
 
 
@@ -232,7 +235,7 @@ def _short_path(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def told(problem: Problem, completion: str) -> str:
+def describe_item(problem: Problem, completion: str) -> str:
     """Returns the problem id and the shortened completion, for an error message."""
     return f"problem {problem.id!r}, completion {_shown(completion)}"
 

@@ -58,7 +58,7 @@ def readable(
     )
     message = (
         f"{where}: the verifier cannot read the golds of {len(bad):,} of"
-        f" {len(problems):,} problems ({len(bad) / len(problems):.2%}), first {first}"
+        f" {len(problems):,} problems ({len(bad) / len(problems):.2%}), such as {first}"
     )
     message = check_left_out(message, len(bad), len(problems), unreadable)
     left_out = {p.id for p in bad}

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from rl.reward import function as functions
-from rl.reward.function import LARGEST, Answer, Fault, told
+from rl.reward.function import LARGEST, Answer, Fault, describe_item
 from rl.reward.score import Reward, Score
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
@@ -60,7 +60,9 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
         at = match.end()
     names = [term.name for term in terms]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{key}={function!r}: {twice[0]} occurs twice")
+        raise ValueError(
+            f"{key}={function!r}: {twice[0]} occurs twice; add its weights instead"
+        )
     return tuple(terms)
 
 
@@ -186,7 +188,7 @@ class Rewards:
                     if isinstance(result, Lost):
                         what = f"{result.reason} (reward.timeout={self._timeout:g} s)"
                         where = f"{named}: {form.place}: {what}"
-                        reason = f"{where}; {told(problem, call[0])}"
+                        reason = f"{where}; {describe_item(problem, call[0])}"
                         scores[i] += self._unjudged(call, reason)
                     else:
                         scores[i] += map(self._score, call, result)
@@ -197,7 +199,7 @@ class Rewards:
     def _score(self, text: str, answer: Answer) -> Score:
         found = extract_answer(text)
         if answer.reward is None:
-            verdict = Verdict(None, found, "reward", "said that it cannot judge this")
+            verdict = Verdict(None, found, "reward", "the function returned None")
             return Score(reward=math.nan, verdict=verdict, components=answer.components)
         correct = answer.correct
         if correct is None:
@@ -252,7 +254,7 @@ def try_out(
 
 
 def _warn(reason: str) -> None:
-    print(f"WARNING: {reason}; not judged", file=sys.stderr, flush=True)
+    print(f"WARNING: {reason}; it has no verdict", file=sys.stderr, flush=True)
 
 
 def _refuse(reason: str) -> None:
@@ -268,13 +270,18 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
         own = {term.name: score.reward} if len(terms) > 1 else {}
         for name, part in {**own, **score.components}.items():
             if name in components:
-                raise RewardError(f"{term.name}: component {name!r} is another term's")
+                raise RewardError(
+                    f"{term.name}: component {name!r} also belongs to another term;"
+                    " rename it"
+                )
             components[name] = part
     unjudged = [s.verdict for s in scores if s.verdict.correct is None]
     reward = math.fsum(t.weight * s.reward for t, s in zip(terms, scores, strict=True))
     if abs(reward) > LARGEST:
         formula = " + ".join(f"{t.weight:g}*{t.name}" for t in terms)
-        raise RewardError(f"{formula} is {reward:g}, beyond {LARGEST:,}")
+        raise RewardError(
+            f"{formula} is {reward:g}, whose magnitude exceeds {LARGEST:,}"
+        )
     return Score(
         reward=reward,
         verdict=(unjudged or [scores[0].verdict])[0],

@@ -57,7 +57,8 @@ def check_finite(tree: Any, where: str) -> dict[str, Finding]:
     if bad:
         name, count = bad[0]
         size = by_path(tree)[name].size
-        more = f", and {len(bad) - 1} more tensors hold some" if len(bad) > 1 else ""
+        others = len(bad) - 1
+        more = f", nor are some of {others} other tensors" if others else ""
         raise NotFinite(
             f"{where}: {count:,} of {size:,} entries of {name} are not finite{more}"
         )

@@ -298,8 +298,8 @@ def load_loss(
     for name, parameter in parameters.items():
         if name not in given and name not in arguments and not _optional(parameter):
             raise ValueError(
-                f"{key}={function!r}: takes {name!r}, which is none of"
-                f" {', '.join((*ARRAYS, *SCALARS))}, and not in {key}_args"
+                f"{key}={function!r}: its argument {name!r} is unknown; set"
+                f" {key}_args.{name}, or use {', '.join((*ARRAYS, *SCALARS))}"
             )
 
     return functools.partial(loss, **arguments), given

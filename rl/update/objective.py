@@ -173,11 +173,13 @@ def _check_result(surrogate, named, key: str) -> None:
     for name, shape in shapes.items():
         if shape != (2, 8):
             raise ValueError(
-                f"{key}: {name} of rows [2, 8] has the shape {list(shape)}; it must"
-                " have a value for each token, and is averaged by objective.aggregation"
+                f"{key}: {name} has the shape {list(shape)} for tokens [2, 8]; return"
+                " one value per token, which config.objective.aggregation averages"
             )
     if taken := {*MEASURED, "kl_reference"} & metrics.keys():
-        raise ValueError(f"{key}: the metric name {min(taken)!r} is taken; rename it")
+        raise ValueError(
+            f"{key}: the metric name {min(taken)!r} is reserved; rename the metric"
+        )
 
 
 def token_logprobs(

@@ -76,9 +76,9 @@ def dump_updates(
         files.replace_json(new / "dump.json", about)
         partial.rename(folder.parent)
     except OSError as error:
-        print(f"WARNING: {folder}: not written ({error.strerror})", flush=True)
+        print(f"WARNING: {folder}: dump not written ({error.strerror})", flush=True)
     else:
-        print(f"dumped: the updates of step {step + 1}, in {folder}", flush=True)
+        print(f"dumped the updates of step {step + 1} to {folder}", flush=True)
 
 
 def _completions(groups: Sequence[Group]) -> Iterator[dict[str, Any]]:

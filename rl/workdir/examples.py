@@ -105,12 +105,12 @@ def suspicion(row: Mapping[str, Any]) -> str:
             return "right, though it was cut off"
         return "right, though it is repetitive" if row["repeated"] else ""
     if row.get("rule") == "open":
-        return "wrong, since nothing was shown within the budget"
+        return "wrong, since nothing was proved within the budget"
     gold = rf"(?<![\w.]){re.escape(row['gold'])}(?!\w)"
     answer = extract_answer(row["completion"])
     if answer is not None:
         holds = re.search(gold, answer)
-        return "wrong, though the answer holds the gold" if holds else ""
+        return "wrong, though the answer contains the gold" if holds else ""
     end = row["completion"][-_END:].rstrip(" .$\n")
     ends = re.search(rf"{gold}\Z", end)
-    return "no answer found, though it ends on the gold" if ends else ""
+    return "no answer found, though it ends with the gold" if ends else ""

@@ -108,7 +108,7 @@ def model_card(
         "problems per step": config["batch"]["prompts_per_step"],
         "group size": rollout["group_size"],
         "temperature": rollout["temperature"],
-        "most tokens of a completion": rollout["max_response_tokens"],
+        "maximum tokens per completion": rollout["max_response_tokens"],
         "clip": f"{config['objective']['eps_low']} below, "
         f"{config['objective']['eps_high']} above",
         "KL penalty": config["objective"]["kl_penalty"] or "none",
@@ -141,7 +141,7 @@ def model_card(
         "",
         f"`{data['train']}` {_said(data['train_args'])}".rstrip(),
         "",
-        "Prompts, which the chat template of this folder makes of a user's message:",
+        "Prompt template, which is also the chat template of this folder:",
         "",
         "```",
         TEMPLATES.get(data["template"], data["template"]),
@@ -155,7 +155,7 @@ def model_card(
         lines += [f"`{data['eval']}` {_said(data['eval_args'])}".rstrip(), ""]
         lines += [f"- {name}: {headline(summary)}" for name, summary in told.items()]
     else:
-        lines += ["None was made."]
+        lines += ["The model was not evaluated."]
     return "\n".join(lines) + "\n"
 
 

@@ -117,8 +117,8 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
     if not accept_changes:
         if content is None and checkpoint:
             raise ValueError(
-                f"{path}: no such file, though there are checkpoints: their run is"
-                " unknown; give --accept_changes to continue"
+                f"{path}: missing, so the config of the checkpoints is unknown; restore"
+                " it, or give --accept_changes to resume from them"
             )
         _refuse(workdir, changes)
     time = datetime.datetime.now(datetime.UTC).isoformat()
@@ -149,7 +149,9 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
     for where, row in files.read_rows(path, appended=True):
         step = row.get("checkpoint/step", 0)
         if not isinstance(step, int):
-            raise ValueError(f"{where}: checkpoint/step={step!r}: must be a step")
+            raise ValueError(
+                f"{where}: checkpoint/step={step!r}: must be a whole number"
+            )
         named = max(named, step)
     folder = workdir / "checkpoints"
     newest = max(steps_in(folder), default=0)
@@ -177,8 +179,8 @@ def _hash_problems(spec: RunSpec, problems: Iterable[Problem]) -> str:
 def _refuse(workdir: pathlib.Path, changes: Iterable[Change]) -> None:
     if refused := [str(change) for change in changes if change.refused]:
         raise ValueError(
-            f"{workdir} holds another run: {'; '.join(refused)};"
-            " give --accept_changes to continue, which is recorded"
+            f"{workdir}: holds another run: {'; '.join(refused)}; give"
+            " --accept_changes to resume with these changes, or use another --workdir"
         )
 
 
@@ -186,16 +188,16 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(part, dict) for part in content["identity"].values()):
-            raise TypeError("a section that is not an object")
+            raise TypeError("a section is not an object")
         if not all(isinstance(row["after"], int) for row in content["history"]):
-            raise TypeError("a start that is after no step")
+            raise TypeError("a row of the history has no step")
         return content
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"{path}: damaged ({reason}); delete it, and continue by --accept_changes"
+            f"{path}: damaged ({reason}); delete it, then resume with --accept_changes"
         ) from None
 
 

@@ -157,7 +157,9 @@ def test_another_model_is_the_reference(config, opened, tmp_path):
     assert not np.asarray(batch.reference_logprobs)[~mask].any()
     engine.close()
     config.objective.reset_every = 5
-    with pytest.raises(ValueError, match="its architecture is not the base's"):
+    with pytest.raises(
+        ValueError, match="its architecture differs from the base model's"
+    ):
         validate(from_config(config))
     config.objective.reference = "nowhere"
     with pytest.raises(ValueError, match="^config.objective.reference="):

@@ -15,7 +15,9 @@ ROWS = [{"step": i, "text": "ä|\n" * i} for i in range(4)]
 def test_a_folder_has_one_holder_at_a_time(tmp_path):
     folder = tmp_path / "run"
     with files.locked(folder):
-        with pytest.raises(BlockingIOError, match="run: another run is writing there"):
+        with pytest.raises(
+            BlockingIOError, match="run: another process writes to this"
+        ):
             with files.locked(folder):
                 pass
     with files.locked(folder):

@@ -66,7 +66,7 @@ def test_each_set_has_its_curve_and_the_first_decides(config, tmp_path, capsys):
     records = checkpoint.records_in(workdir / "checkpoints")
     scores = {step: record.score for step, record in records.items()}
     assert scores == {step: rows[step]["eval/accuracy"] for step in (1, 2)}
-    marked = " on 2 problems (incomplete: 1 others left out)"
+    marked = " on 2 problems (incomplete: 1 problems were left out)"
     assert capsys.readouterr().out.count(marked) == 3
     card = (workdir / "hf" / "README.md").read_text()
     assert card.count("; long avg@2 ") == card.count(marked) == 2
@@ -77,11 +77,11 @@ def test_each_set_has_its_curve_and_the_first_decides(config, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"eval": 3}, "config.data.eval=3: must be text, or text by name"),
-        ({"eval": {"a": ""}}, "config.data.eval.a='': give files or a function"),
+        ({"eval": 3}, "config.data.eval=3: must be files, a function, or"),
+        ({"eval": {"a": ""}}, "config.data.eval.a='': must be files or a function"),
         ({"eval": {"a/b": "x.jsonl"}}, "config.data.eval: 'a/b' cannot name a set"),
         ({"eval": {"a": "no.jsonl"}}, "no.jsonl: no such file"),
-        ({"eval_args": {"b": {}}}, "config.data.eval_args.b={}: with several sets"),
+        ({"eval_args": {"b": {}}}, "config.data.eval_args.b={}: must be a dict of"),
     ],
 )
 def test_a_set_that_does_not_fit_is_one_line(config, change, message):
@@ -94,5 +94,5 @@ def test_a_set_that_does_not_fit_is_one_line(config, change, message):
 @pytest.mark.failure(59)
 def test_a_set_without_a_prompt_that_fits_is_one_line(config, tmp_path):
     config.data.eval = _sums(tmp_path / "long.jsonl", "1+1+1+1+1")
-    with pytest.raises(ValueError, match="max_prompt_tokens=8: no prompt of config.da"):
+    with pytest.raises(ValueError, match="max_prompt_tokens=8: all prompts of config."):
         validate(from_config(config))

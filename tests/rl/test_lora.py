@@ -82,7 +82,7 @@ def test_it_is_refused_over_another_base(finished, cache, tmp_path):
     other = command(workdir, cache, **changes)
     done = run([*other, "--accept_changes"], check=False)
     assert done.returncode == 1
-    assert "checkpoints/4: the frozen base of its adapters is" in done.stderr
+    assert "checkpoints/4: the frozen base under the adapters is" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in done.stderr
 
@@ -102,7 +102,7 @@ def test_exports_are_the_policy_merged_and_apart(finished, tmp_path):
         assert found.keys() == merged.keys()
         for tensor, array in merged.items():
             np.testing.assert_array_equal(found[tensor], array)
-    with pytest.raises(SystemExit, match="the frozen base of its adapters is"):
+    with pytest.raises(SystemExit, match="the frozen base under the adapters is"):
         convert.main(
             ["--workdir", str(finished), "--base", str(finished / "hf")]
             + ["--out", str(tmp_path / "other")]

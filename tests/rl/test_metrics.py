@@ -165,13 +165,16 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     assert again.told == [(1, {"reward/mean": 0.75}), "closed"]
     assert broken.told == []
     said = capsys.readouterr().out.splitlines()
-    line = f"WARNING: the sink {__name__}:Broken is left out: the service is gone"
+    line = (
+        f"WARNING: config.log.sinks: '{__name__}:Broken' failed and is removed:"
+        " the service is gone"
+    )
     assert said == [line, line]  # once for each opening
 
 
 def test_a_sink_that_is_none_is_one_line():
     for name, told in (
-        ("csv", "config.log.sinks: 'csv' is neither wandb nor module:function"),
+        ("csv", "config.log.sinks: 'csv' must be 'wandb' or 'module:function'"),
         ("nosuch:sink", "config.log.sinks='nosuch:sink': cannot be imported"),
     ):
         with pytest.raises(ValueError, match=told):
@@ -181,7 +184,9 @@ def test_a_sink_that_is_none_is_one_line():
 def test_wandb_is_asked_for_only_where_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert load_sinks(sinks=()) == {}
-    with pytest.raises(ValueError, match="wandb is not installed: pip install wandb$"):
+    with pytest.raises(
+        ValueError, match="wandb is not installed; run pip install wandb$"
+    ):
         load_sinks(sinks=("wandb",))
 
 
@@ -261,9 +266,9 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
         (r"so \boxed{142}", {}, ""),
         ("it is 1.42", {}, ""),
         ("it is 142.", {}, ""),
-        (r"so \boxed{42 apples}", {}, "wrong, though the answer holds the gold"),
-        ("it is 42.", {}, "no answer found, though it ends on the gold"),
-        (r"\boxed{7}", {"rule": "open"}, "wrong, since nothing was shown within the"),
+        (r"so \boxed{42 apples}", {}, "wrong, though the answer contains the gold"),
+        ("it is 42.", {}, "no answer found, though it ends with the gold"),
+        (r"\boxed{7}", {"rule": "open"}, "wrong, since nothing was proved within the"),
         (r"\boxed{42}", {"correct": True}, ""),
         (r"\boxed{42}", {"correct": True, "finish_reason": "length"}, "it was cut off"),
         (r"\boxed{42}", {"correct": True, "repeated": True}, "it is repetitive"),

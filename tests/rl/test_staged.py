@@ -84,7 +84,7 @@ def test_a_stage_that_cannot_work_is_one_line(cache, tmp_path, config):
     bad = (
         (
             {"rollout.max_response_tokens": 20},
-            "stages[0].max_response_tokens=28: exceeds",
+            "stages[0].max_response_tokens=28: must be at most",
         ),
         ({"data.train_args.held_out": 5050}, "no problem"),
         (

@@ -47,7 +47,7 @@ def test_what_is_left_out_or_occurs_twice_is_shown(config, tmp_path):
 def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     config.reward.function = "tests.rl.examples:wrong"
     page = start_page(validate(from_config(config)), tmp_path)
-    assert r"\boxed{2} -1; \boxed{3} -1 (the same: does the reward read" in page
+    assert r"\boxed{2} -1; \boxed{3} -1 (equal rewards: does the reward" in page
 
 
 @pytest.mark.failure(71)
@@ -56,7 +56,7 @@ def test_a_dry_run_looks_for_vllm(config, tmp_path):
     vllm = config.rollout.vllm
     for python, message in (
         ("no/python", "config.rollout.vllm.python='no/python': cannot import vLLM"),
-        (sys.executable, "No package metadata was found for vllm); `make vllm` builds"),
+        (sys.executable, "No package metadata was found for vllm); run `make vllm`"),
     ):
         vllm.python = python
         with pytest.raises(ValueError) as error:

@@ -166,7 +166,7 @@ def test_a_run_leaves_what_it_promises(finished, cache):
         assert 0 <= summary[part]["greedy_accuracy"] <= 1
         assert summary[part]["problems"] == 40
     assert f"step {STEPS}/{STEPS}" in done.stdout and "left" in done.stdout
-    assert done.stdout.count("each step: mean reward; acc, ") == 1
+    assert done.stdout.count("columns: reward, mean; acc, ") == 1
     assert f"\nnext:\n  python -m tools.report {workdir}\n" in done.stdout
     model = transformers.AutoModelForCausalLM.from_pretrained(workdir / "hf")
     assert model.config.model_type == "qwen2"
@@ -342,7 +342,7 @@ def test_asked_for_fewer_steps_than_it_has_done_it_is_evaluated_as_it_is(interru
 def test_a_second_run_in_one_workdir_is_refused(interrupted):
     second = interrupted[2]
     assert second.returncode == 1
-    assert second.stderr.strip().endswith("another run is writing there")
+    assert "another process writes to this folder" in second.stderr
 
 
 @pytest.mark.failure(30)
@@ -393,10 +393,11 @@ def test_a_run_without_informative_groups_ends_early_and_leaves_its_model(ended)
     assert done.returncode == 0, done.stderr
     assert "step 1: too few informative groups, no update" in done.stdout
     assert (
-        "ending after step 4: 0 of 4 informative groups after 1 rounds" in done.stdout
+        "ending after step 4: only 0 of 4 informative groups after 1 rounds"
+        in done.stdout
     )
     summary = json.loads((workdir / "summary.json").read_text())
-    assert summary["steps"] == 4 and "5 steps in a row" in summary["ended"]
+    assert summary["steps"] == 4 and "5 consecutive steps" in summary["ended"]
     assert summary["final"]["accuracy"] == summary["base"]["accuracy"]
     assert _weights(workdir)
 
@@ -439,7 +440,7 @@ def test_a_base_that_is_not_finite_is_named_and_not_trained(early):
 @pytest.mark.parametrize(
     "name,message",
     [
-        ("alarm", "updates in a row were skipped"),
+        ("alarm", "consecutive updates were skipped"),
         ("no_alarm", "ended unhealthy: its last"),
     ],
 )
@@ -448,12 +449,12 @@ def test_a_run_that_leaves_the_finite_numbers_exports_nothing(
 ):
     workdir, done = ended[name]
     assert message in _error(done, 3)
-    assert "updates in a row were skipped: not finite" in done.stdout
+    assert "updates were skipped, because they were not finite" in done.stdout
     assert not (workdir / "hf").exists()
     if name == "no_alarm":  # and says so again, whatever an earlier end has left
         workdir, again = early["unhealthy"]
         assert message in _error(again, 3)
-        assert f"no model was exported, that in {workdir}/hf is of" in again.stdout
+        assert f"no model was exported; {workdir}/hf has an earlier" in again.stdout
 
 
 def _files(folder):
@@ -506,7 +507,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     assert done.stdout.count("\n") < 80
     assert "updates per step     2" in done.stdout
     assert "checkpoints          0.00 GB each, " in done.stdout
-    assert "; a stop needs 0 s to save, at 1 GB/s" in done.stdout
+    assert "; saving takes 0 s at 1 GB/s" in done.stdout
     assert "trained on per step  288 completions, at most " in done.stdout
     # 8 rounds, each of twice the problems of a step.
     assert "sampled per step     at most 4,608 completions" in done.stdout
@@ -574,7 +575,7 @@ BAD = [
          " model's max_position_embeddings=128"),
         ({"batch.prompts_per_update": 3}, "prompts_per_step=4: must be a multiple"),
         ({"batch.row_lengths": "(16,)"}, "no row holds"),
-        ({"batch.micro_tokens": 64}, "micro_tokens=64: less than one row"),
+        ({"batch.micro_tokens": 64}, "micro_tokens=64: must be at least"),
         ({"reward.overlong_factor": 1.0}, "config.reward.overlong_buffer=512: must be"
          " less than the 32 tokens that a completion may have"),
         ({"data.template": "qwen"}, "template='qwen'"),
@@ -603,7 +604,7 @@ def test_a_device_without_memory_left_is_one_line(checkout):
     )
     said = done.stderr
     assert done.returncode == 1
-    assert said.startswith("error: a device has no more memory; lower batch.micro_tok")
+    assert said.startswith("error: a device is out of memory; lower config.batch.micr")
     assert "RESOURCE_EXHAUSTED: Out of memory" in said and said.count("\n") == 1
 
 
@@ -620,11 +621,11 @@ DAMAGED = [
     ("summary.json", lambda text: "[]", "damaged ("),
     ("metrics.jsonl", lambda text: "\x00" + text, "1: not JSON ("),
     ("metrics.jsonl", lambda text: '{"checkpoint/step": null}\n' + text,
-     "1: checkpoint/step=None: must be a step"),
+     "1: checkpoint/step=None: must be a whole"),
     ("manifest.json", lambda text: text[:-20], "damaged ("),
-    ("manifest.json", _without_config, "damaged (a section that is not an object)"),
+    ("manifest.json", _without_config, "damaged (a section is not an object)"),
     ("manifest.json", lambda text: text.replace('"after": 0', '"after": null'),
-     "damaged (a start that is after no step)"),
+     "damaged (a row of the history has no step)"),
 ]  # fmt: skip
 
 
@@ -691,8 +692,8 @@ def test_a_damaged_file_of_a_workdir_is_one_line_that_names_it(early, number):
 def test_a_bucket_is_no_workdir(early):
     _, done = early["bucket"]
     assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == (
-        "error: --workdir=gs://bucket/run: give a folder of a file system; a bucket has"
-        " no renames, by which a run keeps whole what it writes"
+        "error: --workdir=gs://bucket/run: must be a folder of a file system; buckets"
+        " lack the atomic renames that a run needs"
     )
 
 

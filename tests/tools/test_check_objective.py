@@ -239,6 +239,6 @@ def test_the_command(tmp_path, capsys):
     names = [f["name"] for f in json.loads(out.read_text())["findings"]]
     assert len(names) == 20 and {"mesh", "divisor"} <= {*names}
     assert check_objective.main([f"{__name__}:scalar"]) == 2
-    assert "a value for each token" in capsys.readouterr().err
+    assert "one value per token" in capsys.readouterr().err
     assert check_objective.main(["dual_clip", "--arg", "bund=3"]) == 2
     assert "function_args.bund=3: unknown key" in capsys.readouterr().err

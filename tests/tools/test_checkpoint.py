@@ -54,7 +54,7 @@ def test_verify_reads_every_byte_and_names_what_is_damaged(workdir, tmp_path, ca
     path = workdir / "checkpoints" / "6" / "loop" / "metadata"
     path.write_text(path.read_text() + " ")
     _run("verify", workdir, "--json", out, status=1)
-    assert f"step 6: DAMAGED: {path}: its SHA-256 differs" in capsys.readouterr().out
+    assert f"step 6: DAMAGED: {path}: wrong SHA-256" in capsys.readouterr().out
     damage = {
         r["step"]: r["damage"] for r in json.loads(out.read_text())["checkpoints"]
     }
@@ -80,7 +80,7 @@ def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):
 def test_prune_refuses_a_workdir_in_use(workdir):
     with (workdir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _run("prune", workdir, status=f"error: {workdir}: another run is writing there")
+        _run("prune", workdir, status=f"error: {workdir}: another process writes")
     assert len(list((workdir / "checkpoints").iterdir())) == 4
 
 

@@ -455,7 +455,7 @@ def test_two_runs_are_compared(model, sums, tmp_path, capsys):
 @pytest.mark.parametrize(
     "more, message",
     [
-        (("--template", "qwen"), "template='qwen': neither one of none, qwen_math"),
+        (("--template", "qwen"), "template='qwen': must be one of none, qwen_math"),
         (("--samples", "4"), "samples=4: must be 1 at temperature 0"),
         (("--context", "97"), "context=97: must be at most 96, the positions"),
         (("--benchmarks", "math501"), "benchmark 'math501': must be one of"),

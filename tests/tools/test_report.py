@@ -122,7 +122,7 @@ FAULTS = {
     ),
     "entropy": (
         {STEPS: {"policy/entropy": 0.001}},
-        ("alarm", "40", "entropy_low: entropy 0.0010 nats/token: the policy has"),
+        ("alarm", "40", "entropy_low: entropy 0.0010 nats/token is too low: the"),
     ),
     "stale": (
         {7: {"policy/sampler_gap_mean": 0.5}},
@@ -134,11 +134,15 @@ FAULTS = {
     ),
     "nan": (
         {8: {"policy/loss": float("nan")}},
-        ("alarm", "8", "not_finite: not finite: policy/loss"),
+        ("alarm", "8", "not_finite: metrics are not finite: policy/loss"),
     ),
     "stuck": (
         {s: {"reward/mean": -1.0} for s in range(10, 30)},
-        ("alarm", "20-29", "stuck_reward: the mean reward has not moved for 19 steps"),
+        (
+            "alarm",
+            "20-29",
+            "stuck_reward: the mean reward has not changed for 19 steps",
+        ),
     ),
 }
 

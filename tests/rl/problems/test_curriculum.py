@@ -201,12 +201,12 @@ def test_no_stages_draw_from_everything():
         ),
         ({"name": "a", "step": 3}, "[0].step=3: unknown key"),
         ({"name": "a", "steps": 0}, "[0].steps=0: must be at least 1"),
-        ({"name": "a", "levels": {}}, "[0].levels={}: needs positive shares"),
-        ({"name": "a", "levels": {"x": 1}}, "[0].levels.x=1: must be a level's share"),
+        ({"name": "a", "levels": {}}, "[0].levels={}: must have shares above 0"),
+        ({"name": "a", "levels": {"x": 1}}, "[0].levels.x=1: must be a number"),
         ({"name": "a", "group_size": 1}, "[0].group_size=1: must be at least 2"),
         (5, "[0]=5: must be a section"),
         ({"name": "a", "levels": [1, 2]}, "[0].levels=[1, 2]: must be a section"),
-        ({"name": "a", "levels": {"1": True}}, "[0].levels.1=True: must be a level's"),
+        ({"name": "a", "levels": {"1": True}}, "[0].levels.1=True: must be a number"),
         ({"name": "a", "advance": "x"}, "[0].advance='x': must be a section"),
         # Of another type it would fail when the stage begins, days into a run.
         ({"name": "a", "group_size": 16.0}, "[0].group_size=16.0: must be of type int"),
@@ -241,7 +241,7 @@ def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
     # As near to 1 as to 5, level 3 goes to the easier.
     assert [stage.levels for stage in filled] == [{1: 1.0}, {5: 1.0}, None]
     assert told[1] == (
-        "'first': no problem has level 3, its share of 0.4 goes to level 1"
+        "'first': no problem has level 3; its share 0.4 is added to level 1"
     )
     assert len(told) == 3
     assert {p.level for p in Curriculum(filled, problems, seed=0).draw(20)} == {1}
@@ -278,7 +278,7 @@ def test_a_level_whose_prompts_are_all_too_long_is_no_gap():
 
 
 def test_stages_that_cannot_work_are_refused():
-    with pytest.raises(ValueError, match=r"\[0\]: give steps or advance"):
+    with pytest.raises(ValueError, match=r"\[0\]: never ends; set steps or advance"):
         make((Stage(name="a"), Stage(name="b")))
     with pytest.raises(ValueError, match=r"\[1\].levels: no problem has level 5"):
         make((Stage(name="a", steps=1), Stage(name="b", levels={5: 1.0})))

@@ -74,24 +74,24 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         ),
         (
             b'{"answer": "1", "question": "a"}\n',
-            "a.jsonl:1: field 'problem' is missing; the row has 'answer', 'question',"
-            " and config.data.fields.problem",
+            "a.jsonl:1: field 'problem' is missing; the row has 'answer', 'question';"
+            " set config.data.fields.problem",
         ),
         (
             b'{"problem": "a", "answer": ["1", "2"]}\n',
-            r"a.jsonl:1: .*not a text \(a list of them is `answers`\); the row has .*"
+            r"a.jsonl:1: .*not text \(for a list use `answers`\); the row has .*"
             "config.data.fields.answers",
         ),
         (b'{"problem": null, "answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
         (
             b'{"problem": "\\ud83d", "answer": "1"}\n',
-            "a.jsonl:1: holds '.ud83d', half of",
+            "a.jsonl:1: contains '.ud83d', half of",
         ),
         (
             b'{"problem": "a", "answer": 1' + 5000 * b"1" + b"}\n",
             r"a.jsonl:1: not JSON \(Exceeds the limit \(4300 digits\)",
         ),
-        (b"[\n{\n", "a.jsonl:1: not JSON .one value over several lines"),
+        (b"[\n{\n", "a.jsonl:1: not JSON .a value spans several lines"),
         (b'{"problem": "\xff", "answer": "1"}\n', "a.jsonl:1: not UTF-8"),
         (b"[1]\n", "a.jsonl:1: a row must be an object, not list"),
         (b'{"problem": "a", "answers": []}\n', "field 'answers' is \\[\\]"),
@@ -109,7 +109,7 @@ def test_a_bad_row_is_named(tmp_path, content, message):
 def test_what_no_problem_would_be_read_from_is_named(tmp_path):
     with pytest.raises(ValueError, match="fields.levle='difficulty': unknown key"):
         load_problems("a.jsonl", key="x", fields={"levle": "difficulty"})
-    with pytest.raises(ValueError, match="x='a.parquet': training reads JSONL, as to"):
+    with pytest.raises(ValueError, match="x='a.parquet': must be JSONL; convert"):
         load_problems("a.parquet", key="x")
 
 
@@ -145,9 +145,9 @@ def made(*, kind: str):
 @pytest.mark.parametrize(
     "kind,message",
     [
-        ("rows", "made', problem 1: must be a Problem, not {'problem': '1.1"),
+        ("rows", "made', problem 1: must be an rl.types.Problem, not {'problem': '1.1"),
         ("twice", "problem 2: id 'p0' occurs twice, first in .* problem 1$"),
-        ("empty", r"problem 1: answers=\[\]: must be a text"),
+        ("empty", r"problem 1: answers=\[\]: must be non-empty text"),
         ("half", "problem 1: .*surrogates not allowed"),
         ("meta", "problem 1: .*not JSON serializable"),
         (3, "config.data.train_args.kind=3: must be of type str"),

@@ -20,8 +20,9 @@ def test_each_kind_is_counted():
     ]
     assert describe_repeats(train, [_problem("x", "What is  3?", "3")]) == [
         "2 training problems repeat the text of an earlier problem (first 'b')",
-        "1 training problems repeat a text with another answer (first 'c')",
-        "1 training problems are held-out problems too: their scores mean little"
+        "1 training problems repeat the text of an earlier problem with another answer"
+        " (first 'c')",
+        "1 training problems are also held-out problems, whose scores are then too high"
         " (first 'd')",
     ]
     assert describe_repeats(train[:1], []) == []

@@ -99,18 +99,18 @@ def test_a_chat_template_writes_the_same_date_every_day():
     "template", ["qwen", "QWEN_MATH", "", "Problem: {question}", "model:{think}"]
 )
 def test_unknown_template_is_named(tokenizer, template):
-    with pytest.raises(ValueError, match="neither one of none, qwen_math, r1, model"):
+    with pytest.raises(ValueError, match="must be one of none, qwen_math, r1, model"):
         encode_prompt(tokenizer, template, "2+2?")
 
 
 def test_empty_prompt_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="empty problem"):
+    with pytest.raises(ValueError, match="the prompt, is empty"):
         encode_prompt(tokenizer, "none", "")
 
 
 @pytest.mark.failure(62)
 def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="holds a backslash and an n where a line br"):
+    with pytest.raises(ValueError, match="contains a backslash and an n instead of"):
         encode_prompt(tokenizer, r"Question: {problem}\nAnswer:", "2+2?")
     encode_prompt(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
 
@@ -121,7 +121,7 @@ def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
         (b"\xef\xbb\xbf", "tokenizer.json begins with a byte order mark"),
         (
             b"version https://git-lfs.github.com",
-            "tokenizer.json is a pointer of Git LFS",
+            "tokenizer.json is a Git LFS pointer",
         ),
     ],
 )
@@ -169,7 +169,10 @@ def test_a_byte_order_mark_of_a_chat_template_is_not_in_the_prompt():
     "text,fault",
     [
         ("18+11?", ""),
-        ("18*11?", "the tokenizer loses '*': it reads '18*11?' as '1811?'"),
+        (
+            "18*11?",
+            "the tokenizer loses '*': its tokens for '18*11?' decode to '1811?'",
+        ),
         ("Question: 1+2", "the tokenizer loses "),
         ("1+2 \n?", ""),
     ],
@@ -208,9 +211,9 @@ def test_unreadable_prompts_are_counted_or_refused():
     prompts, fit, message = encode_set(tokenizer, problems, **options, unreadable=0.25)
     assert [p.id for p in fit] == ["1+1?", "3+3?"]
     assert list(prompts) == ["1+1?", "3+3?", "44444+1?"]
-    assert message.startswith("the model cannot read 1 of 4 prompts of template 'none'")
-    assert message.endswith(": left out")
-    with pytest.raises(ValueError, match="config.data.unreadable=0.2 is the share"):
+    assert message.startswith("the tokenizer cannot represent 1 of 4 prompts")
+    assert message.endswith("; they are left out")
+    with pytest.raises(ValueError, match="config.data.unreadable=0.2, the share"):
         encode_set(tokenizer, problems, **options, unreadable=0.2)
 
 
@@ -233,4 +236,4 @@ def test_a_generation_config_that_cannot_be_read_is_named(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError) as caught:
         default_stop_ids(tmp_path, word, vocab_size=9)
-    assert str(caught.value).startswith(f"{path}: no usable config (")
+    assert str(caught.value).startswith(f"{path}: cannot read eos_token_id (")

@@ -57,7 +57,7 @@ SCRIPT = """
             thread = threading.Thread(target=elsewhere)
             thread.start()
             thread.join()
-            assert "mixed: only the main thread makes joint calls" in str(errors[0])
+            assert "mixed: must be called in the main thread" in str(errors[0])
         else:
             small = [processes.receive() for _ in range(20)]
             assert small == [("small", (number,), {}) for number in range(20)]
@@ -130,7 +130,7 @@ def test_a_lost_process_ends_the_others_with_a_line_that_names_it(how):
     statuses, errors = run(how, 3)
     assert statuses == [1, -signal.SIGKILL, 1], errors
     assert {line for error in errors for line in _lines(error)} == {
-        "error: process 1 has died or hangs; all end"
+        "error: process 1 died or hangs; ending all processes"
     }
 
 
@@ -139,7 +139,7 @@ def test_a_lost_leader_ends_the_others():
     statuses, errors = run("leader killed", 2)
     # JAX aborts the process; a line of its own says that another task has died.
     assert statuses[0] == -signal.SIGKILL and statuses[1] != 0, errors
-    assert "has died" in errors[1] or "another task died" in errors[1]
+    assert "process 0 died" in errors[1] or "another task died" in errors[1]
 
 
 def test_a_signal_to_any_process_reaches_the_leader_and_its_status_all():
@@ -152,8 +152,8 @@ def test_a_signal_to_any_process_reaches_the_leader_and_its_status_all():
     "flags,message",
     [
         ((None, 2, None), "--num_processes=2: --coordinator, --num_processes and"),
-        (("h:1", 2, 2), "--process_id=2: must lie in 0 ... 1"),
-        (("h:1", 2, -1), "--process_id=-1: must lie in 0 ... 1"),
+        (("h:1", 2, 2), "--process_id=2: must lie in [0, 1]"),
+        (("h:1", 2, -1), "--process_id=-1: must lie in [0, 1]"),
         (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
         (("h", 2, 0), "--coordinator='h': must be HOST:PORT"),
         ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),

@@ -101,5 +101,5 @@ def test_only_joint_calls_are_made():
     line = Line()
     line.announce("begin", "{}")
     line.announce("__init__")
-    with pytest.raises(ValueError, match="'__init__' is not a joint call"):
+    with pytest.raises(ValueError, match="unknown command '__init__'"):
         joint.follow(line, lambda config: Together(None))

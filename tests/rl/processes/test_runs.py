@@ -167,7 +167,9 @@ def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
         _read_until(leader, "step 5/")
         follower.kill()
         assert leader.wait(120) == 1
-        assert _errors(leader) == ["error: process 1 has died or hangs; all end"]
+        assert _errors(leader) == [
+            "error: process 1 died or hangs; ending all processes"
+        ]
     _assert_same(workdir, alone, 2)
 
 

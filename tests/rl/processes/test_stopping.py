@@ -109,7 +109,7 @@ def test_the_phase_decides_how_a_signal_ends_it():
             expected = status and status - signal.SIGTERM + number
             assert running[name].returncode == expected, name
             # Where all ends at once, the first line may be left out.
-            first = f"{number.name}: stopping; a second one ends at once"
+            first = f"{number.name}: stopping; a second signal ends the process at once"
             lines = [line for line in error.splitlines() if line != first]
             assert lines == ["again"] * bool(status), name
 

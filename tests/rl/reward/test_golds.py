@@ -31,7 +31,7 @@ def test_what_cannot_be_read_is_named_and_left_out():
     assert [p.id for p in kept] == ["p0", "p2", "p3", "p4", "p5"]
     assert told == (
         "mine.jsonl: the verifier cannot read the golds of 1 of 6 problems (16.67%),"
-        " first 'p1': '\\\\frac{1}{' ends where an operand is due: left out"
+        " such as 'p1': '\\\\frac{1}{' ends where an operand is due; they are left out"
     )
 
 
@@ -42,9 +42,9 @@ def test_a_worked_solution_is_no_gold():
     with pytest.raises(ValueError) as error:
         check(problems(worked, "72", "There are five.\n#### 5"))
     message = str(error.value)
-    assert "the golds of 2 of 3 problems (66.67%), first 'p0': 'She" in message
+    assert "the golds of 2 of 3 problems (66.67%), such as 'p0': 'She" in message
     assert "#### 72'" in message and "\n" not in message
-    assert message.endswith("unreadable=0.5 is the share that may be left out")
+    assert message.endswith("unreadable=0.5, the share that may be left out")
 
 
 def test_all_is_read_where_all_can_be():

@@ -105,9 +105,9 @@ def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
     half, unknown = judge(rewards, "half", ["a", "a?"])
     assert (half.reward, half.verdict.correct) == (0.5, True)
     assert math.isnan(unknown.reward)
-    with pytest.raises(RewardError, match="component 'length' is another term's"):
+    with pytest.raises(RewardError, match="component 'length' also belongs to another"):
         judge(rewards, "clash", ["a"])
-    with pytest.raises(RewardError, match=r"1e\+30\*.+:judge is 1e\+30, beyond 16,77"):
+    with pytest.raises(RewardError, match=r"1e\+30\*.+:judge is 1e\+30, whose magni"):
         judge(rewards, "weighty", ["4"])
 
 
@@ -143,12 +143,15 @@ def _line(part):
         ("no_list", "returned 1.0, not a list"),
         ("word", "returned '1.0', not a number"),
         ("nothing", "returned None, not a number"),
-        ("endless", "returned inf;"),
-        ("vast", "returned 1e+30, beyond 16,777,216;"),
+        ("endless", "returned inf, not a finite number;"),
+        ("vast", "returned 1e+30, whose magnitude exceeds 16,777,216;"),
         ("stubborn", "returned a Stubborn, not a number;"),
         ("several", "returned [1.0, 2.0], not a number"),
-        ("misspelt", "returned a dict with key 'componets'; it has reward, correct,"),
-        ("short", "returned 1 for 2 completions"),
+        (
+            "misspelt",
+            "returned a dict with the unknown key 'componets'; keys are reward",
+        ),
+        ("short", "returned 1 values for 2 completions"),
     ],
 )
 def test_what_is_against_the_contract_is_named(rewards, name, what):
@@ -184,13 +187,14 @@ def test_a_function_of_another_trainer_is_told_the_contract(name, takes):
         try_out({KEY: f"{HERE}:{name}"}, FOUR, timeout=20, right_from=1.0)
     assert str(error.value) == (
         f"{KEY}='{HERE}:{name}': tests/rl/reward/functions.py:{_line(f'def {name}(')}:"
-        f" takes ({takes}), not (completion, problem) or (completions, problems)"
+        f" has the arguments ({takes}); they must be (completion, problem) or"
+        " (completions, problems)"
     )
 
 
 def test_too_few_rewards_are_found_before_a_run_starts():
     """With one completion a list of one reward is right."""
-    with pytest.raises(RewardError, match="returned 1 for 2 completions"):
+    with pytest.raises(RewardError, match="returned 1 values for 2 completions"):
         try_out({KEY: f"{HERE}:short"}, FOUR, timeout=20, right_from=1.0)
 
 
@@ -201,7 +205,7 @@ def test_too_few_rewards_are_found_before_a_run_starts():
         ("nowhere:f", r"cannot be imported \(ModuleNotFoundError: No module named 'no"),
         (f"{HERE}:absent", r".*/functions\.py has no 'absent'"),
         ("math:score", ".* has no 'score'"),
-        (f"{HERE}:no_function", "is 3, not a function"),
+        (f"{HERE}:no_function", "must be a function, not 3"),
     ],
 )
 def test_what_is_no_function_is_refused(name, what):

@@ -141,8 +141,8 @@ def broken(policy_logprobs):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (scalar, r"the loss of rows \[2, 8\] has the shape \[\]; it must have a value"),
-        (taken, "the metric name 'tokens' is taken; rename it"),
+        (scalar, r"the loss has the shape \[\] for tokens \[2, 8\]; return one value"),
+        (taken, "the metric name 'tokens' is reserved; rename"),
         (broken, "AttributeError: .* has no attribute .?nothing"),
     ],
 )

@@ -191,7 +191,7 @@ def test_what_would_be_another_run_is_refused_with_the_difference(
     before = path.read_bytes()
     with pytest.raises(ValueError) as caught:
         manifest.begin(workdir, now, accept_changes=False)
-    assert f"{workdir} holds another run: " in str(caught.value)
+    assert f"{workdir}: holds another run: " in str(caught.value)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert path.read_bytes() == before
     # Asked for, it is recorded with both values, and is the run from then on.
@@ -237,7 +237,7 @@ def test_checkpoints_of_an_unknown_run_are_not_gone_on_with(workdir, first):
     (workdir / "checkpoints" / "4").mkdir(parents=True)
     path = workdir / "manifest.json"
     path.unlink()
-    with pytest.raises(ValueError, match="their run is unknown"):
+    with pytest.raises(ValueError, match="the config of the checkpoints is unknown"):
         manifest.begin(workdir, first, accept_changes=False)
     manifest.begin(workdir, first, accept_changes=True)
     path.write_text(path.read_text()[:-20])

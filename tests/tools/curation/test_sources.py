@@ -77,7 +77,7 @@ def test_a_gigabyte_on_one_line_is_refused_without_reading_it(tmp_path):
     path = tmp_path / "rows.jsonl"
     with path.open("wb") as file:
         file.truncate(2**30)  # sparse: takes no disk
-    with pytest.raises(ValueError, match=r"rows.jsonl:1: a line of more than 16 MiB"):
+    with pytest.raises(ValueError, match=r"rows.jsonl:1: line longer than 16 MiB"):
         inspect(Source(path=str(path)))
 
 
