@@ -11,17 +11,17 @@ Metrics = Mapping[str, float]
 
 
 class Alarm(RuntimeError):
-    """Ends a run because of an alarm; the message says which."""
+    """Signals that an alarm ends the run; the message names the alarm."""
 
 
 class Rule(NamedTuple):
     """Describes one alarm."""
 
     name: str  # the alarm's name in `alarms.stop_on`
-    value: Callable[[Metrics], float]  # NaN if the metric is missing: no alarm
+    value: Callable[[Metrics], float]  # reads the metric; NaN (no alarm) if missing
     beyond: Callable[[float, float], bool]  # compares the value with the limit
     says: str  # message, formatted with the value and names of non-finite metrics
-    counts: bool = False  # the value counts steps in a row; the run ends at `limit`
+    counts: bool = False  # the value counts consecutive steps; may end the run at limit
     limit: float = 0.0
 
 
@@ -132,7 +132,7 @@ class Alarms:
         """Checks the metrics of a step.
 
         Returns:
-          The warnings, and the reason to end the run or None.
+          The warnings, and the reason to end the run, or None to continue.
         """
         warnings: list[str] = []
         due: list[str] = []
@@ -164,7 +164,7 @@ class Alarms:
         return holding
 
     def _count_unmoved(self, metrics: Metrics) -> int:
-        """Counts steps in a row with the same mean reward, ignoring those without."""
+        """Counts the steps since the mean reward changed, among steps that have one."""
         reward = metrics.get("reward/mean")
         if reward is not None:
             same = self._reward is not None and math.isclose(reward, self._reward)

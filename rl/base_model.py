@@ -29,8 +29,8 @@ def base_folder(
 
     Args:
       c: the run's config.
-      described_in: an empty folder, or None. If the model is missing, only its config
-        and tokenizer are written, to this folder, which is then returned.
+      described_in: an empty folder, or None. If it is given and the model is missing,
+        only config and tokenizer are written there, and this folder is returned.
     """
     m = c.model
     if m.maker:

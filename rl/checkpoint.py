@@ -134,18 +134,19 @@ class Checkpoints:
                 options=ocp.CheckpointManagerOptions(
                     preservation_policy=_Retained(self._records, self._keep),
                     cleanup_tmp_directories=True,
-                    # Otherwise a folder that cannot be made is an error only after
-                    # five minutes.
+                    # Otherwise the error of a folder that cannot be created is raised
+                    # only after five minutes.
                     async_options=ocp.AsyncOptions(
                         create_directories_asynchronously=False
                     ),
-                    # Rename a step before removing it, so that none is half removed.
+                    # Move a step's folder here before it is deleted, so that no
+                    # partly deleted checkpoint remains if the process is killed.
                     todelete_subdir=_DELETED,
                     lightweight_initialize=True,
                     save_root_metadata=False,
                 ),
             )
-        # Ignore the error of a failed removal, which `_finish` has printed.
+        # Ignore the error of a failed deletion, which `_finish` has printed.
         with contextlib.suppress(Exception):
             self._manager.wait_until_finished()
         return self._manager
@@ -232,7 +233,7 @@ class Checkpoints:
         (step, future), self._pending = self._pending, None
         try:
             future.result()
-        except Exception as error:  # Orbax's, tensorstore's and the system's own
+        except Exception as error:  # of Orbax, tensorstore or the operating system
             raise self._failed(step, error) from None
 
     def restore(
@@ -252,7 +253,7 @@ class Checkpoints:
 
         Raises:
           CorruptCheckpointError: none of the checkpoints is intact.
-          ValueError: the checkpoint is of another model, base or optimizer.
+          ValueError: the checkpoint belongs to another model, base or optimizer.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -275,7 +276,11 @@ class Checkpoints:
         return None
 
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
-        """Returns the newest step that passes `checksums.verify` in process 0."""
+        """Returns the newest step whose files match their checksums, or None.
+
+        Skips the steps in `corrupt` and adds newly found corrupt ones. Process 0 checks
+        the files, and raises CorruptCheckpointError if all steps are corrupt.
+        """
         found = -1
         if jax.process_index() == 0:
             for step in sorted(steps_in(self._folder) - corrupt.keys(), reverse=True):

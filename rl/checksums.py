@@ -169,10 +169,15 @@ def verify(folder: pathlib.Path) -> None:
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
-    """Compares the names, shapes and dtypes of a checkpoint with those of a run.
+    """Checks that a checkpoint has the tensors of a run, with equal shapes and dtypes.
+
+    Args:
+      folder: folder of the checkpoint, for error messages.
+      stated: `Record.tensors` of the checkpoint.
+      abstract: train state of the run, as shapes with dtypes.
 
     Raises:
-      ValueError: the checkpoint is of another model or optimizer.
+      ValueError: the checkpoint belongs to another model or optimizer.
     """
     needed = by_path(abstract)
     for name in sorted(needed.keys() ^ stated.keys()):
@@ -193,7 +198,7 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 
 
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
-    """Compares loaded tensors with their checksums, on the devices.
+    """Checks that loaded tensors match their checksums, computed on the devices.
 
     Raises:
       CorruptCheckpointError: a tensor differs from the saved one.
@@ -225,7 +230,7 @@ def _hash_files(folder: pathlib.Path, names: list[str]) -> dict[str, str]:
 
 
 def _files_in(folder: pathlib.Path) -> set[str]:
-    """Returns the files of a checkpoint that have a checksum, by path within it."""
+    """Returns the relative paths of the files that `SHA256SUMS` must list."""
     own = {SUMS, SCORE, f".{SUMS}.part", f".{SCORE}.part"}
     paths = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
     return {path.relative_to(folder).as_posix() for path in paths} - own

@@ -73,8 +73,8 @@ class Engine:
           score_reference: computes log-probabilities by the reference model; None uses
             `step.score`.
           settings: the section `objective` of the config.
-          reject: removes tokens of a mini-batch that has old log-probabilities; None
-            retains all tokens.
+          reject: removes tokens from a mini-batch, which must have its old
+            log-probabilities; None keeps all tokens.
         """
         self.step = step
         self.state, self._config = state, config
@@ -98,12 +98,12 @@ class Engine:
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Number of updates skipped in a row until now, and in the whole run."""
+        """Number of consecutive updates skipped up to now, and of all skipped ones."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     @property
     def sample(self) -> Callable[..., list[list[Completion]]]:
-        """The sampler's method; see `rollout.types.Sampler.sample`."""
+        """The sampler's `sample` method; see `rollout.types.Sampler.sample`."""
         return self.sampler.sample
 
     def update(
@@ -120,7 +120,7 @@ class Engine:
           The statistics of each update (see `rl.update.objective.Objective`).
 
         Raises:
-          OSError: a checkpoint in the background could not be written.
+          OSError: writing an earlier checkpoint in the background has failed.
         """
         self.checkpoints.check()
         self.sampler.make_room()
@@ -140,9 +140,9 @@ class Engine:
         return found
 
     def score(self, batch: Batch, hyper: Hyper) -> np.ndarray:
-        """Computes the log-probabilities of a micro-batch's tokens by the policy.
+        """Computes the policy's log-probabilities of a micro-batch's tokens.
 
-        The sampler's memory is freed first: sampling needs another publish.
+        Frees the sampler's memory first, so publish before you sample again.
 
         Args:
           batch: a micro-batch of NumPy arrays.
@@ -159,16 +159,18 @@ class Engine:
     def prepare(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[list[Batch]]:
-        """Places mini-batches on the devices, with the log-probabilities they need.
+        """Copies mini-batches to the devices and computes missing log-probabilities.
 
-        Fills `old_logprobs` and `reference_logprobs` where the objective uses them.
+        Fills `old_logprobs` if the step has several updates or rejects tokens, and
+        `reference_logprobs` if the objective uses a reference. See `update` for the
+        arguments.
         """
         hyper = hypers[0]
         # With a single update the old policy is the current policy.
         scores = len(hypers) > 1
         off_policy = any(b.off_policy.any() for micro in mini_batches for b in micro)
         if self._reject is not None and off_policy:
-            scores = False  # computed here instead: rejection needs them on the host
+            scores = False  # done here instead: rejection needs them on the host
             mini_batches = [
                 self._reject(
                     [b.replace(old_logprobs=self.score(b, hyper)) for b in micro]

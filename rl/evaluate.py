@@ -171,7 +171,10 @@ def draw(
 def score(
     drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Scores all completions in one call of `judge`; the result is in problem order."""
+    """Scores all completions in one call of `judge`; the result is sorted by problem.
+
+    Problems have the order in which they first appear in `drawn`.
+    """
     by_id = {problem.id: problem for problem in problems}
     groups = by_problem(drawn)
     scores = judge(

@@ -1,7 +1,7 @@
 """Reads and writes files that survive a crash of the process or the machine.
 
-After a crash, a replaced file has its old or its new content. An appended file has all
-rows except, at most, the last one. Error messages of failed writes name the file.
+After a crash, a replaced file has its old or its new content. A file of appended rows
+lacks at most the last row. Error messages of failed writes name the file.
 """
 
 import codecs

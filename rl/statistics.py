@@ -21,9 +21,10 @@ def avg_at_k(correct: Sequence[Sequence[bool]]) -> np.ndarray:
 def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     """Returns pass@k of each problem, `[problems]`.
 
-    It is the probability that at least one of k completions is correct. Computes the
-    unbiased estimate `1 - C(n - c, k) / C(n, k)` of Chen et al., arXiv 2107.03374, for
-    c correct completions among n >= k, as a product that cannot overflow.
+    pass@k is the probability that at least one of k completions is correct. For c
+    correct completions among n >= k, its unbiased estimate is
+    `1 - C(n - c, k) / C(n, k)` (Chen et al., arXiv 2107.03374). It is computed as a
+    product that cannot overflow.
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
@@ -59,10 +60,11 @@ def mean_interval(
     """Returns the 95% interval of the mean of `scores [problems]`, each in [0, 1].
 
     It is Wilson's score interval with the effective number of trials
-    `p (1 - p) / var(mean)`. The quantile is Student's t, with degrees of freedom from
-    Kish's effective sample sizes of the correct and the wrong shares. Unlike a
-    bootstrap, it has good coverage when few problems are solved. If every score is 0 or
-    1, as in greedy evaluation, it is Wilson's interval over problems.
+    `p (1 - p) / var(mean)`, where p is the mean. The quantile is Student's t. Its
+    degrees of freedom are 1 plus the smaller of Kish's effective sample sizes of the
+    scores and of 1 - scores, at most the number of problems minus 1. Unlike a
+    bootstrap, the interval has good coverage when few problems are solved. If every
+    score is 0 or 1, as in greedy evaluation, it is Wilson's interval over problems.
 
     Args:
       scores: one score per problem.
@@ -90,7 +92,7 @@ def mean_interval(
 def difference_interval(
     differences: np.ndarray, clusters: Sequence[Hashable] | None = None
 ) -> Interval:
-    """Returns the 95% interval of a mean paired difference, `[problems]`.
+    """Returns the 95% interval of the mean of paired `differences [problems]`.
 
     It uses Student's t over problems, or over their clusters; see `mean_interval`. Its
     width is 0 for a single problem or cluster.
@@ -134,7 +136,8 @@ def compare_seeds(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Returns p-values adjusted for multiple tests by Holm's method, in input order.
 
-    The probability of any false rejection at an adjusted p below 0.05 is at most 5%.
+    If all tests with an adjusted p below 0.05 are rejected, the probability of any
+    false rejection is at most 5%.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, most = [0.0] * len(p_values), 0.0

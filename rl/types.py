@@ -73,9 +73,10 @@ class Segment:
       token_ids: int32 `[n]`, the prompt followed by the completion.
       prompt_length: number of prompt tokens, which have no loss.
       sampler_logprobs: float32 `[n - prompt_length]`, see the module's docstring.
-      off_policy: bool `[n - prompt_length]`, whether another policy version, or another
-        program than the trainer (vLLM), sampled a token; objectives may correct for it.
-      stale: bool `[n - prompt_length]`, whether another policy version sampled a token.
+      off_policy: bool `[n - prompt_length]`, true for tokens sampled by another policy
+        version or by a program other than the trainer (vLLM).
+      stale: bool `[n - prompt_length]`, true for tokens sampled by another policy
+        version.
       advantage: one advantage for all completion tokens, or `[n - prompt_length]`.
     """
 

@@ -116,12 +116,12 @@ class Collector:
           step: policy version, which is the number of steps done.
 
         Returns:
-          The groups and the rollout stats. After a shortfall the list is shorter
-          (`on_shortfall="partial"`) or empty, which skips the step.
+          The groups and the rollout stats. If too few groups are informative, the list
+          is shorter (`on_shortfall="partial"`) or empty, which skips the step.
 
         Raises:
-          Shortfall: a shortfall under `on_shortfall="stop"`, or the last of
-            `MAX_SHORTFALLS` consecutive ones.
+          Shortfall: too few groups are informative, and `on_shortfall` is "stop" or
+            `MAX_SHORTFALLS` consecutive steps have no update.
         """
         stage = self._draws.begin(step)
         params = dataclasses.replace(
@@ -327,7 +327,7 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
 def _age_order(group: Group) -> tuple[int, int]:
     """Returns a sort key: oldest first, then by a hash of the problem.
 
-    Sorting by the time of completion would always leave the longest groups over.
+    In the order of completion, the longest groups would always be the surplus.
     """
     return group.created_step, zlib.crc32(
         f"{group.created_step} {group.problem.id}".encode()

@@ -103,9 +103,10 @@ def best_fit(
 ) -> list[list[list[int]]]:
     """Assigns segments to rows of `capacity` positions, by best fit decreasing.
 
-    Groups with the most tokens come first, and within a group the longest segments. If
-    a row of the group has room for the completion and one prompt token, the segment is
-    placed there. Otherwise it is placed in the fullest row with room for all of it.
+    Groups with the most tokens come first, and within a group the longest segments. A
+    row that holds another segment of the group needs room only for the completion and
+    one prompt token; such a row is preferred. Any other row needs room for the whole
+    segment. Among possible rows the fullest is used.
 
     Args:
       lengths: number of tokens of each segment.

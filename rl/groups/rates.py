@@ -15,9 +15,9 @@ from rl.groups.state import from_json, to_json
 from rl.types import Problem
 
 _MEMORY = 512  # groups over which the moments of a level decay by a factor e
-_WEIGHT = 4.0  # weight of the shrinkage of moments, in groups
+_WEIGHT = 4.0  # groups; weight of the moments of all levels in those of each level
 _UNIFORM = np.array([1 / 2, 1 / 3])  # means of p and p squared for a uniform p
-_STRENGTH = 0.2, 32.0  # bounds of a prior's weight, in completions
+_STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
 
 
 class Rate(NamedTuple):
@@ -55,7 +55,7 @@ class SolveRates:
         """
         Args:
           problems: problems of the run; other methods take their index.
-          half_life: number of steps after which completions count half.
+          half_life: number of steps after which the weight of a completion is halved.
         """
         levels = sorted({p.level for p in problems}, key=str)
         self._level = np.array([levels.index(p.level) for p in problems])

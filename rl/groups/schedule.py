@@ -42,9 +42,9 @@ class Rollouts:
         """
         Args:
           collector: collector of the groups of each step.
-          schedule: schedule as the module describes.
+          schedule: name of the schedule; see the module's docstring.
           max_staleness: number of steps that "async" samples ahead.
-          steps: number of steps of the run, which sampling ahead does not exceed.
+          steps: number of steps of the run; nothing is sampled for later steps.
         """
         self._collector = collector
         ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}

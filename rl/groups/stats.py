@@ -54,7 +54,7 @@ def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]
 
 @dataclasses.dataclass(slots=True)
 class RolloutStats:
-    """Holds the counts of all groups judged in one step, with those filtered out.
+    """Holds statistics of all groups judged in one step, including those filtered out.
 
     Attributes:
       stage: curriculum stage of the step.
@@ -121,7 +121,8 @@ class RolloutStats:
     def counts(self) -> Counts:
         """Numerators and denominators of the metrics by which stages advance.
 
-        Groups are weighted to represent all offered problems, also the skipped ones.
+        Groups are weighted so that they represent all offered problems, including the
+        skipped ones.
         """
         judged = right = groups = solved = 0.0
         for count, correct in self.of_offered:

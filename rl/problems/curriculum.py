@@ -144,12 +144,12 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Counts a step for the end of its stage.
+        """Records a step, after which its stage may end.
 
         Args:
-          counts: metrics of all groups judged in the step, also those filtered out.
-            A step without any is not part of the window.
-          updates: whether the step updates the policy; otherwise it does not count.
+          counts: metrics of all groups judged in the step, including those filtered
+            out. A step without judged groups is not part of the window.
+          updates: whether the step updates the policy; if not, it is not recorded.
         """
         if not updates:
             return

@@ -90,7 +90,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns the tokenizer's chat template with a fixed date as the current one.
+    """Returns the tokenizer's chat template, with the current date fixed.
 
     Raises:
       ValueError: the tokenizer has no chat template.

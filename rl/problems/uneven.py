@@ -1,4 +1,4 @@
-"""Generates sums whose groups mostly have no signal, to test sampling policies."""
+"""Generates sums most of which give no training signal, to test sampling policies."""
 
 import dataclasses
 

@@ -78,7 +78,9 @@ class JointEngine:
 def lead(
     processes: Processes, make_engine: Callable[[], E], *, config: str, embedded: bool
 ) -> E:
-    """Makes the leader's engine, and makes the followers create their engines.
+    """Makes the engine of the leader or of a single process.
+
+    The leader first sends a command with which the followers make their engines.
 
     Args:
       processes: the leader's connection to the run's processes, or the single process.
@@ -96,7 +98,7 @@ def lead(
 
 
 class _Left(Exception):
-    """Ends a follower's call of `sample` after an error in the leader's."""
+    """Ends a follower's call of `sample` after an error in the leader's call."""
 
 
 def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:

@@ -210,7 +210,8 @@ class StopSignals:
                     self._begin(number)
                 elif own and not other:
                     os._exit(status_of(number))
-                # A scheduler signals every process: do not count another's copy.
+                # A scheduler signals every process: a second signal counts only if this
+                # process received the first one itself.
                 own |= not other
             phase = self._phase
             deadline = max(arrived, phase.began) + phase.patience

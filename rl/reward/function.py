@@ -24,7 +24,7 @@ from rl.problems.functions import load_function
 from rl.problems.types import Problem
 
 _KEYS = ("reward", "correct", "components")
-# Maximum size of a reward: float32 represents all integers up to this one.
+# Maximum magnitude of a reward: float32 represents all integers up to this one.
 LARGEST = 2**24
 
 
@@ -67,8 +67,8 @@ def open_function(
       problem: problem of the completions; None if only the form is requested.
 
     Returns:
-      A function from completions of the problem to answers, and from None to the form.
-      Errors are returned as a `Fault`.
+      A function from completions of the problem to answers. Called with None, it
+      returns the form. Errors are returned as a `Fault`.
     """
     named = f"{key}={where!r}"
     try:
@@ -106,7 +106,9 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Calls a function and returns one value per text; async errors are values too.
+    """Calls a function and returns one value per text.
+
+    An exception of an async call is returned as the value of its text.
 
     Raises:
       _Broken: the function did not return one value per text.

@@ -28,7 +28,7 @@ _TERM = re.compile(
 
 
 class RewardError(ValueError):
-    """Signals that a user's reward function broke its contract."""
+    """Signals that a user's reward function cannot be used or broke its contract."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class Rewards:
 
     Args:
       formulas: formulas by their config keys.
-      workers: number of worker processes of the verifier, and again of all user
-        functions together.
+      workers: number of worker processes for the verifier. User functions share as
+        many other worker processes.
       timeout: seconds that a verdict, or a call of a user function, may take.
       right_from: reward from which a completion is correct, for functions that do not
         return "correct".
       literal: whether numeric answers must be fully evaluated.
       after: delimiter; the verifier ignores text before its last occurrence.
-      on_lost: function called with a message if a call failed in every try, because it
-        timed out or ended its worker. By default a warning is printed.
+      on_lost: function called with a message if every attempt of a call timed out or
+        ended its worker. By default a warning is printed.
 
     Raises:
       ValueError: a formula is invalid, or a function cannot be imported.

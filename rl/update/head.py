@@ -30,7 +30,8 @@ from models.online_softmax import merge, online_softmax_mean
 from sharding.mesh import platform
 from sharding.rules import mesh_axes, spec
 
-# W. With 1,024 tokens per chunk, a block of logits takes 16 MiB (64 MiB on a GPU).
+# Values of W. With 1,024 tokens per chunk, the logits of a block take 16 MiB (64 MiB on
+# a GPU).
 BLOCK, GPU_BLOCK = 4096, 16384
 _MASKED = -1e30
 
@@ -113,10 +114,11 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 
 
 def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
-    """Returns flat indices, those in the mask first, and how many chunks these fill.
+    """Returns indices into the flat mask, and the number of chunks that they fill.
 
-    The remaining entries are distinct indices past the end. Gathers clip or fill them,
-    and scatters drop them. The size is a multiple of `chunk`.
+    First come the indices of all true entries. The remaining indices are distinct and
+    past the end: gathers clip or fill them, and scatters drop them. The number of
+    indices is a multiple of `chunk`.
     """
     flat = mask.reshape(-1)
     count = jnp.sum(flat)
@@ -149,7 +151,7 @@ def _gathered(part: jax.Array) -> jax.Array:
 
 
 def _scattered(whole: jax.Array) -> jax.Array:
-    """Reduces all columns to this device's, summed over devices with other rows."""
+    """Returns this device's columns, summed over the devices that hold other rows."""
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)
     if size == 1:
@@ -164,7 +166,8 @@ def _scattered(whole: jax.Array) -> jax.Array:
 def _over_vocabulary(visit, carry, table, dtype, block):
     """Calls `visit(carry, start, words)` for each block of this device's vocabulary.
 
-    `start` is the block's first entry; `words [W, D]` has all columns, in `dtype`.
+    `start` is the index of the block's first entry on this device. `words [W, D]` are
+    the block's embeddings with all columns, in `dtype`.
     """
     vocab = table.shape[0]
     size = min(block, vocab)
@@ -225,7 +228,8 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk, gpu):
         return jax.lax.fori_loop(0, chunks, body, carry)
 
     zeros = jnp.zeros(order.size, jnp.promote_types(hidden.dtype, jnp.float32))
-    # The first block replaces the total of 1. Elsewhere its logarithm is finite.
+    # The first block replaces the total of 1. Where no block is computed, the total
+    # stays 1, whose logarithm is finite.
     carry = zeros + _MASKED, zeros + 1, zeros, zeros
     local, total, weighted, taken = _over_vocabulary(
         visit, carry, table, hidden.dtype, GPU_BLOCK if gpu else BLOCK

@@ -59,7 +59,7 @@ class Segments(flax.struct.PyTreeNode):
     groups: Int[jax.Array, "R T"]
 
     def sum(self, values: Tokens) -> Tokens:
-        """Returns the completion's sum at each of its tokens, and 0 elsewhere."""
+        """Returns at each token the sum over its completion; 0 outside the mask."""
 
         def of_row(values, ids):
             return jax.ops.segment_sum(values, ids, len(ids) + 1)[ids]
@@ -68,12 +68,12 @@ class Segments(flax.struct.PyTreeNode):
         return jnp.where(self.mask, sums, 0)
 
     def mean(self, values: Tokens) -> Tokens:
-        """Returns the completion's mean at each of its tokens, and 0 elsewhere."""
+        """Returns at each token the mean over its completion; 0 outside the mask."""
         return self.sum(values) / jnp.maximum(self.lengths, 1)
 
     @property
     def lengths(self) -> Tokens:
-        """Number of tokens of each token's completion, by the mask; 0 elsewhere."""
+        """Length of each token's completion, counting tokens in the mask; else 0."""
         return self.sum(self.mask.astype(jnp.float32))
 
 

@@ -25,8 +25,8 @@ def make_optimizer(
     lose relative changes below 1/256, so `b2` should then not exceed 0.99.
 
     `settings.function` may name a user's "module:function". It takes no arguments and
-    returns an `optax.GradientTransformation` at learning rate 1. Of the other settings
-    only `max_grad_norm` then applies.
+    returns an `optax.GradientTransformation` at learning rate 1. The only other setting
+    that then applies is `max_grad_norm`.
 
     Args:
       settings: the section `config.optimizer`.
