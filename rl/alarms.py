@@ -56,7 +56,7 @@ RULES = (
         _of("sampling/informative"),
         operator.lt,
         "only {:.1%} of the groups are informative: the problems are too easy or too"
-        " hard, or the reward is wrong",
+        " hard, or the reward function is wrong",
         limit=0.02,
     ),
     Rule(

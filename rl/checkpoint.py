@@ -307,7 +307,8 @@ class Checkpoints:
                 remove(aside)
             folder.rename(aside)
             print(
-                f"WARNING: {error}; renamed to {aside.name}, using step {used}",
+                f"WARNING: {error}; checkpoint renamed to {aside.name},"
+                f" using step {used}",
                 flush=True,
             )
 

@@ -75,7 +75,9 @@ class HeldOut:
             decode=spec.decode,
             judge=self.judge,
         )
-        text = f"{held_out.name}: {len(problems)} problems, {sampled.n} completions"
+        text = (
+            f"{held_out.name}: {len(problems)} problems, {sampled.n} completions each"
+        )
         with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
             _, summary = evaluated(params=sampled)
             if e.greedy:

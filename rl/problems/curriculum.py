@@ -82,6 +82,7 @@ class Curriculum:
             if stage.steps is None and stage.advance is None:
                 raise ValueError(
                     f"[{i}]: never ends; set steps or advance, or make it the last"
+                    " stage"
                 )
         self._stages, self._tell = tuple(stages), tell
         self._streams: dict[int | None, ProblemStream] = {}
@@ -258,7 +259,8 @@ def _make_stage(section: Mapping[str, Any]) -> Stage:
         for level, share in levels.items():
             if not str(level).isdigit() or type(share) not in (int, float):
                 raise ValueError(
-                    f".levels.{level}={share!r}: must be a number, for a whole level"
+                    f".levels.{level}={share!r}: must map a level such as 3 to its"
+                    " share"
                 )
         if not levels or not all(share > 0 for share in levels.values()):
             raise ValueError(f".levels={dict(levels)}: must have shares above 0")

@@ -71,7 +71,7 @@ def decode(message: bytes) -> Message:
     try:
         name, args, kwargs = from_plain(serialization.msgpack_restore(message))
         if not (isinstance(name, str) and isinstance(kwargs, dict)):
-            raise TypeError("the name is not text, or keyword arguments are no dict")
+            raise TypeError("the name is not text, or the keywords are not a dict")
         return name, tuple(args), kwargs
     except (ValueError, TypeError, KeyError, AttributeError, MemoryError) as error:
         raise ValueError(f"received an invalid message: {error}") from None
