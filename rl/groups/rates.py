@@ -1,8 +1,9 @@
 """Estimates the current solve rate of each problem.
 
 The estimate is a Beta distribution. Its prior is fitted to the moments of recent groups
-of the problem's level, shrunk towards the moments of all levels. The counts of the
-problem's correct and wrong completions are added, and halve every `half_life` steps.
+of the problem's level, shrunk towards the moments of all levels. The numbers of the
+problem's correct and wrong completions are added to it. A completion's weight in these
+numbers halves every `half_life` steps.
 """
 
 from collections.abc import Mapping, Sequence

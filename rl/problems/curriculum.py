@@ -124,7 +124,7 @@ class Curriculum:
         return counted / out_of >= stage.advance.at_least
 
     def draw(self, n: int) -> list[Problem]:
-        """Draws `n` problems; over the stage, levels have the stage's proportions."""
+        """Draws `n` problems, so that each level has its share of the stage's draws."""
         stage = self._stages[self._stage]
         shares = dict.fromkeys(_levels(stage), 1.0) | dict(stage.levels or {})
         total = sum(shares.values())

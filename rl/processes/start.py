@@ -21,7 +21,8 @@ from rl.processes.stopping import ERROR, one_line
 from sharding.mesh import all_devices
 
 _START_SECONDS = 300
-# Environment variables of multi-process runs: with a count, with a list, or any value.
+# Environment variables that indicate several processes: by a count, by a list, or by
+# being set.
 _COUNTS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "MEGASCALE_NUM_SLICES")
 _LISTS = ("TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES")
 _MARKS = ("JAX_COORDINATOR_ADDRESS", "JOB_COMPLETION_INDEX")

@@ -4,7 +4,7 @@ A separate thread reads the signals, since the main thread may be in a long comp
 The effect depends on the phase in which the signal arrives:
 
     interruptible()   interrupts the main thread, which then saves a checkpoint
-    grace_period()    lets the step end and be saved within `checkpoint.grace_seconds`
+    grace_period()    lets the step end and be saved, within the grace period
     saving()          waits until the save is complete
     other code        interrupts the main thread
 

@@ -74,9 +74,9 @@ class Rewards:
       workers: number of worker processes for the verifier. User functions share as
         many other worker processes.
       timeout: seconds that a verdict, or a call of a user function, may take.
-      right_from: reward from which a completion is correct, for functions that do not
+      right_from: smallest reward of a correct completion, for functions that do not
         return "correct".
-      literal: whether numeric answers must be fully evaluated.
+      literal: whether answers with arithmetic left to do are wrong.
       after: delimiter; the verifier ignores text before its last occurrence.
       on_lost: function called with a message if every attempt of a call timed out or
         ended its worker. By default a warning is printed.

@@ -24,8 +24,9 @@ def example_rows(
     """Returns completions of a step that are worth reading, as rows of samples.jsonl.
 
     They are the completions with the best and the worst reward, and the first suspect,
-    truncated and repetitive ones, if any. The first of each group follow, up to
-    `samples` completions. Each row holds the prompt with its special tokens.
+    truncated and repetitive ones, if any. Then comes the first completion of each
+    group, up to `samples` rows in total. Each row holds the prompt with its special
+    tokens.
 
     Args:
       stats: counts of the step, with example groups.

@@ -52,7 +52,10 @@ Identity = Mapping[str, Mapping[str, Any]]
 
 
 class Change(NamedTuple):
-    """Represents a difference between two starts; `refused` if a resume forbids it."""
+    """Represents a difference between two starts of a run.
+
+    If it is `refused`, only --accept_changes allows to resume.
+    """
 
     key: str
     before: Any
