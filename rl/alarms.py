@@ -164,7 +164,10 @@ class Alarms:
         return holding
 
     def _count_unmoved(self, metrics: Metrics) -> int:
-        """Counts the steps since the mean reward changed, among steps that have one."""
+        """Counts the steps since the mean reward last changed.
+
+        Steps without a mean reward are ignored.
+        """
         reward = metrics.get("reward/mean")
         if reward is not None:
             same = self._reward is not None and math.isclose(reward, self._reward)

@@ -1,7 +1,7 @@
 """Computes and checks a checkpoint's checksums.
 
-Checksums of the tensors and of the loop's state are saved with them (`Record`).
-Checksums of all files are written to `SHA256SUMS` when the save is complete;
+Each checkpoint contains a `Record` with checksums of its tensors and of the loop's
+state. When the save is complete, checksums of all files are written to `SHA256SUMS`;
 `sha256sum -c` can check them.
 """
 
@@ -94,7 +94,8 @@ def read_record(folder: pathlib.Path) -> Record:
     """Reads a checkpoint's record, and its score if that was added later.
 
     Raises:
-      CorruptCheckpointError: the record is missing, damaged, or of another step.
+      CorruptCheckpointError: the record is missing or damaged, or its step differs from
+        the folder's name.
     """
     try:
         record = Record(**_read(folder / RECORD_FILE))

@@ -98,7 +98,7 @@ class Engine:
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Number of consecutive updates skipped up to now, and of all skipped ones."""
+        """Number of the latest updates skipped in a row, and of all skipped updates."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     @property

@@ -80,7 +80,7 @@ def evaluate(
     judge: Reward,
     curve: Sequence[Problem] = (),
 ) -> tuple[list[Scored], dict[str, Any]]:
-    """Samples `params.n` completions per problem, and judges and summarises them.
+    """Samples, judges and summarises `params.n` completions per problem.
 
     Args:
       problems: the problems, with unique ids.
@@ -194,9 +194,9 @@ def summarise(
     """Computes the metrics of one benchmark; rates and accuracies lie in [0, 1].
 
     `accuracy` is avg@k: the mean over problems of the share of correct completions.
-    `pass@k` is given for the smallest number of completions of a problem and for the
-    powers of two below it. `accuracy` and `pass@k` have 95% intervals over problems
-    (`mean_interval`). `rules` counts verdicts by deciding rule. Completions without a
+    `pass@k` is computed for k = n and for all powers of two below n, where n is the
+    smallest number of completions of a problem. `accuracy` and `pass@k` have 95%
+    intervals (`mean_interval`). `rules` counts verdicts by rule. Completions without a
     verdict (`unjudged`) count as wrong. `reward` and `component/NAME` are means over
     judged completions; verifier-only scores have none. `repeated`, `tokens_*` and
     `truncated` are absent if not known.

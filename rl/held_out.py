@@ -22,7 +22,7 @@ class HeldOut:
     Attributes:
       spec: the checked run.
       sampler: samples from the policy.
-      judge: the reward of held-out completions.
+      judge: computes the rewards of held-out completions.
     """
 
     spec: RunSpec

@@ -231,9 +231,9 @@ def check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Rejects a reference model with another vocabulary than the policy's.
+    """Rejects a reference model whose vocabulary differs from the policy's.
 
-    With `objective.reset_every` it also rejects another architecture.
+    With `objective.reset_every` it also rejects one whose architecture differs.
     """
     if not c.objective.reference or not objective.needs_reference:
         return
@@ -280,8 +280,9 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
     call a service.
 
     Returns:
-      The training set followed by the held-out sets, and a message for each set that
-      lost problems: those with an unreadable gold, if the verifier judges the set.
+      The training set followed by the held-out sets, and a message for each set from
+      which problems were removed. If the verifier judges a set, its problems with
+      unreadable golds are removed.
 
     Raises:
       ValueError: a problem, a gold or a reward is invalid; the message names it.
@@ -358,8 +359,8 @@ def _stages(
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Makes and checks the curriculum's stages; also returns messages about gaps.
 
-    A gap is a level without problems, whose share other levels get. `fit` holds the
-    problems of `every` whose prompts are short enough.
+    A gap is a level without problems; its share is added to another level. `fit` holds
+    the problems of `every` whose prompts are short enough.
     """
     r = c.rollout
     try:

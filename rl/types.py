@@ -98,9 +98,9 @@ class Batch(flax.struct.PyTreeNode):
       segment_ids: number of each token's segment, ascending within a row; 0 is padding.
       prefix_ids: number of the segment that holds a completion's prompt, if several
         completions of the row share that prompt; otherwise 0.
-      group_ids: the group's index in the mini-batch, for completion tokens.
+      group_ids: index in the mini-batch of each completion token's group; 0 elsewhere.
       loss_mask: whether a token belongs to a completion and has a loss.
-      advantages: advantage of each completion token.
+      advantages: advantage of each completion token; 0 elsewhere.
       loss_weights: weight of each token's loss, 0 where `loss_mask` is false; see
         `rl.groups.weights`.
       old_logprobs: see the module's docstring.

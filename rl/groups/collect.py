@@ -53,7 +53,7 @@ class PartialGroup:
         return sum(c.unfinished for c in self.completions)
 
     def fits(self, params: SamplingParams) -> bool:
-        """Returns whether sampling can continue under `params`.
+        """Returns whether the sampling of this group can continue under `params`.
 
         A new stage may have changed the group size or the token limit.
         """

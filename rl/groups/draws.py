@@ -151,7 +151,8 @@ class Draws:
 
         * draws/offered: problems offered by the curriculum
         * draws/refused: problems skipped
-        * draws/refused_in_vain: expected number of informative groups among the skipped
+        * draws/refused_in_vain: expected number of skipped problems whose groups would
+          have been informative
         * draws/retired: share of the stage's problems that are retired
         * draws/coverage: share of the stage's problems with at least one verdict
         * draws/expected, draws/found: predicted and observed share of groups with both

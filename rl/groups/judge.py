@@ -91,7 +91,7 @@ def shuffled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Permutes verdicts and rewards among the completions, as a control experiment.
 
-    Any gain in such a run is not due to the information in the reward.
+    If the policy of such a run improves, the reward's information is not the cause.
     """
     order = generator(seed).permutation(len(rewards))
     return correct[order], rewards[order]
@@ -102,7 +102,8 @@ def overlong_penalty(
 ) -> np.ndarray:
     """Computes the soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13).
 
-    `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least `-factor`.
+    It is `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least
+    `-factor`.
 
     Args:
       lengths: number L of tokens of each completion, with its stop token.

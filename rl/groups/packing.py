@@ -27,7 +27,8 @@ def pack_groups(
       c: config of the run.
       version: policy version from which the step starts.
       row_multiple: number of devices over which rows are split.
-      extra_groups: function whose groups are distributed over the mini-batches in turn.
+      extra_groups: function that returns additional groups, which are distributed over
+        the mini-batches in turn.
 
     Returns:
       The micro-batches of each mini-batch, with advantages and loss weights.
@@ -163,8 +164,8 @@ def pack(
 
     Args:
       segments: segments of the mini-batch.
-      row_lengths: allowed row lengths T. The length used is the one with the fewest
-        positions in total, among those that hold the longest segment.
+      row_lengths: allowed row lengths T. Among those that hold the longest segment, the
+        one that needs the fewest positions in total is used.
       micro_tokens: maximum number of positions of a micro-batch, with padding. A
         micro-batch has at least `row_multiple` rows, even if these exceed the maximum.
       row_multiple: number of devices over which rows are split.

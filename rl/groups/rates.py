@@ -2,8 +2,8 @@
 
 The estimate is a Beta distribution. Its prior is fitted to the moments of recent groups
 of the problem's level, shrunk towards the moments of all levels. The numbers of the
-problem's correct and wrong completions are added to it. A completion's weight in these
-numbers halves every `half_life` steps.
+problem's correct and wrong completions are added to the parameters of the prior. A
+completion's weight in these numbers halves every `half_life` steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Rate(NamedTuple):
         return self.right / (self.right + self.wrong)
 
     def mixed(self, n: int) -> Any:
-        """Returns the probability that `n` completions have both outcomes."""
+        """Returns the probability that `n` completions have correct and wrong ones."""
         return 1 - _row(self.right, self.wrong, n) - _row(self.wrong, self.right, n)
 
 

@@ -73,7 +73,10 @@ class Rollouts:
         return groups, stats
 
     def wait(self) -> None:
-        """Waits for running batches before a publish, under `one_step_off` only."""
+        """Waits until the next batch is sampled, under `one_step_off` only.
+
+        Call it before a publish.
+        """
         if self._waits:
             concurrent.futures.wait([batch for _, batch in self._ahead])
 

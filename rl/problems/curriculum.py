@@ -38,7 +38,7 @@ class Advance:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Defines a stage; None for an override means the setting of the run."""
+    """Defines a stage; a setting that is None does not override that of the run."""
 
     name: str
     levels: Mapping[int, float] | None = None  # shares; None: all problems equally
@@ -236,7 +236,7 @@ def fill_gaps(
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
     """Builds the stages of `config.curriculum.stages`.
 
-    Without any, one stage draws from all problems.
+    If there are none, returns a single stage that draws from all problems.
 
     Raises:
       ValueError: a stage is not valid; the message has its index and key.

@@ -128,8 +128,8 @@ def render_prompt(
     Args:
       tokenizer: tokenizer of the model.
       template: "none" (the problem alone), "qwen_math", "r1", a text with `{problem}`,
-        or "model". "model" is the tokenizer's chat template, with the problem as the
-        user's message and with `chat_arguments`.
+        or "model". "model" applies the tokenizer's chat template to the problem as the
+        user's message; see `chat_arguments` for its arguments.
       problem_text: text of the problem.
 
     Raises:

@@ -56,7 +56,7 @@ def default_stop_ids(
 ) -> tuple[int, ...]:
     """Returns the stop token ids of a model.
 
-    * `eos_token_id` of `generation_config.json`, or of `config.json` without that file
+    * `eos_token_id` of `generation_config.json`; of `config.json` if that is missing
     * the end-of-sequence token of the tokenizer
     * `<|endoftext|>` and `<|im_end|>` if the vocabulary has them, because a Qwen base
       model may end a text with either

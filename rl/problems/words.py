@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def _read_templates() -> dict[str, dict[int, dict[str, str]]]:
-    """Reads the templates: their answers by split, level and template text."""
+    """Returns the answer of each template, by split, level and template text."""
     text = pathlib.Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     found: dict[str, dict[str, dict[str, str]]] = {}
     templates: dict[str, str] = {}

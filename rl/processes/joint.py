@@ -2,7 +2,7 @@
 
 The leader (process 0) selects problems, verifies, filters and packs. Everything that
 uses devices is a call of its engine, with host data as arguments. `JointEngine` sends
-each call to the followers and also makes it, so that all processes run the same
+each call to the followers and then makes it itself, so that all processes run the same
 programs in the same order. `follow` is the main loop of a follower.
 """
 

@@ -130,7 +130,7 @@ def _check_flags(
 
 
 def _initialize(source: str, arguments: dict[str, Any]) -> bool:
-    """Initializes `jax.distributed`; returns False if libtpu is there without a TPU."""
+    """Initializes `jax.distributed`; returns False if libtpu finds no TPU."""
     # JAX's handler of SIGTERM would conflict with `StopSignals`.
     jax.config.update("jax_enable_preemption_service", False)
     # Otherwise, when a process dies, JAX aborts the others with a page of text.

@@ -22,8 +22,8 @@ def verifier_reward(
     """Returns the reward that scores verdicts of the verifier as +1 and -1.
 
     The reward reads two entries of `Problem.meta`. `unit` is added to gold answers,
-    because against a gold without a unit the verifier accepts any unit. `error` is the
-    absolute tolerance of decimal answers.
+    because the verifier accepts any unit if the gold has none. `error` is the absolute
+    tolerance of decimal answers.
 
     Args:
       judge_all: function from items to their verdicts, such as `VerifierPool.judge`.
@@ -49,7 +49,7 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """Returns the gold answers with their unit; percentages with and without sign."""
+    """Returns the gold answers with their unit; percentages with and without `%`."""
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
     if unit in ("%", r"\%"):

@@ -87,7 +87,8 @@ def grpo(
 ) -> tuple[Tokens, dict[str, jax.Array]]:
     """Computes GRPO's clipped surrogate with DAPO's two bounds ("clip-higher").
 
-    `-min(rho A, clip(rho, 1 - eps_low, 1 + eps_high) A)`, `rho = exp(policy - old)`.
+    It is `-min(rho A, clip(rho, 1 - eps_low, 1 + eps_high) A)` with
+    `rho = exp(policy - old)`.
 
     Source: Compass-Thinker-7B (arXiv 2508.08909) section 3; DAPO (arXiv 2503.14476)
     eq. 8. The first paper prints the ratio of whole responses inside a sum over tokens.
@@ -127,8 +128,9 @@ def cispo(
 ) -> tuple[Tokens, dict[str, jax.Array]]:
     """Computes the CISPO loss, in which every token keeps a gradient.
 
-    `-sg(clip(rho, 1 - eps_low, 1 + eps_high)) A log pi`, `rho = exp(policy - old)`,
-    where sg stops the gradient. The paper has no lower bound, which is `eps_low=1`.
+    It is `-sg(clip(rho, 1 - eps_low, 1 + eps_high)) A log pi` with
+    `rho = exp(policy - old)`, where sg stops the gradient. The paper has no lower
+    bound, which corresponds to `eps_low=1`.
 
     Source: MiniMax-M1 (arXiv 2506.13585) eq. 4 and 5.
     """
@@ -152,9 +154,10 @@ def gspo(
 ) -> tuple[Tokens, dict[str, jax.Array]]:
     """Computes the GSPO loss, with one ratio per completion.
 
-    `-min(s A, clip(s, 1 - eps_low, 1 + eps_high) A)`, `s = exp(mean(policy - old))`,
-    where the mean is over the completion's tokens. The paper weights completions
-    equally (`aggregation="sequence"`), with `eps_low=3e-4` and `eps_high=4e-4`.
+    It is `-min(s A, clip(s, 1 - eps_low, 1 + eps_high) A)` with
+    `s = exp(mean(policy - old))`, where the mean is over the completion's tokens. The
+    paper weights completions equally (`aggregation="sequence"`), with `eps_low=3e-4`
+    and `eps_high=4e-4`.
 
     Source: arXiv 2507.18071, eq. 5 and 7.
     """
@@ -174,9 +177,9 @@ def dppo(
 ) -> tuple[Tokens, dict[str, jax.Array]]:
     """Computes the DPPO loss, which masks tokens by the change of their probability.
 
-    `-min(rho, bound) A` with `rho = exp(policy - old)`. The loss of a token is 0 if
-    A > 0 and `pi - mu > eps_high`, or if A < 0 and `mu - pi > eps_low`. Here pi and mu
-    are the token's probabilities under the policy and under the sampler.
+    It is `-min(rho, bound) A` with `rho = exp(policy - old)`. The loss of a token is 0
+    if A > 0 and `pi - mu > eps_high`, or if A < 0 and `mu - pi > eps_low`. Here pi and
+    mu are the token's probabilities under the policy and under the sampler.
 
     Source: DPPO with binary total variation (arXiv 2602.04879).
     """
@@ -240,9 +243,9 @@ def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
 def k3(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
     """Computes GRPO's non-negative estimate of KL(policy || reference) per token.
 
-    `exp(-x) - 1 + x` with `x = policy - reference`. Its expected gradient
-    is that of KL(reference || policy), which equals that of KL(policy || reference) to
-    first order in x.
+    The estimate is `exp(-x) - 1 + x` with `x = policy - reference`. Its expected
+    gradient is that of KL(reference || policy), which equals that of
+    KL(policy || reference) to first order in x.
 
     Source: arXiv 2402.03300, eq. 4.
     """

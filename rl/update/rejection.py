@@ -29,7 +29,7 @@ Rejection = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 def mask(
     log_weights: np.ndarray, off_policy: np.ndarray, completions: np.ndarray, cap: float
 ) -> np.ndarray:
-    """Keeps off-policy tokens with `1/cap <= exp(log_weight) <= cap`."""
+    """Removes off-policy tokens without `1/cap <= exp(log_weight) <= cap`."""
     return ~off_policy | (np.abs(log_weights) <= np.log(cap))
 
 
@@ -72,7 +72,7 @@ def rejection_weights(
 
     Args:
       mini_batch: micro-batches of NumPy arrays, with `old_logprobs` filled in.
-      rejection: rejection function as the module describes.
+      rejection: rejection function; see the module's docstring.
       cap: value of `objective.correction_cap`.
 
     Returns:

@@ -96,7 +96,7 @@ def make_step(
       optimizer: optimizer at learning rate 1 (see `rl.update.optimizer`).
       mesh: device mesh; batches, parameters and optimizer state are sharded over it.
       objective: loss to minimise.
-      head_chunk: tokens per device whose logits are computed at a time.
+      head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
         updates. It then shares no device memory with activations.
       keeps_reference: whether `TrainState.reference` holds a copy of the parameters, in

@@ -54,7 +54,7 @@ Identity = Mapping[str, Mapping[str, Any]]
 class Change(NamedTuple):
     """Represents a difference between two starts of a run.
 
-    If it is `refused`, only --accept_changes allows to resume.
+    With a `refused` difference the run resumes only with --accept_changes.
     """
 
     key: str
