@@ -80,7 +80,10 @@ def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):
 def test_prune_refuses_a_workdir_in_use(workdir):
     with (workdir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _run("prune", workdir, status=f"error: {workdir}: another process writes")
+        in_use = (
+            "another process writes to this folder; wait for its end or use another"
+        )
+        _run("prune", workdir, status=f"error: {workdir}: {in_use} folder")
     assert len(list((workdir / "checkpoints").iterdir())) == 4
 
 
