@@ -424,7 +424,8 @@ def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
     """Describes the disk space and the save time of checkpoints of `nbytes` each."""
-    # In addition to the newest: the last healthy, the best, one in progress, a dump's.
+    # In addition to the newest: the last healthy one, the best one, one that is being
+    # saved, and one in a dump.
     most = (keep + 4) * nbytes
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free

@@ -243,7 +243,7 @@ class Engine:
         return step, loop
 
     def _make_room(self) -> None:
-        # The old and the restored state of a large model do not fit together.
+        # The old and the restored state of a large model do not fit in memory together.
         self.state = cast(TrainState, None)
         self.sampler.make_room()
 

@@ -59,8 +59,8 @@ class Rollouts:
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Returns the groups of `step` and their rollout stats; waits if necessary.
 
-        Errors of `Collector.collect` are raised here. `step` must be the policy version
-        that is served now.
+        Errors of `Collector.collect` are raised here. The served policy version must be
+        `step`.
         """
         if not self._staleness:
             return self._collector.collect(step)

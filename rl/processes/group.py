@@ -31,7 +31,7 @@ _BARRIER_SECONDS = 60
 _LOOK_SECONDS = 1.0
 # Delay before the loss of a process is reported: its own message may still arrive.
 _CAUSE_SECONDS = 2.0
-# How long a process waits until the others have read the exit status.
+# Longest wait of a process until the others have read the exit status.
 _LEAVE_SECONDS = 5
 _DAY_MS = 24 * 3600 * 1000
 _CALL, _SIGNAL, _END = "rl/call", "rl/signal", "rl/end"

@@ -1,4 +1,4 @@
-"""Ends a command on a signal of `STOPPING`, with a checkpoint if possible.
+"""Ends a command on SIGTERM, SIGUSR1, SIGHUP or Ctrl-C, if possible with a checkpoint.
 
 A separate thread reads the signals, since the main thread may be in a long compilation.
 The effect depends on the phase in which the signal arrives:
@@ -98,7 +98,7 @@ class _Phase:
 
 
 class StopSignals:
-    """Ends the command on a signal of `STOPPING`; see the module's docstring.
+    """Ends the command on SIGTERM, Ctrl-C and others; see the module's docstring.
 
     A signal to any process of a run ends all its processes. Enter this context manager
     in the main thread.

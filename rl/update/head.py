@@ -46,7 +46,7 @@ def score_tokens(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Computes the log-probability of each target token, and the entropy.
+    """Computes each target token's log-probability and its distribution's entropy.
 
     Args:
       hidden: hidden states in the compute dtype.

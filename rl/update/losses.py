@@ -8,7 +8,7 @@ A loss is a pure function. It receives the arguments that its signature names:
     reference_logprobs  log-probabilities under the reference, loaded only if named
     entropy             entropy of the policy in nats, differentiable
     advantages          advantage of each token, usually equal within a completion
-    loss_weights        averaging weights; the caller applies them, the loss must not
+    loss_weights        averaging weights, with which the caller multiplies the loss
     loss_mask           bool, true for completion tokens that are not rejected
     segments            a `Segments`, for sums and means over completions
     eps_low, eps_high   scalars, the clipping bounds
