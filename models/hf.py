@@ -332,8 +332,10 @@ def save_folder(
 def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields an empty folder that replaces `folder` at the end of the `with` block.
 
-    If the block raises, the new folder is removed, and `folder` is not changed.
+    If the block raises, the new folder is removed, and `folder` is not changed. If
+    `folder` is a symbolic link, the folder that it points to is replaced.
     """
+    folder = folder.resolve()
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

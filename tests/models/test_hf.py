@@ -14,6 +14,7 @@ from models.decoder import Decoder, init_params, param_shardings
 from models.hf import (
     file_layout,
     load_params,
+    replaced_folder,
     save_folder,
     tensor_specs,
 )
@@ -135,6 +136,19 @@ def test_weights_that_are_not_finite_are_not_exported(tmp_path, value, dtype):
     assert str(caught.value).endswith(f"not finite in {dtype}")
     # What was there before stays.
     assert (out / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.failure(80)
+def test_a_link_to_a_folder_is_followed(tmp_path):
+    """Users keep large folders on another disk; `rmtree` refuses links."""
+    disk, link = tmp_path / "disk", tmp_path / "hf"
+    disk.mkdir()
+    (disk / "old").touch()
+    link.symlink_to(disk)
+    with replaced_folder(link) as partial:
+        (partial / "new").touch()
+    assert link.is_symlink()
+    assert [path.name for path in disk.iterdir()] == ["new"]
 
 
 def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
