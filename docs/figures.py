@@ -3,10 +3,12 @@
     python docs/figures.py                              # flow, packing, layout
     python docs/figures.py --run runs/quickstart        # and a learning curve
     python docs/figures.py --plan plan.json             # and the memory of a plan
+    python docs/figures.py --learning learning.json     # and the curves of a peer
     python docs/figures.py --screens runs/quickstart    # and TensorBoard, the report
 
 The last one needs Chromium and writes PNG files. `plan.json` is the output of
-`python -m tools.plan ... --json=plan.json`.
+`python -m tools.plan ... --json=plan.json`, and `learning.json` that of
+`python -m tools.bench learning --out DIR --json=learning.json`.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from rl.groups.packing import best_fit
 
 IMAGES = pathlib.Path(__file__).parent / "images"
 BLUE, ORANGE, GREEN, GREY, INK = "#3b6fb6", "#e08a3c", "#4d9a6a", "#c9ced6", "#30363d"
+LEFT, RIGHT, TOP, BOTTOM = 52, 700, 14, 260  # edges of a chart
 _SHADES = ("#3b6fb6", "#7fa3d1", "#e08a3c", "#f0bf91", "#4d9a6a", "#97c5a8", "#8f6bb1")
 
 
@@ -150,9 +153,52 @@ def layout() -> None:
     save("layout", 790, 150, marks)
 
 
+def axes(last: float, label: str) -> list[str]:
+    """Returns the grid of a chart of shares (0 to 1) over 0 ... `last`."""
+    marks = []
+    for share in (0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        y = BOTTOM - (BOTTOM - TOP) * share
+        marks.append(
+            f'<line x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}" stroke="#e4e7eb"/>'
+        )
+        marks.append(words(LEFT - 8, y + 4, f"{share:.0%}", "end"))
+    for i in range(5):
+        x = LEFT + (RIGHT - LEFT) * i / 4
+        marks.append(words(x, BOTTOM + 20, f"{last * i / 4:.0f}", "middle"))
+    marks.append(words((LEFT + RIGHT) / 2, BOTTOM + 40, label, "middle"))
+    return marks
+
+
+def line(
+    points: Sequence[tuple[float, float]], last: float, paint: str, *, dots: bool
+) -> list[str]:
+    """Returns a line in a chart with these `axes`, and a dot at each of its points."""
+    placed = [
+        (LEFT + (RIGHT - LEFT) * x / last, BOTTOM - (BOTTOM - TOP) * share)
+        for x, share in points
+    ]
+    text = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+    marks = [
+        f'<polyline points="{text}" fill="none" stroke="{paint}" stroke-width="2"/>'
+    ]
+    if dots:
+        marks += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{paint}"/>'
+                  for x, y in placed]  # fmt: skip
+    return marks
+
+
+def legend(labels: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Returns pairs of label and colour as lines in the lower right corner."""
+    marks = []
+    for i, (label, paint) in enumerate(labels):
+        x, y = RIGHT - width, BOTTOM - 20 * (len(labels) - i)
+        marks += [box(x, y - 9, 14, 8, paint), words(x + 20, y, label)]
+    return marks
+
+
 def curve(run: pathlib.Path) -> None:
     """Draws accuracy in training and held-out accuracy of a run over its steps."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+    rows = [json.loads(row) for row in (run / "metrics.jsonl").open()]
     series = [
         ("training, sampled", BLUE, "reward/accuracy"),
         ("held out, sampled", ORANGE, "eval/accuracy"),
@@ -160,33 +206,29 @@ def curve(run: pathlib.Path) -> None:
     ]
     found = {key: [(r["step"], r[key]) for r in rows if key in r] for *_, key in series}
     last = max(step for points in found.values() for step, _ in points)
-    left, right, top, bottom = 52, 700, 14, 260
-    marks = []
-    for share in (0, 0.2, 0.4, 0.6, 0.8, 1.0):
-        y = bottom - (bottom - top) * share
-        marks.append(
-            f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" stroke="#e4e7eb"/>'
-        )
-        marks.append(words(left - 8, y + 4, f"{share:.0%}", "end"))
-    for i in range(5):
-        x = left + (right - left) * i / 4
-        marks.append(words(x, bottom + 20, f"{last * i / 4:.0f}", "middle"))
-    marks.append(words((left + right) / 2, bottom + 40, "step", "middle"))
-    for i, (label, paint, key) in enumerate(series):
-        points = [
-            (left + (right - left) * s / last, bottom - (bottom - top) * value)
-            for s, value in found[key]
-        ]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        marks.append(
-            f'<polyline points="{line}" fill="none" stroke="{paint}" stroke-width="2"/>'
-        )
-        if key.startswith("eval"):
-            marks += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{paint}"/>'
-                      for x, y in points]  # fmt: skip
-        y = bottom - 60 + 20 * i
-        marks += [box(right - 160, y - 9, 14, 8, paint), words(right - 140, y, label)]
-    save("curve", 720, bottom + 52, marks)
+    marks = axes(last, "step")
+    for _, paint, key in series:
+        marks += line(found[key], last, paint, dots=key.startswith("eval"))
+    marks += legend([(label, paint) for label, paint, _ in series], 160)
+    save("curve", 720, BOTTOM + 52, marks)
+
+
+def learning(result: pathlib.Path) -> None:
+    """Draws held-out accuracy over seconds of training, here and with TRL."""
+    arms = json.loads(result.read_text())["arms"]
+    series = [
+        ("this project, dynamic sampling", ORANGE, "full"),
+        ("this project without it", BLUE, "plain"),
+        ("TRL (GRPOTrainer)", GREEN, "trl"),
+    ]
+    last = max(run["seconds"] for runs in arms.values() for run in runs)
+    marks = axes(last, "seconds of training on the same two cores, a line per seed")
+    for _, paint, arm in series:
+        for run in arms[arm]:
+            points = [(p["seconds"], p["accuracy"]) for p in run["curve"]]
+            marks += line(points, last, paint, dots=False)
+    marks += legend([(label, paint) for label, paint, _ in series], 230)
+    save("learning", 720, BOTTOM + 52, marks)
 
 
 def memory(plan: pathlib.Path) -> None:
@@ -241,6 +283,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=pathlib.Path, help="workdir of a run: its curve")
     parser.add_argument("--plan", type=pathlib.Path, help="JSON of a plan: its memory")
+    parser.add_argument("--learning", type=pathlib.Path, help="JSON of a comparison")
     parser.add_argument("--screens", type=pathlib.Path, help="workdir of a run")
     args = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
@@ -251,6 +294,8 @@ def main() -> None:
         curve(args.run)
     if args.plan:
         memory(args.plan)
+    if args.learning:
+        learning(args.learning)
     if args.screens:
         screens(args.screens)
 
