@@ -67,6 +67,7 @@ def test_a_curve_says_where_it_reaches_80_percent():
         "seconds": 90.0,
         "steps_to_80": 40,
         "seconds_to_80": 60.0,
+        "curve": curve,
     }
     assert learning.summary(curve[:2])["seconds_to_80"] is None
 

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Returns a curve's first and last accuracy, and when it first reaches 80%."""
+    """Returns a curve, its ends, and when its accuracy first reaches 80%."""
     reached = next((p for p in curve if p["accuracy"] >= _GOAL), None)
     return {
         "base": curve[0]["accuracy"],
@@ -73,6 +73,7 @@ def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
         "seconds": curve[-1]["seconds"],
         "steps_to_80": reached and reached["step"],
         "seconds_to_80": reached and reached["seconds"],
+        "curve": list(curve),
     }
 
 
