@@ -16,7 +16,11 @@ import hashlib
 import pathlib
 from collections.abc import Sequence
 
-from .equal.equivalence import canonical_key, is_equivalent, self_check
+from .equal.equivalence import (
+    canonical_key,
+    is_equivalent,
+    self_check,
+)
 from .grade.contract import Examiner, Rule, Verdict, judge
 from .parse.extract import extract_answer
 from .pool import VerifierPool

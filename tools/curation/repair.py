@@ -119,7 +119,7 @@ def bare_answer(answer: str) -> str:
         if boxed and len(re.findall(r"\\f?box(?:ed)?\s*\{", answer)) == 1:
             answer = boxed
         option = option_in(answer)
-        if option and option.value:
+        if option and option.value and option.certain:
             answer = option.value
     if answer.count("$") == 1 and "\\$" not in answer:
         answer = answer.strip("$ ")

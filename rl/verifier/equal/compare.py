@@ -145,7 +145,7 @@ class _Comparison:
                 return self._same_marked(value, a, b)
             case t.Based() if isinstance(b, t.Expression):
                 return self.same(t.Num(a.value), b)
-            case t.Tuple() | t.Interval() | t.SetOp() | t.Matrix() | t.When():
+            case t.Tuple() | t.Interval() | t.SetOp() | t.Matrix():
                 return self._same_parts(a, b)
         return False
 
@@ -261,7 +261,9 @@ class _Comparison:
             b = value_of(b, self._prover) or b
         if not isinstance(b, t.Cases) or len(a.rows) != len(b.rows):
             return False
-        return self._matched(a.rows, b.rows)
+        pairs = [t.Tuple((row.value, row.condition)) for row in a.rows]
+        others = [t.Tuple((row.value, row.condition)) for row in b.rows]
+        return self._matched(pairs, others)
 
     # --- relations
 

@@ -16,7 +16,7 @@ from .units import parse_unit
 _NUMBER_AND_UNIT = re.compile(
     r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) \(?([a-zA-Z][a-zA-Z/^0-9 ]{0,30})\)?"
 )
-# Match the letter of an option before its value, and the gap between them.
+# Match the letter of an option before or after its value, and the gap between them.
 _DRESS = rf"(?:(?:{TEXT_COMMAND}|\\mathbf)\s*\{{\s*)?"
 _GAP = r"(?:\\[\s,;]|~|\\q?quad|\s)"
 _CHOICE = re.compile(
@@ -24,9 +24,12 @@ _CHOICE = re.compile(
     rf"[.:]?{_GAP}*+\}}?(?!.*(?<![A-Za-z])[A-Z][.:]\s)(.*)",
     re.DOTALL,
 )
+_CHOICE_BEHIND = re.compile(rf"{_DRESS}\(([A-Z])\)\s*\}}?\Z")
+_BETWEEN = re.compile(rf"(?:{_GAP}|\\(?:\w*arrow|implies|to))++")
+_ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
 # Match (C)-5 and (C) - 5, and how a formula that begins with (C) may continue.
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
-_GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|sqrt|text|begin|\{)")
+_GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
 # Match the text around the letters of options, and the separators between options.
 _AROUND_OPTIONS = re.compile(
@@ -101,10 +104,13 @@ def parse_answer(raw: str) -> Answer:
 
 
 def _second_meaning(text: str, node: t.Node) -> t.Node | None:
-    """Reads "BCD" as options, "5 m" with a unit, or "1,234" as a list."""
+    """Reads "(C) -5" as an option, "5 m" with a unit, or "1,234" as a list."""
     try:
         if (options := _options(text)) is not None:
             return options
+        if not isinstance(node, t.Choice) and (option := option_in(text)):
+            value = _read(option.value, group_commas=True)
+            return t.Choice(option.letter, value)
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
             if reading is None or not isinstance(reading.unit, str):
@@ -122,31 +128,48 @@ def _second_meaning(text: str, node: t.Node) -> t.Node | None:
 def _read(text: str, group_commas: bool) -> t.Node:
     if _OPTIONS_APART.search(text) and (options := _options(text)) is not None:
         return options
-    option = option_in(text)
-    if option is not None:
-        text = option.value or option.letter
+    letter = None
+    if option := option_in(text):
+        if not option.value:
+            text = option.letter
+        elif option.certain:
+            letter, text = option.letter, option.value
     node = Parser(tokenize(text, group_commas=group_commas)).answer()
-    return t.Choice(option.letter, node) if option and option.value else node
+    return node if letter is None else t.Choice(letter, node)
 
 
 class Option(NamedTuple):
-    """Represents an option that an answer names, and its value, which may be empty."""
+    """Represents an option that an answer names.
+
+    Attributes:
+      letter: letter of the option.
+      value: text of the option's value, which may be empty.
+      certain: whether the letter cannot be a variable of a formula.
+    """
 
     letter: str
     value: str
+    certain: bool
 
 
 def option_in(text: str) -> Option | None:
-    r"""Reads an option: `(C) -5`, `\textbf{(C)}\ -5`, `C. -5`."""
-    match = _CHOICE.fullmatch(text)
-    if match is None or _DIFFERENCE.match(text):
+    r"""Reads an option: `(C) -5`, `\textbf{(C)}\ -5`, `C. -5`, `-5\ \textbf{(C)}`."""
+    if _DIFFERENCE.match(text):
         return None
-    value = match[2].strip()
-    if value.endswith("}") and value.count("}") > value.count("{"):
-        value = value[:-1].strip()
-    if text[0] == "(" and _GOES_ON.match(value):
-        return None  # the letter is a variable
-    return Option(match[1], value)
+    if match := _CHOICE.fullmatch(text):
+        value = match[2].strip()
+        if value.endswith("}") and value.count("}") > value.count("{"):
+            value = value[:-1].strip()
+        return Option(match[1], value, text[0] != "(" or not _GOES_ON.match(value))
+    if match := _CHOICE_BEHIND.search(text):
+        before = text[: match.start()]
+        *_, run = "", *(m[0] for m in _BETWEEN.finditer(before))
+        between = run if before.endswith(run) else ""
+        value = before.removesuffix(between).strip()
+        certain = match[0][0] != "(" or re.search("[a-z]", between) is not None
+        if value and (certain or between and not _ENDS_WITH_NAME.fullmatch(value)):
+            return Option(match[1], value, certain)
+    return None
 
 
 def _options(text: str) -> t.Braces | None:

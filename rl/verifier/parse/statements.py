@@ -62,7 +62,11 @@ _ORDERS = frozenset("< > <= >= != in notin".split())
 
 
 class Parser(Quantities):
-    """Parses one answer."""
+    """Parses one answer.
+
+    Args:
+      tokens: tokens as returned by `tokenize`.
+    """
 
     # --- whole answers
 

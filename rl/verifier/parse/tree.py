@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 MAX_BITS = 20_000
 """Maximum bits of a number that is computed; larger numbers remain expressions."""
+_MAX_ULP_SHIFT = 400
 
 
 class Unparsable(ValueError):
@@ -369,18 +370,24 @@ def mul(*factors: Node) -> Node:
             else:
                 rest.append(part)
     if not rest:
-        return Num(product, _ulp(factors))
+        return Num(product, _scaled_ulp(factors))
     if product != 1:
         rest.insert(0, Num(product))
     return rest[0] if len(rest) == 1 else Mul(tuple(rest))
 
 
-def _ulp(factors: tuple[Node, ...]) -> Fraction | None:
-    """Returns the unit of the last place of a decimal with a sign, or None."""
-    match factors:
-        case (sign, Num(_, ulp)) if sign == MINUS_ONE:
-            return ulp
-    return None
+def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
+    """Returns the last place of a decimal times a sign or a power of ten, or None."""
+    decimals = [f for f in factors if isinstance(f, Num) and f.ulp is not None]
+    if len(decimals) != 1 or len(factors) != 2:
+        return None
+    scale = abs((factors[1] if factors[0] is decimals[0] else factors[0]).value)
+    if not scale or min(scale.numerator, scale.denominator) != 1:
+        return None
+    digits = str(max(scale.numerator, scale.denominator))
+    if digits.strip("0") != "1" or len(digits) > _MAX_ULP_SHIFT:
+        return None
+    return decimals[0].ulp * scale
 
 
 def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:

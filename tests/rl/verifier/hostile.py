@@ -505,6 +505,7 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("37", "37 \\textbf{(D)}", True),
         ("37", "37 \\textbf{(D)}7", False),
         ("2148", "(\\textbf{B})\\ 2148", True),
+        ("90^\\circ", "90^\\circ\\,\\textbf{(C)}", True),
         ("\\frac53", "\\frac{5}{3}\\rightarrow\\text{(B)}", True),
         ("25", "25 (C)", True),
         ("P", "P(A)", False),
