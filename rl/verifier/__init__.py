@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from .equal.equivalence import (
     canonical_key,
+    equivalence_classes,
     is_equivalent,
     self_check,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "Verdict",
     "VerifierPool",
     "canonical_key",
+    "equivalence_classes",
     "extract_answer",
     "is_equivalent",
     "judge",

@@ -33,6 +33,7 @@ _STEPS_OF_A_PAIR = 20
 _COUNTING = frozenset("kmn")
 _OPTIONS = frozenset("ABCDE")
 _MARKED = (t.Percent, t.Degrees)
+_RADIANS = "rad^1"
 _KINDS = (
     t.Choice, t.Several, t.Braces, t.Cases, t.Chain, t.Rel, t.Tuple, t.Interval,
     t.SetOp, t.Numbers, t.Matrix, t.Clock, t.Ratio, t.Quantity, t.Percent, t.Degrees,
@@ -133,6 +134,8 @@ class _Comparison:
                 return self._same_chains(a, b)
             case t.Rel():
                 return self._same_relations(a, b)
+            case t.Tuple():
+                return self._same_tuples(a, b)
             case t.Clock():
                 return self._same_clocks(a, b)
             case t.Ratio():
@@ -145,7 +148,7 @@ class _Comparison:
                 return self._same_marked(value, a, b)
             case t.Based() if isinstance(b, t.Expression):
                 return self.same(t.Num(a.value), b)
-            case t.Tuple() | t.Interval() | t.SetOp() | t.Matrix():
+            case t.Interval() | t.SetOp() | t.Matrix():
                 return self._same_parts(a, b)
         return False
 
@@ -271,6 +274,9 @@ class _Comparison:
         value = value_of(a, self._prover)
         if value is not None:
             return self.same(value, b)
+        if isinstance(b, t.Rel):
+            other = value_of(b, self._prover)
+            return other is not None and self.same(a, other)
         if not isinstance(b, t.Chain) or len(a.steps) != len(b.steps):
             return False
         return all(
@@ -294,6 +300,8 @@ class _Comparison:
             alike = label_a == label_b or label_a is None or label_b is None
             if alike or name_one_function(label_a, label_b, self._prover.named):
                 return self.same(value_a, value_b)
+            if isinstance(label_a, t.Tuple) and isinstance(label_b, t.Tuple):
+                return False
         a, b = ascending(a), ascending(b)
         sides = (a.left, a.right, b.left, b.right)
         if a.op != b.op or not all(isinstance(side, t.Expression) for side in sides):
@@ -306,6 +314,12 @@ class _Comparison:
         return self._prover.proportional(first, second, positive=directed)
 
     # --- several coordinates
+
+    def _same_tuples(self, a: t.Tuple, b: t.Node) -> bool:
+        match b:
+            case t.Call(name, parts) if len(name) == 1 and name.isupper():
+                b = t.Tuple(parts)  # P(3, 4) is a point
+        return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
         """Compares two nodes of one kind part by part, in order."""
@@ -351,6 +365,8 @@ class _Comparison:
         return len(a.parts) == 2 and self.same(t.divide(*a.parts), b)
 
     def _same_quantities(self, a: t.Quantity, b: t.Node) -> bool:
+        if isinstance(b, t.Degrees) and a.unit == _RADIANS:
+            return self._prover.equal(a.value, b)
         if isinstance(b, t.Degrees) and a.unit in ("celsius^1", "fahrenheit^1"):
             return self.same(a.value, b.value)
         if isinstance(b, t.Percent | t.Degrees | t.Ratio | t.Clock):

@@ -136,11 +136,15 @@ class Balls:
         imaginary = _has_i(left) or _has_i(right)
         if not (t.symbols(left) or t.symbols(right)):
             agreed = self._agree_at(left, right, REAL[:1], 1, imaginary)
+            if agreed is None and not imaginary:
+                agreed = self._agree_at(left, right, REAL[:1], 1, True)
             return agreed
         points = itertools.chain(REAL, spread(left, right))
         agreed = self._agree_at(left, right, points, 2, imaginary)
         if agreed is None:
             agreed = self._agree_at(left, right, INTEGER, 4, imaginary)
+        if agreed is None and not imaginary:
+            agreed = self._agree_at(left, right, REAL[:3], 2, True)
         return None if agreed and _bends(left) != _bends(right) else agreed
 
     def _agree_at(
@@ -189,7 +193,7 @@ class Balls:
         """Returns the precision of a comparison and the number of bits that must agree.
 
         Both grow if a term is far smaller than the whole: 10^-400 in 1 + 10^-400, the
-        or the last digit of a long number.
+        last digit of a long number, or 1 - tanh 1000.
         """
         reach = 0
         for node in (left, right):
@@ -363,6 +367,9 @@ class _Evaluator:
             return
         if size < 0 or name == "arctan":
             self._note(2 * abs(size))
+        elif name in _EXPONENTIAL:
+            # tanh x and 2 cosh x / e^x differ from 1 by about e^-2x.
+            self._note(3 << min(size, 20))
 
     def _number(self, value: Fraction) -> arb:
         if value.denominator == 1:
@@ -522,11 +529,14 @@ def _only_integer(value: arb) -> fmpz | None:
     return value.unique_fmpz() if above < arb(2) ** t.MAX_BITS else None
 
 
+_EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _BENDING = frozenset({"abs", "floor", "ceil"})
 _OF_INTEGERS = frozenset({"fact", "binom"})
 _ELEMENTARY: dict[str, Callable[[Value], Value]] = {
     "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tan": lambda x: x.tan(),
     "cot": lambda x: x.cot(), "sec": lambda x: x.sec(), "csc": lambda x: x.csc(),
+    "sinh": lambda x: x.sinh(), "cosh": lambda x: x.cosh(), "tanh": lambda x: x.tanh(),
+    "coth": lambda x: x.coth(), "sech": lambda x: x.sech(), "csch": lambda x: x.csch(),
     "arcsin": lambda x: x.asin(), "arccos": lambda x: x.acos(),
     "arctan": lambda x: x.atan(),
     "log": lambda x: x.log(),

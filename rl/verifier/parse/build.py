@@ -40,6 +40,8 @@ def signed(sign: t.Node, node: t.Node) -> t.Node:
         match node:
             case t.Degrees(value) | t.Percent(value):
                 return type(node)(signed(sign, value))
+            case t.Repeating(value, t.Num(shown, ulp)):
+                return t.Repeating(-value, t.Num(-shown, ulp))
     return multiplied((sign, node))
 
 

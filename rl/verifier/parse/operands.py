@@ -111,7 +111,7 @@ class Operands(Cursor):
             if match and (len(match[0]) > 2 or match[0] == places):
                 self._at += 1
                 start = text[: len(text) - len(match[0])]
-                return t.Repeating(periodic(start, match[1]))
+                return t.Repeating(periodic(start, match[1]), decimal(text))
             raise t.Unparsable("is cut off by dots")  # 0.577... has an unknown period
         return decimal(text)
 
@@ -392,6 +392,11 @@ class Operands(Cursor):
             raise t.Unparsable(f"has the environment {name[:20]}, which is not known")
         if all(len(row) == 1 for row in rows):
             stated = tuple(self._whole(row[0]) for row in rows)
+            whens = tuple(row for row in stated if isinstance(row, t.When))
+            if len(whens) == len(stated):
+                return t.Cases(whens)
+            if whens:
+                raise t.Unparsable("has a condition for some of its rows")
             return (
                 stated[0] if len(stated) == 1 and name != "cases" else t.Braces(stated)
             )
@@ -435,6 +440,8 @@ class Operands(Cursor):
         parser = type(self)([*tokens, Token("end", "", False)])
         parser._depth = self._depth
         stated = parser._items()
+        if len(stated) == 1 and parser._next.kind == "text":
+            return t.When(stated[0], self.condition_of(parser._tokens[parser._at : -1]))
         if parser._next.kind != "end":
             raise t.Unparsable(f"has {parser._next.value[:20]!r} out of place")
         return stated[0] if len(stated) == 1 else t.Several(tuple(stated))

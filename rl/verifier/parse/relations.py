@@ -97,7 +97,12 @@ def _names(first: t.Node, value: t.Node) -> bool:
     if isinstance(first, t.Tuple | t.Matrix):
         several = value.items if isinstance(value, t.Braces | t.Several) else (value,)
         return is_name(first) and all(_size(v) == _size(first) for v in several)
-    return is_label(first)
+    if is_label(first):
+        return True
+    # A power of a matrix A names a matrix, but 2x = (1, 2) is unsolved.
+    if not (isinstance(first, t.Pow) and isinstance(value, t.Matrix)):
+        return False
+    return isinstance(first.base, t.Sym) and first.base.name[:1].isupper()
 
 
 def _size(node: t.Node) -> tuple[int, ...]:
@@ -105,6 +110,8 @@ def _size(node: t.Node) -> tuple[int, ...]:
     match node:
         case t.Tuple(items) | t.Matrix(1, items):
             return (len(items),)
+        case t.Matrix(width, cells):
+            return (width, len(cells))
     return ()
 
 
@@ -135,6 +142,10 @@ def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
             values = t.values_in_one_size(kept, part)
             same = kept.unit == part.unit
             return values is not None and same and _consistent(*values, prover)
+        case t.Quantity(value), t.Expression():
+            return _consistent(value, part, prover)
+        case t.Expression(), t.Quantity(value):
+            return _consistent(kept, value, prover)
         case t.Expression(), t.Expression():
             return _says(kept, part, prover)
     return kept == part
@@ -144,6 +155,13 @@ def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     """Returns whether `part` equals `kept`, or is its rounded or truncated value."""
     if prover.equal(kept, part):
         return True
+    for marked, other in ((kept, part), (part, kept)):
+        # Intermediate steps may omit the sign: 180 - 45 = 135 degrees.
+        if isinstance(marked, t.Degrees | t.Percent) and type(other) is not type(
+            marked
+        ):
+            if prover.equal(marked.value, other):
+                return True
     if is_decimal(kept):
         kept = t.Num(kept.value)
     if not (isinstance(part, t.Num) and is_decimal(part)):

@@ -50,7 +50,7 @@ _IN_WORDS = frozenset([*SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
 _DECLARING = frozenset(
     "for where with if when all any arbitrary each every a an the is are be being"
     " any constant constants of integration real reals integer integers number numbers"
-    " parameter variable some and or in".split()
+    " parameter variable and or in".split()
 )
 _QUANTIFYING = frozenset(
     "all any arbitrary each every constant constants real reals integer integers number"
@@ -172,6 +172,8 @@ class Parser(Quantities):
         known = _DECLARING | {
             x.value.lower() for x in tokens if x.kind in ("sym", "const")
         }
+        if "constant" in parts:
+            known |= {"some"}
         if known.issuperset(parts) and not _QUANTIFYING.isdisjoint(parts):
             return _DECLARED
         return t.Word(" ".join(part for part in parts if part not in _SILENT))

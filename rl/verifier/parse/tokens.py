@@ -42,7 +42,7 @@ _OUTSIDE = re.compile(
 )
 
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan log ln"
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth sech csch log ln"
     " lg exp sqrt cbrt abs floor ceil".split()
 )
 _PREFIXES = frozenset("sin cos tan cot sec csc log ln".split())
@@ -300,6 +300,8 @@ def _split_word(
         tokens.append(Token("text", run, spaced))
     elif after_number and not spaced and _ORDINAL.fullmatch(tokens[-1].value + run):
         tokens.append(Token("text", run, spaced))
+    elif run.lower() in ("approximately", "approx"):
+        tokens.append(Token("op", "approx", spaced))
     elif run == "to" and after_number and spaced:
         tokens.append(Token("op", ":", spaced))
     elif run in ("and", "or", "cup", "union", "in", "OR", "AND"):

@@ -56,9 +56,15 @@ class Num(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Repeating(Expression):
-    """Represents a repeating decimal: 0.1 with a bar over its 6, or 0.333..."""
+    """Represents a repeating decimal: 0.1 with a bar over its 6, or 0.333...
+
+    Attributes:
+      value: exact value.
+      shown: decimal before the dots, which may also be truncated: sqrt(96) = 9.7979...
+    """
 
     value: Fraction
+    shown: Num | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,6 +457,9 @@ def fold(node: Node) -> Node:
     """Returns an equivalent tree with sums, products and powers of numbers computed."""
     if type(node) in _LEAVES:
         return node
+    if type(node) is Rel and type(node.right) is Repeating:
+        if node.right.shown is not None and type(node.left) not in (Sym, Call):
+            node = Rel(node.op, node.left, node.right.shown)
     node = rebuilt(node, fold)
     build = _FOLDED.get(type(node))
     return build(node) if build else node

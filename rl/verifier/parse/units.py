@@ -123,7 +123,7 @@ def parse_unit(text: str) -> Reading | None:
     while rest and rest[-1].lower() in table.ATTRIBUTES:
         rest.pop()
     if rest[-1:] == ["in"] and (len(rest) == 1 or _lookup(rest[-2])):
-        rest.pop()  # a preposition, not inches: "hours in total"
+        rest.pop()  # a preposition, not inches: "hours in"
     if (known := _known(rest)) is not None:
         return known._replace(multiplier=multiplier)
     reading = _things(rest)
@@ -272,6 +272,8 @@ def _things(words: list[str]) -> Reading | None:
         return known._replace(unit=unit)
     if any(_known([word]) is not None for word in words[:at]):
         return None  # "dollars profit" is not only a unit
+    if len(nouns) > 1 and nouns[-1].endswith("ed") and is_plural(nouns[-2]):
+        behind.append(nouns.pop())
     marks = {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
     return Reading(frozenset(marks | {f"of {word}" for word in behind}) or None)
 

@@ -68,6 +68,7 @@ _UNEQUAL = [
     ("1 + e^{-e^{e^{e^3}}}", "1"),
     ("e^{10^{-400}}", "1"),
     ("\\frac{1}{10^{400}!}", "0"),
+    ("\\tanh(500)", "1"),
     ("\\arctan(10^{400})", "\\frac{\\pi}{2}"),
 ]
 
@@ -82,6 +83,8 @@ def test_a_difference_too_small_to_see_is_not_shown_to_be_none(row):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
+        ("\\tanh(10^3)", "1"),
+        ("\\coth(1000)", "1"),
         ("\\cos(10^{-400})", "1"),
         ("1 + \\frac{\\sqrt{2}}{4000!}", "1"),
         ("\\sqrt{1 + e^{-3000}}", "1"),
@@ -95,9 +98,15 @@ def test_a_difference_too_small_to_see_is_not_shown_to_be_none(row):
         ("\\frac{e^{-4000}}{\\sin(e^{-4000})}", "1"),
         *(
             (f"\\frac{{\\{name}(e^{{-4000}})}}{{e^{{-4000}}}}", "1")
-            for name in ("tan", "arcsin", "arctan")
+            for name in ("tan", "arcsin", "arctan", "sinh", "tanh")
         ),
-        *((f"e^{{-4000}} \\{name}(e^{{-4000}})", "1") for name in ("cot", "csc")),
+        *(
+            (f"e^{{-4000}} \\{name}(e^{{-4000}})", "1")
+            for name in ("cot", "csc", "coth")
+        ),
+        ("\\frac{2 \\cosh(1000)}{e^{1000}}", "1"),
+        ("\\frac{2 \\sinh(1000)}{e^{1000}}", "1"),
+        ("\\frac{e^{1000}}{2 \\cosh(1000)}", "1"),
     ],
 )
 def test_numbers_that_are_written_are_resolved(left, right):
@@ -113,6 +122,7 @@ def test_identities():
         ("4\\arctan\\frac15 - \\arctan\\frac1{239}", "\\frac{\\pi}{4}"),
         ("\\sqrt[4]{16^{100}}", "16^{25}"),
         ("\\log_2 3 \\cdot \\log_3 2", "1"),
+        ("\\sinh x + \\cosh x", "e^x"),
         ("x^{\\ln y}", "y^{\\ln x}"),
         ("\\sqrt[3]{x^3}", "x"),
         ("\\cos 3t", "4\\cos^3 t - 3\\cos t"),
@@ -128,6 +138,7 @@ def test_near_identities_are_none():
         ("4\\arctan\\frac15 - \\arctan\\frac1{238}", "\\frac{\\pi}{4}"),
         ("\\sqrt{x^2}", "x"),
         ("\\ln x^2", "2 \\ln(x + 10^{-9})"),
+        ("\\sinh x + \\cosh x", "e^x + 10^{-25}"),
         ("\\sqrt{2} + \\sqrt{3}", "\\sqrt{9.898979485566356}"),
         ("\\frac{355}{113}", "\\pi"),
     ]

@@ -126,6 +126,8 @@ def test_a_label_is_no_work_that_is_left(answer, gold):
         ("f(x,y) = x + y", "x + y"),
         ("f(x) = \\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}",
          "\\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}"),
+        ("A^{-1} = \\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}",
+         "\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}"),
     ],
 )  # fmt: skip
 def test_the_arguments_of_a_function_are_bound(answer, gold):

@@ -227,6 +227,7 @@ def test_what_is_worked_out_in_part_is_an_answer(answer, gold, problem):
         ("x = 321", "1253_6", "Express the base 10 number 321 in base 6."),
         ("45", "101101_2", "Convert 45 to binary."),
         ("0.45", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("0.3636\\ldots", "\\frac{4}{11}", "Write $0.\\overline{36}$ as a fraction."),
         ("0.00052", "5.2\\times10^{-4}", "Write 0.00052 in scientific notation."),
         ("225^\\circ", "\\frac{5\\pi}{4}", "Convert $225^\\circ$ to radians."),
         ("3/4", "0.75", "Write 3/4 as a decimal."),

@@ -280,7 +280,9 @@ def test_rows_say_the_same_in_every_environment():
     assert wrong([("x=2, y=1", text) for text in system], equal=False) == []
     cases = [
         "\\begin{cases}x+1,&\\text{if }x\\ge0\\\\x-1,&\\text{if }x<0\\end{cases}",
+        "\\begin{cases}x+1\\text{ if }x\\ge0\\\\x-1\\text{ if }x<0\\end{cases}",
         "\\begin{cases}x+1&\\text{for }x\\ge0,\\\\[2pt]x-1&x<0.\\end{cases}",
+        "\\begin{cases}x+1 \\text{ if } x\\ge0\\\\x-1 \\text{ if } x<0\\end{cases}",
         "\\left\\{\\begin{array}{ll}x+1&x\\ge0\\\\x-1&x<0\\end{array}\\right.",
     ]
     gold = "\\begin{cases}x+1&x\\ge0\\\\x-1&x<0\\end{cases}"

@@ -42,6 +42,8 @@ _RIGHT = [
     ("3", "3 = \\pi r^2 h = V"),
     ("-i", "i^{15} = i^3 = -i"),
     ("\\frac13", "0.333 \\approx x = \\frac13"),
+    ("135^\\circ", "\\theta = 180 - 45 = 135^\\circ"),
+    ("12 \\text{ cm}", "x = 3 \\cdot 4 = 12 \\text{ cm}"),
     ("5 \\text{ m}", "x = 5 \\text{ m} = 500 \\text{ cm}"),
     ("5\\sqrt2 \\text{ m}", "x = 5\\sqrt2 \\text{ m} \\approx 7.07 \\text{ m}"),
     ("(1,2)", "(x,y) = (1,2)"),
@@ -51,6 +53,10 @@ _RIGHT = [
     ("\\{1,2\\}", "A \\cup B = \\{1,2\\}"),
     ("\\begin{pmatrix}1\\\\2\\end{pmatrix}",
      "\\begin{pmatrix}x\\\\y\\end{pmatrix} = \\begin{pmatrix}1\\\\2\\end{pmatrix}"),
+    ("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+     "A^2 = \\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"),
+    ("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+     "A^{-1} = \\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"),
 ]  # fmt: skip
 
 

@@ -27,6 +27,7 @@ def test_conversions_within_a_dimension():
         ("1 \\text{ kJ}", "1000 \\text{ J}"),
         ("5 \\text{ N}", "5 \\text{ kg} \\cdot \\text{m/s}^2"),
         ("180^\\circ", "\\pi"),
+        ("\\frac{\\pi}{6} \\text{ radians}", "30^\\circ"),
     ]
     assert wrong(rows, equal=True) == []
 
