@@ -81,7 +81,7 @@ def test_types_import_types_only():
 def test_the_verifier_stands_alone():
     verifier = {module for module in FILES if module.startswith("rl.verifier")}
     assert set().union(*(IMPORTS[module] for module in verifier)) <= verifier
-    parts = ["parse", "equal", "grade", "trl", "pool", "batch"]
+    parts = ["parse", "equal", "grade", "trl", "worker", "pool"]
     for module in verifier - {"rl.verifier"}:
         rank = parts.index(module.split(".")[2])
         for imported in IMPORTS[module]:

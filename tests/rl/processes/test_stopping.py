@@ -1,5 +1,6 @@
 """What a signal ends, and when: real processes and signals, without a run."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -114,21 +115,29 @@ def test_the_phase_decides_how_a_signal_ends_it():
             assert lines == ["again"] * bool(status), name
 
 
+@contextlib.contextmanager
+def hangup(handler):
+    """Starts processes with this handling of SIGHUP, which they inherit."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.failure(75)
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
 def test_a_closed_terminal_and_slurms_warning_end_it_like_sigterm(number):
-    process = start(CASES["interruptible"][0])
+    with hangup(signal.SIG_DFL):
+        process = start(CASES["interruptible"][0])
     process.send_signal(number)
     assert process.communicate(timeout=60)[0] == "saved\n"
     assert process.returncode == 128 + number
 
 
 def test_a_command_under_nohup_outlives_its_terminal():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with hangup(signal.SIG_IGN):
         process = start("time.sleep(1)")
-    finally:
-        signal.signal(signal.SIGHUP, before)
     process.send_signal(signal.SIGHUP)
     assert process.wait(30) == 0
 
