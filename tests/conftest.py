@@ -16,6 +16,7 @@ os.environ.setdefault("NPROC", "16")
 # Of torch, in servers too: two files at a time share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
@@ -32,6 +33,10 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _programs = tempfile.TemporaryDirectory(prefix="compass-thinker-programs-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+# The same examples in each run; tests/rl/verifier/fuzz.py searches at random.
+hypothesis.settings.register_profile("suite", derandomize=True)
+hypothesis.settings.load_profile("suite")
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
