@@ -97,6 +97,7 @@ class Rewards:
         on_lost: Callable[[str], None] | None = None,
     ):
         self._right_from, self._timeout = right_from, timeout
+        self._after = after or None
         self._on_lost = on_lost or _warn
         self._terms = {key: parse(text, key=key) for key, text in formulas.items()}
         keys: dict[str, str] = {}
@@ -197,7 +198,7 @@ class Rewards:
         return judge
 
     def _score(self, text: str, answer: Answer) -> Score:
-        found = extract_answer(text)
+        found = extract_answer(text, after=self._after)
         if answer.reward is None:
             verdict = Verdict(None, found, "reward", "the function returned None")
             return Score(reward=math.nan, verdict=verdict, components=answer.components)

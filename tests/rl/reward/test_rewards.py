@@ -213,6 +213,16 @@ def test_what_is_no_function_is_refused(name, what):
         try_out({KEY: name}, FOUR, timeout=20, right_from=1.0)
 
 
+def test_answers_are_read_behind_the_delimiter():
+    opened = Rewards(
+        {KEY: f"{HERE}:simple"}, workers=1, timeout=20, right_from=1.0, after="</think>"
+    )
+    with contextlib.closing(opened) as rewards:
+        texts = ["\\boxed{3}</think>\\boxed{4}", "\\boxed{4}</think>"]
+        scores = judge(rewards, KEY, texts)
+    assert [s.verdict.answer for s in scores] == ["4", None]
+
+
 def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
     told = []
     opened = Rewards(
