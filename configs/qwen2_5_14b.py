@@ -18,7 +18,7 @@ HARDWARE: Choices = {
         **LORA,
         "mesh.fsdp": 1,
         "batch.micro_tokens": 8192,
-        "rollout.slots": 64,
+        "rollout.slots": 12,
     },
 }
 
