@@ -44,15 +44,29 @@ ASKS = any_of(
 
 FORMULA = re.compile(r"\$+([^$]+)\$+|\\+\((.+?)\\+\)|\\+\[(.+?)\\+\]", re.S)
 
-# A sentence ends at a full stop before a capital letter or formula, or at a new line.
+_ASKING = re.compile(r"\?[\s\\$)\]]*\Z")  # at the end of a formula
+
+# A sentence ends at a full stop before a capital letter or formula, or at a new line. A
+# bracket at the end of the text, such as "(IMO 1988)", is a sentence of its own.
 _SENTENCE_BREAK = re.compile(
     r"(?:(?<=[.?!])|(?<=[.?!][$)]))\s+(?=[A-Z\\$])|\n\s*(?=\n|[A-Z])"
+    r"|(?<=[?])\s+(?=\([^()]*\)\s*\Z)"
 )
 
 
 def formulas(text: str) -> list[str]:
     """Returns the formulas between dollar signs or TeX brackets."""
     return [next(filter(None, found)).strip() for found in FORMULA.findall(text)]
+
+
+def without_formulas(text: str, name: str = "") -> str:
+    """Replaces each formula by `name`, and keeps the question mark of a question."""
+
+    def replacement(formula: re.Match) -> str:
+        asked = text[: formula.start()].rstrip().endswith("?")
+        return name + "?" * (not asked and bool(_ASKING.search(formula[0])))
+
+    return FORMULA.sub(replacement, text)
 
 
 def sentences(text: str) -> list[str]:

@@ -4,7 +4,15 @@ import re
 
 from tools.curation import grammar
 from tools.curation.evidence import SOLVED
-from tools.curation.grammar import ASKS, FORMULA, QUESTION, any_of, found, sentences
+from tools.curation.grammar import (
+    ASKS,
+    FORMULA,
+    QUESTION,
+    any_of,
+    found,
+    sentences,
+    without_formulas,
+)
 from tools.curation.row import Row
 from tools.curation.text import tokens
 
@@ -42,11 +50,6 @@ _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
     r"\b(?!\s+(?:not?|you)\b)[^?]*\?\s*"
-)
-_EXISTS = any_of(r"\b(?:do|does) there (?:always )?exist\b")
-_ASKS_EXTREME = any_of(
-    rf"\b(?:{grammar.FIND}|what|which|how|(?:small|large|great)est|least"
-    r"|(?:mini|maxi)m(?:um|al))\b"
 )
 _ASKS_VALUE = any_of(r"\b(?:which|who|where|when|why)\b", r"=[\s$]*\Z", ASKS.pattern)
 
@@ -147,10 +150,7 @@ def open_question(row: Row) -> str | None:
 def yes_no(row: Row) -> str | None:
     """Finds questions with a yes-or-no answer; the gold is not considered."""
     *_, last = sentences(row.problem)
-    plain = FORMULA.sub("F", row.problem)
-    if (match := _EXISTS.search(plain)) and not _ASKS_EXTREME.search(plain):
-        return plain[match.start() :][:60]
-    parts = sentences(plain)
+    parts = sentences(without_formulas(row.problem, "F"))
     orders = [one for one in parts if ASKS.search(one)] or [last]
     asking = [_WHETHER.sub(r"\1oes\2?", one) for one in orders]
     return last[-60:] if _either_or(last) or all(map(_either_or, asking)) else None
