@@ -34,14 +34,14 @@ def test_the_verifiers_bench_measures_pairs_and_the_pool(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     arguments = argparse.Namespace(
-        pairs=path, repeat=1, workers=1, completions=200, only_ours=False
+        pairs=path, repeat=1, workers=1, completions=200, without_peers=False
     )
     result = verifier.run(arguments)
     assert result["pairs"] == 3 and result["math_verify"]["version"] == "0.9.0"
     assert result["ratios"]["all / math_verify"] > 0
-    assert result["ours"]["model outputs"]["accuracy"] == 1.0
-    assert result["ours"]["hardverify"]["accuracy"] == 0.0
-    assert result["ours"]["all"]["false_positives"] == 0
+    assert result["this project"]["model outputs"]["accuracy"] == 1.0
+    assert result["this project"]["hardverify"]["accuracy"] == 0.0
+    assert result["this project"]["all"]["false_positives"] == 0
     assert result["pool"]["completions"] == sum(result["pool"]["rules"].values()) - 200
 
 
@@ -52,7 +52,7 @@ def test_a_bench_runs_with_the_peers_that_are_installed(bench):
     sizes = "--groups 2 --group_size 2 --prompt 16 --completion 16 --vocab 64"
     sizes += " --layers 1 --hidden 32 --heads 2 --kv_heads 1 --mlp 32 --repeat 1"
     result = bench.run(parser.parse_args(sizes.split()))
-    rates = {name: row["tokens_per_s"] for name, row in result["ours"].items()}
+    rates = {name: row["tokens_per_s"] for name, row in result["this project"].items()}
     assert min(rates.values()) > 0
     if bench is sampler:
         assert {*result["ratios"]} == {f"{name} / transformers" for name in rates}
@@ -82,3 +82,16 @@ def test_the_learning_bench_trains_and_finds_its_runs_again(tmp_path):
     (row,) = result["arms"]["plain"]
     assert 0.3 < row["base"] < 0.45 and row["seconds"] > 0
     assert learning.run(parser.parse_args(flags)) == result
+
+
+def test_a_curve_of_other_settings_is_not_reused(tmp_path):
+    settings = {"seed": 0, "steps": 2, "trl": {"epsilon": 0.2}}
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    (tmp_path / "curve.json").write_text("[]")
+    assert learning._trl(tmp_path, settings) == []
+    with pytest.raises(ValueError) as caught:
+        learning._trl(tmp_path, settings | {"steps": 3, "trl": {"epsilon": 0.3}})
+    assert str(caught.value) == (
+        f"{tmp_path / 'curve.json'}: this run had other settings (steps, trl.epsilon);"
+        f" delete {tmp_path} to repeat it, or give another --out"
+    )

@@ -19,6 +19,7 @@ import numpy as np
 from configs import quickstart
 from configs.base import RunConfig, from_config
 from configs.reading import user_path
+from configs.schema import differences
 from rl.base_model import base_folder
 from rl.files import read_rows, replace_json
 from rl.problems.arithmetic import problems
@@ -26,7 +27,6 @@ from rl.processes.devices import start_devices
 from rl.statistics import compare_seeds
 
 _GOAL = 0.8  # held-out accuracy
-_TRL = "import sys; from tools.bench import trl_training as t; t.run(*sys.argv[1:])"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,29 +38,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns accuracy and seconds by arm and seed, and differences from TRL."""
-    seeds = [int(seed) for seed in arguments.seeds.split(",")]
-    arms: dict[str, Any] = {}
-    names = arguments.arms.split(",")
-    shared = _settings() if "trl" in names else {}
-    for seed in seeds:
+    names, steps = arguments.arms.split(","), arguments.steps
+    shared = _trl_settings(steps) if "trl" in names else {}
+    arms: dict[str, Any] = {name: [] for name in names}
+    for seed in map(int, arguments.seeds.split(",")):
         for arm in names:
             folder = arguments.out / f"{arm}-{seed}"
             if arm == "trl":
-                of_run = {"out": str(folder), "seed": seed, "steps": arguments.steps}
-                curve = _trl(folder, shared | of_run)
+                curve = _trl(folder, shared | {"seed": seed})
             else:
-                curve = _this(folder, arm=arm, seed=seed, steps=arguments.steps)
-            arms.setdefault(arm, []).append(summary(curve) | {"seed": seed})
-    result: dict[str, Any] = {"steps": arguments.steps, "arms": arms}
-    if "trl" in arms:
-        theirs = [row["final"] for row in arms["trl"]]
-        for arm in arms.keys() - {"trl"}:
-            finals = [row["final"] for row in arms[arm]]
-            difference = float(np.mean(finals) - np.mean(theirs))
-            found = compare_seeds(theirs, finals)
-            result[f"{arm} - trl"] = {"difference": difference} | (
-                {"interval": found[0], "p_value": found[1]} if found else {}
-            )
+                curve = _this_project(folder, arm=arm, seed=seed, steps=steps)
+            arms[arm].append(summary(curve) | {"seed": seed})
+    result: dict[str, Any] = {"steps": steps, "arms": arms}
+    finals = {name: [row["final"] for row in rows] for name, rows in arms.items()}
+    if trl := finals.pop("trl", None):
+        for name, values in finals.items():
+            row: dict[str, Any] = {"difference": float(np.mean(values) - np.mean(trl))}
+            if found := compare_seeds(trl, values):
+                row |= {"interval": found[0], "p_value": found[1]}
+            result[f"{name} - trl"] = row
     return result
 
 
@@ -77,7 +73,7 @@ def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def _this(
+def _this_project(
     folder: pathlib.Path, *, arm: str, seed: int, steps: int
 ) -> list[dict[str, float]]:
     command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
@@ -98,15 +94,30 @@ def _this(
 
 
 def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
-    asked, curve = folder / "settings.json", folder / "curve.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_json(asked, settings)
-    if not curve.is_file():
-        subprocess.run([sys.executable, "-c", _TRL, asked, curve], check=True)
+    """Trains with TRL in another process, or reads the curve of such a run.
+
+    Raises:
+      ValueError: the folder has the curve of a run with other settings.
+    """
+    saved, curve = folder / "settings.json", folder / "curve.json"
+    if curve.is_file():
+        found = differences(json.loads(saved.read_text("utf-8")), settings)
+        if found:
+            changed = ", ".join(key for key, _, _ in found)
+            raise ValueError(
+                f"{curve}: this run had other settings ({changed}); delete {folder} to"
+                " repeat it, or give another --out"
+            )
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_json(saved, settings)
+        command = [sys.executable, "-m", "tools.bench.trl_training"]
+        subprocess.run([*command, str(saved), str(curve)], check=True)
     return json.loads(curve.read_text("utf-8"))
 
 
-def _settings() -> dict[str, Any]:
+def _trl_settings(steps: int) -> dict[str, Any]:
+    """Returns the settings of `trl_training.train`, without the seed."""
     c: RunConfig = from_config(quickstart.get_config())
     start_devices(c)  # the number of devices changes how the base model is rounded
 
@@ -117,6 +128,8 @@ def _settings() -> dict[str, Any]:
             for p in problems(**arguments)
         ]
 
+    completions = c.batch.prompts_per_step * c.rollout.group_size
+    updates = c.batch.prompts_per_step // c.batch.prompts_per_update
     return {
         "base": str(base_folder(c)),
         "train": rows(c.data.train_args),
@@ -124,14 +137,19 @@ def _settings() -> dict[str, Any]:
         "every": c.eval.every_steps,
         "problems": c.eval.problems,
         "samples": c.eval.samples,
-        "prompts_per_step": c.batch.prompts_per_step,
+        "steps": steps,
+        "updates_per_step": updates,
+        "rows": completions // updates,
         "group_size": c.rollout.group_size,
-        "max_response_tokens": c.rollout.max_response_tokens,
-        "eps_low": c.objective.eps_low,
-        "eps_high": c.objective.eps_high,
-        "learning_rate": c.schedule.learning_rate,
-        "warmup_updates": c.schedule.warmup_updates,
-        "b1": c.optimizer.b1,
-        "b2": c.optimizer.b2,
-        "max_grad_norm": c.optimizer.max_grad_norm,
+        "completion": c.rollout.max_response_tokens,
+        # Fields of trl.GRPOConfig.
+        "trl": {
+            "epsilon": c.objective.eps_low,
+            "epsilon_high": c.objective.eps_high,
+            "learning_rate": c.schedule.learning_rate,
+            "warmup_steps": c.schedule.warmup_updates,
+            "adam_beta1": c.optimizer.b1,
+            "adam_beta2": c.optimizer.b2,
+            "max_grad_norm": c.optimizer.max_grad_norm,
+        },
     }

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rl.processes.stopping import one_line
-from tools.bench.work import Run, Shape, stop_ids
+from tools.bench.trl_training import grpo_config
+from tools.bench.work import THIS, Run, Shape, stop_ids
 
 
 def compare(
@@ -25,10 +26,10 @@ def compare(
     *,
     rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds another project's figures, and the ratios of our figures to them.
+    """Adds another project's figures, and the ratios of this project's figures to them.
 
     Args:
-      result: the result of a bench, with this project's figures as "ours".
+      result: the result of a bench, with this project's figures under `THIS`.
       peer: name of the other project's package. If it is not installed, nothing is
         added.
       measure: returns the other project's figures. If it fails, the error is added
@@ -49,7 +50,7 @@ def compare(
         print(f"bench: {peer}: {result[peer]['failed']}", file=sys.stderr)
     result["ratios"] = {
         f"{name} / {peer}": row[rate] / result[peer][name][rate]
-        for name, row in result["ours"].items()
+        for name, row in result[THIS].items()
         if name in result[peer]
     }
     return result
@@ -161,19 +162,13 @@ def _trl_trainer(shape: Shape) -> Any:
     model = tokenizers.models.WordLevel(vocabulary, unk_token="t0")
     words = tokenizers.Tokenizer(model)
     words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    config = trl.GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
-        per_device_train_batch_size=shape.rows,
-        num_generations=max(2, shape.group_size),  # TRL rejects groups of one
-        beta=0.0,
+    config = grpo_config(
+        tempfile.mkdtemp(),
+        rows=shape.rows,
+        group_size=max(2, shape.group_size),  # TRL rejects groups of one
+        completion=shape.completion,
         epsilon=0.2,
         epsilon_high=0.28,
-        loss_type="dapo",
-        use_cpu=True,
-        report_to=[],
-        max_completion_length=shape.completion,
-        bf16=False,
-        gradient_checkpointing=False,
     )
     trainer = trl.GRPOTrainer(
         model=transformers_model(shape),

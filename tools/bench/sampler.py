@@ -55,9 +55,9 @@ def run(arguments: argparse.Namespace) -> dict:
     result: dict[str, Any] = {
         "shape": dataclasses.asdict(shape),
         "machine": work.machine(),
-        "ours": measured(embedded),
+        work.THIS: measured(embedded),
     }
-    if arguments.only_ours:
+    if arguments.without_peers:
         return result
     return peers.compare(
         result, "transformers", lambda: measured(peers.transformers_sampling)

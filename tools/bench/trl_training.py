@@ -1,7 +1,12 @@
-"""Trains a model with TRL's `GRPOTrainer`, for `tools.bench learning`."""
+"""Trains a model with TRL's `GRPOTrainer`, for `tools.bench learning`.
+
+`python -m tools.bench.trl_training SETTINGS CURVE` reads the settings from a JSON file
+and writes the curve to another. `pip install trl==1.16.0` installs TRL.
+"""
 
 import json
 import pathlib
+import sys
 import time
 from typing import Any
 
@@ -9,11 +14,56 @@ from rl.files import replace_json
 from rl.verifier.trl import reward
 
 
-def train(settings: dict[str, Any]) -> list[dict[str, float]]:
+def grpo_config(
+    folder: pathlib.Path | str,
+    *,
+    rows: int,
+    group_size: int,
+    completion: int,
+    **options: Any,
+) -> Any:
+    """Returns TRL's config for DAPO's loss without a KL term, in float32 on the CPU.
+
+    Args:
+      folder: output folder of the trainer.
+      rows: number of completions of an update.
+      group_size: number of completions per prompt.
+      completion: tokens of the longest completion.
+      **options: other fields of `trl.GRPOConfig`.
+    """
+    import trl
+
+    return trl.GRPOConfig(
+        output_dir=str(folder),
+        per_device_train_batch_size=rows,
+        num_generations=group_size,
+        max_completion_length=completion,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        beta=0.0,
+        loss_type="dapo",
+        scale_rewards="group",
+        weight_decay=0.0,
+        lr_scheduler_type="constant_with_warmup",
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        **options,
+    )
+
+
+def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, float]]:
     """Trains and returns the curve: `step`, `seconds` and `accuracy` of each point.
 
-    A step has `prompts_per_step` x `group_size` completions and two updates, as in
-    configs/quickstart.py. The seconds exclude evaluation.
+    The seconds exclude evaluation.
+
+    Args:
+      settings: the settings, as `tools.bench.learning` makes them.
+      folder: output folder of the trainer.
     """
     import torch
     import transformers
@@ -21,42 +71,22 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
     from datasets import Dataset
 
     base, held_out = settings["base"], settings["held_out"]
+    updates = settings["updates_per_step"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(base, padding_side="left")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
         base, dtype=torch.float32
     )
-    completions = settings["prompts_per_step"] * settings["group_size"]
-    config = trl.GRPOConfig(
-        output_dir=settings["out"],
+    config = grpo_config(
+        folder,
+        rows=settings["rows"],
+        group_size=settings["group_size"],
+        completion=settings["completion"],
         seed=settings["seed"],
-        max_steps=2 * settings["steps"],  # updates
-        per_device_train_batch_size=completions // 2,
-        steps_per_generation=2,
-        num_generations=settings["group_size"],
-        max_completion_length=settings["max_response_tokens"],
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        beta=0.0,
-        epsilon=settings["eps_low"],
-        epsilon_high=settings["eps_high"],
-        loss_type="dapo",
-        scale_rewards="group",
-        learning_rate=settings["learning_rate"],
-        warmup_steps=settings["warmup_updates"],
-        lr_scheduler_type="constant_with_warmup",
-        adam_beta1=settings["b1"],
-        adam_beta2=settings["b2"],
-        weight_decay=0.0,
-        max_grad_norm=settings["max_grad_norm"],
-        logging_steps=2,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        disable_tqdm=True,
+        max_steps=updates * settings["steps"],
+        steps_per_generation=updates,
+        logging_steps=updates,
+        **settings["trl"],
     )
 
     @torch.no_grad()
@@ -69,7 +99,7 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
             inputs = tokenizer(prompts, return_tensors="pt", padding=True)
             drawn = model.generate(
                 **inputs,
-                max_new_tokens=settings["max_response_tokens"],
+                max_new_tokens=settings["completion"],
                 do_sample=True,
                 top_k=0,
                 num_return_sequences=settings["samples"],
@@ -90,7 +120,7 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
             clock["begin"] = time.monotonic()
 
         def on_step_end(self, args, state, control, **_):
-            step, part = divmod(state.global_step, 2)
+            step, part = divmod(state.global_step, updates)
             last = step == settings["steps"]
             if part == 0 and (last or step % settings["every"] == 0):
                 now = time.monotonic()
@@ -110,7 +140,6 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
     return curve
 
 
-def run(asked: str, out: str) -> None:
-    """Trains with the settings in the JSON file `asked`; writes the curve to `out`."""
-    settings = json.loads(pathlib.Path(asked).read_text("utf-8"))
-    replace_json(pathlib.Path(out), train(settings))
+if __name__ == "__main__":
+    saved, out = map(pathlib.Path, sys.argv[1:])
+    replace_json(out, train(json.loads(saved.read_text("utf-8")), out.parent))

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jax.typing import DTypeLike
 
 from configs import base
 from models.config import DecoderConfig
@@ -60,9 +61,9 @@ def run(arguments: argparse.Namespace) -> dict:
         "peak_gflop_per_s": matmul_peak() / 1e9,
         "rows": [batch.token_ids.shape for batch in batches],
         "padding": padding_fraction(batches),
-        "ours": report(runs, shape, lengths, arguments.repeat),
+        work.THIS: report(runs, shape, lengths, arguments.repeat),
     }
-    if arguments.only_ours:
+    if arguments.without_peers:
         return result
     return peers.compare(
         result,
@@ -73,27 +74,32 @@ def run(arguments: argparse.Namespace) -> dict:
     )
 
 
-def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
-    """Returns the FLOP/s of a square float32 product with rows split over devices."""
+def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
+    """Returns the FLOP/s of a square matrix product with rows split over devices."""
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
-    a, b = (jnp.ones((size, size), jnp.float32) for _ in range(2))
+    a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
     a, b = jax.device_put(a, rows), jax.device_put(b, whole)
     product = jax.jit(jnp.matmul, out_shardings=rows)
 
     def multiply() -> None:
         product(a, b).block_until_ready()
 
-    return (
-        2
-        * size**3
-        / statistics.median(seconds for seconds, _ in measure(multiply, repeat=repeat))
-    )
+    times = [seconds for seconds, _ in measure(multiply, repeat=9)]
+    return 2 * size**3 / statistics.median(times)
 
 
-def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
-    """Converts the arrays of `make_tokens` to segments, the trainer's input."""
-    return [
+def make_batches(
+    shape: Shape,
+    tokens: dict[str, np.ndarray],
+    mesh: Mesh,
+    *,
+    row_length: int,
+    micro_tokens: int,
+    share_prompts: bool = False,
+) -> list[Batch]:
+    """Packs the arrays of `make_tokens` into micro-batches of the trainer."""
+    segments = [
         Segment(
             group=i // shape.group_size,
             token_ids=np.concatenate(
@@ -107,6 +113,14 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
         )
         for i, length in enumerate(tokens["lengths"])
     ]
+    packed = pack(
+        segments,
+        row_lengths=(row_length,),
+        micro_tokens=micro_tokens,
+        row_multiple=shards("batch", mesh),
+        share_prompts=share_prompts,
+    )
+    return weigh(packed, aggregation="token", constant=shape.completion)
 
 
 def make_trainer(
@@ -138,14 +152,14 @@ def _runs(arguments, shape: Shape, tokens) -> tuple[list[Batch], dict[str, Run]]
         attention="xla",
         head_chunk=256,
     )
-    packed = pack(
-        make_segments(shape, tokens),
-        row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
+    batches = make_batches(
+        shape,
+        tokens,
+        mesh,
+        row_length=arguments.row_length or shape.prompt + shape.completion,
         micro_tokens=arguments.micro_tokens,
-        row_multiple=shards("batch", mesh),
         share_prompts=not arguments.no_sharing,
     )
-    batches = weigh(packed, aggregation="token", constant=shape.completion)
     placed = [place(batch, step.rows) for batch in batches]
     state = step.init(init_params(model, mesh, 0))
 

@@ -19,6 +19,7 @@ import numpy as np
 from configs.reading import user_path
 from rl.verifier import VerifierPool, is_equivalent
 from tools.bench import peers
+from tools.bench.work import THIS
 
 _WARM_UP = ("\\sin x + \\sqrt[3]{2}", "\\int_0^1 x dx")
 # (prefix of a source, name of its group in the result); the first match counts.
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=int, default=3, help="passes; medians count")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--completions", type=int, default=2048)
-    parser.add_argument("--only_ours", action="store_true", help="leave peers out")
+    parser.add_argument("--without_peers", action="store_true")
 
 
 def run(arguments: argparse.Namespace) -> dict:
@@ -46,9 +47,9 @@ def run(arguments: argparse.Namespace) -> dict:
     rows = [r for r in rows if r.get("mode") == "answer" and r.get("kind") == "exact"]
     if not rows:
         raise ValueError(f"{arguments.pairs}: has no rows of mode answer, kind exact")
-    ours = functools.partial(is_equivalent, keep_golds=False)
-    result: dict = {"pairs": len(rows), "ours": _measure(rows, ours, arguments.repeat)}
-    if not arguments.only_ours:
+    judge = functools.partial(is_equivalent, keep_golds=False)
+    result: dict = {"pairs": len(rows), THIS: _measure(rows, judge, arguments.repeat)}
+    if not arguments.without_peers:
         peers.compare(
             result,
             "math_verify",

@@ -13,6 +13,7 @@ import numpy as np
 
 # A measured function. A sampler returns the number of sampled tokens.
 Run = Callable[[], int | None]
+THIS = "this project"  # key of this project's figures in a result
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
     )
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--only_ours", action="store_true", help="leave peers out")
+    parser.add_argument("--without_peers", action="store_true", help="measure no peers")
 
 
 def shape_of(arguments: argparse.Namespace) -> Shape:

@@ -5,8 +5,8 @@
 Each part runs in its own process group with a time limit, so the next part runs even if
 one fails or hangs. Each result is appended to DIR/results.jsonl at once; other output
 is written to DIR/log.txt. At the end the command prints a table. --tiny runs every part
-on a CPU with a small model. docs/results/gpu.md defines
-the printed figures (MFU, decode bound).
+on a CPU with a small model. docs/results/gpu.md defines the printed figures (MFU,
+decode bound).
 """
 
 import argparse
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 # For each part: its module, its time limit in seconds and XLA flags. The most important
-# parts come first.
+# parts come first. A part is a function that yields results.
 PARTS = {
     "machine": ("kernels", 45, ""),
     "kernels": ("kernels", 100, ""),
@@ -35,40 +35,66 @@ PARTS = {
     "decode_large": ("speed", 70, ""),
     "logits": ("peer", 60, ""),
     "peer": ("peer", 60, ""),
-    "graphs": ("speed", 60, "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL"),
     "deterministic": ("compare", 90, "--xla_gpu_deterministic_ops=true"),
     "resume": ("runs", 100, ""),
 }
 
 
-def say(**row: Any) -> None:
-    """Appends one result to results.jsonl."""
-    row = {"part": os.environ["GPU_CHECK_PART"], **row}
-    with open(os.environ["GPU_CHECK_RESULTS"], "a") as file:
-        file.write(json.dumps(row, default=float) + "\n")
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.gpu_check")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, by commas")
+    parser.add_argument("--seconds", type=float, default=470, help="time for all parts")
+    parser.add_argument("--tiny", action="store_true", help="a small model on a CPU")
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    results = args.out / "results.jsonl"
+    if args.part:
+        module = importlib.import_module(f"tools.gpu_check.{PARTS[args.part][0]}")
+        for row in getattr(module, args.part)(args.tiny):
+            with results.open("a") as file:
+                file.write(json.dumps({"part": args.part, **row}, default=float) + "\n")
+        return 0
+    chosen = args.only.split(",")
+    if unknown := {*chosen} - {*PARTS}:
+        parser.error(f"--only: no {unknown}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    results.touch()
+    before = len(results.read_text().splitlines())
+    end, failed, lines = time.monotonic() + args.seconds, False, []
+    for name in chosen:
+        began = time.monotonic()
+        # A shared CPU needs more time.
+        seconds = PARTS[name][1] * (20 if args.tiny else 1)
+        seconds = max(0, min(seconds, end - began))
+        status = _run_part(name, args.tiny, seconds, args.out)
+        failed |= status != 0
+        lines.append(f"{name:14} status {status}, {time.monotonic() - began:.0f} s")
+    rows = map(json.loads, results.read_text().splitlines()[before:])
+    print("\n".join([*map(_line, rows), *lines]))
+    return int(failed)
 
 
-def _run_part(name: str, tiny: bool, seconds: float, results: pathlib.Path) -> int:
+def _run_part(name: str, tiny: bool, seconds: float, out: pathlib.Path) -> int:
     """Runs a part in its own process group and returns its exit status."""
     module, _, flags = PARTS[name]
-    environment = os.environ | {
-        "GPU_CHECK_PART": name,
-        "GPU_CHECK_RESULTS": str(results),
+    environment = {
+        "JAX_COMPILATION_CACHE_DIR": "/tmp/gpu_check_programs",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92",
+        **os.environ,
     }
-    environment.setdefault("JAX_COMPILATION_CACHE_DIR", "/tmp/gpu_check_programs")
-    environment.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.92")
     if module == "peer":  # torch needs memory too
         environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     if tiny:
         environment["JAX_PLATFORMS"] = "cpu"
     elif flags:
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {flags}"
-    command = [sys.executable, "-m", "tools.gpu_check", "--part", name]
-    with results.with_name("log.txt").open("a") as log:
+    command = [sys.executable, "-m", "tools.gpu_check", f"--part={name}"]
+    with (out / "log.txt").open("a") as log:
         log.write(f"=== {name}\n")
         log.flush()
         process = subprocess.Popen(
-            command + ["--tiny"] * tiny,
+            [*command, f"--out={out}", *["--tiny"] * tiny],
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -91,42 +117,6 @@ def _line(row: dict[str, Any]) -> str:
         if key not in ("part", "what") and not isinstance(value, list)
     ]
     return f"{row['part']:14} {row['what']:18} {' '.join(values)}"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.gpu_check")
-    parser.add_argument("--out", type=pathlib.Path, help="folder of the results")
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, by commas")
-    parser.add_argument("--seconds", type=float, default=470, help="time for all parts")
-    parser.add_argument("--tiny", action="store_true", help="a small model on a CPU")
-    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
-    args = parser.parse_args(argv)
-    if args.part:
-        module = importlib.import_module(f"tools.gpu_check.{PARTS[args.part][0]}")
-        getattr(module, args.part)(args.tiny)
-        return 0
-    chosen = args.only.split(",")
-    if args.out is None or (unknown := {*chosen} - {*PARTS}):
-        parser.error(f"--only: no {unknown}" if args.out else "give --out=DIR")
-    args.out.mkdir(parents=True, exist_ok=True)
-    results = args.out / "results.jsonl"
-    results.touch()
-    before = len(results.read_text().splitlines())
-    end, failed, lines = time.monotonic() + args.seconds, False, []
-    for name in chosen:
-        began = time.monotonic()
-        if end - began < 15:
-            lines.append(f"{name:14} not run: no time left")
-            failed = True
-            continue
-        # A shared CPU needs more time.
-        seconds = min(PARTS[name][1] * (20 if args.tiny else 1), end - began)
-        status = _run_part(name, args.tiny, seconds, results)
-        failed |= status != 0
-        lines.append(f"{name:14} status {status}, {time.monotonic() - began:.0f} s")
-    rows = map(json.loads, results.read_text().splitlines()[before:])
-    print("\n".join([*map(_line, rows), *lines]))
-    return int(failed)
 
 
 if __name__ == "__main__":

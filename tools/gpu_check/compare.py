@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,18 +13,20 @@ import numpy as np
 from models.decoder import init_params
 from sharding.rules import place
 from tools.bench.update import SCALARS
-from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import SIZES, error, make_batch, one_device, trainer
+from tools.gpu_check.shapes import SIZES, Rows, error, make_batch, one_device, trainer
+
+Arrays = Mapping[str, np.ndarray]
+_CPU = "import sys, numpy; from tools.gpu_check.compare import gradient;"
+_CPU += " numpy.savez(sys.argv[1], **gradient())"
 
 
-def gradient(deterministic: bool = False) -> dict[str, np.ndarray]:
+def gradient(deterministic: bool = False) -> Arrays:
     """Returns a micro-batch's float32 gradient and log-probabilities, by name."""
-    model, step = trainer(
-        SIZES["equal"], "float32", remat="none", deterministic=deterministic
-    )
+    size = SIZES["equal"]
+    model, step = trainer(size, "float32", remat="none", deterministic=deterministic)
     with jax.default_matmul_precision("highest"):
         params = init_params(model, one_device(), 0)
-    batch = place(make_batch(SIZES["equal"], 2, 512)[0], step.rows)
+    batch = place(make_batch(size, 2, 512)[0], step.rows)
     scored = step.score(params, batch, SCALARS)
     carry = step.zeros(params, batch, SCALARS)
     sums, *_ = step.accumulate(carry, params, batch, SCALARS)
@@ -30,29 +34,29 @@ def gradient(deterministic: bool = False) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def equal(tiny: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/cpu.npz"
-        code = "import numpy as np; from tools.gpu_check.compare import gradient;"
-        code += f" np.savez({path!r}, **gradient())"
+def equal(tiny: bool) -> Rows:
+    """Compares with the gradient that another process computes on the CPU."""
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
         environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-        theirs = dict(np.load(path))
+        command = [sys.executable, "-c", _CPU, file.name]
+        subprocess.run(command, env=environment, check=True)
+        exact = dict(np.load(file.name))
     for precision in ("highest", "default"):
         with jax.default_matmul_precision(precision):
-            _report(f"as_cpu_{precision}", gradient(), theirs, gradient())
+            yield _differences(f"as_cpu_{precision}", gradient(), exact, gradient())
 
 
-def deterministic(tiny: bool) -> None:
+def deterministic(tiny: bool) -> Rows:
     """Compares two deterministic runs; `PARTS` sets the XLA flag that this needs."""
-    _report("deterministic", gradient(True), gradient(), gradient(True))
+    yield _differences("deterministic", gradient(True), gradient(), gradient(True))
 
 
-def _report(what, ours, exact, again) -> None:
-    errors = {name: error(ours[name], exact[name]) for name in exact}
+def _differences(
+    what: str, found: Arrays, exact: Arrays, again: Arrays
+) -> dict[str, Any]:
+    errors = {name: error(found[name], exact[name]) for name in exact}
     worst = max(errors, key=lambda name: errors[name])
-    differs = [name for name in ours if not np.array_equal(ours[name], again[name])]
-    say(
-        what=what, worst=worst, worst_error=errors[worst],
-        logprobs_error=errors["['logprobs']"], differ_twice=len(differs), names=differs,
-    )  # fmt: skip
+    differs = [name for name in found if not np.array_equal(found[name], again[name])]
+    far = {"worst_error": errors[worst], "logprobs_error": errors["['logprobs']"]}
+    twice = {"differ_twice": len(differs), "names": differs}
+    return {"what": what, "worst": worst, **far, **twice}

@@ -1,8 +1,9 @@
 """Measures the GPU's limits, and compares kernels with dense float32 references."""
 
 import functools
-import sys
+import platform
 from importlib.metadata import distributions
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,44 +12,41 @@ import numpy as np
 from models import attention
 from models.cache import Cached, Seen
 from rollout.inverse_cdf import draw_tokens
-from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import SIZES, clock, error, make_batch
+from tools.bench.update import matmul_peak
+from tools.gpu_check.shapes import SIZES, Rows, clock, error, make_batch
 
 _PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy transformers".split()
 
 
-def machine(tiny: bool) -> None:
+def machine(tiny: bool) -> Rows:
     stats = jax.devices()[0].memory_stats() or {}
-    say(
-        what="versions", device=jax.devices()[0].device_kind,
-        **{name: d.version for name in _PACKAGES for d in distributions(name=name)},
-        python=sys.version.split()[0], limit_gib=stats.get("bytes_limit", 0) / 2**30,
-    )  # fmt: skip
-    n = 512 if tiny else 8192
-    a, b = jax.random.normal(jax.random.key(0), (2, n, n), jnp.bfloat16)
-    product = jax.jit(jnp.matmul)
-    t = clock(lambda: product(a, b))
-    say(what="matmul_bf16", **t, tflops=2e-12 * n**3 / t["s"])
+    device = {"what": "versions", "device": jax.devices()[0].device_kind}
+    installed = {n: d.version for n in _PACKAGES for d in distributions(name=n)}
+    limit = {"limit_gib": stats.get("bytes_limit", 0) / 2**30}
+    yield device | installed | {"python": platform.python_version()} | limit
+    peak = matmul_peak(512 if tiny else 8192, jnp.bfloat16)
+    yield {"what": "matmul_bf16", "tflops": peak / 1e12}
     big = jnp.zeros((1 if tiny else 1024) * 2**20)
     add = jax.jit(lambda x: x + 1)
-    t = clock(lambda: add(big))
-    say(what="copy", **t, tb_per_s=2e-12 * big.nbytes / t["s"])
+    yield {"what": "copy", "tb_per_s": 2e-12 * big.nbytes / clock(lambda: add(big))}
     # The relative error of TF32 is 3e-4, that of float32 is 1e-7.
     x, y = np.random.default_rng(0).normal(size=(2, 512, 512)).astype(np.float32)
     exact = x.astype(np.float64) @ y.astype(np.float64)
     for precision in ("default", "high", "highest"):
         with jax.default_matmul_precision(precision):
-            found = jax.jit(jnp.matmul)(x, y)
-        say(what="matmul_float32", precision=precision, error=error(found, exact))
+            far = error(jax.jit(jnp.matmul)(x, y), exact)
+        yield {"what": "matmul_float32", "precision": precision, "error": far}
 
 
-def kernels(tiny: bool) -> None:
+def kernels(tiny: bool) -> Rows:
     cases = [("0.5B", "bfloat16", 8, 4096), ("1.5B", "bfloat16", 4, 4096)]
     cases += [("0.5B", "float32", 1, 1024)]
     for name, dtype, rows, length in [("tiny", "float32", 1, 256)] if tiny else cases:
-        _attention(name, dtype, rows, length)
-        _decode_attention(name, dtype, 16 * rows, length)
-    _draws(*((2048, 1024) if tiny else (8192, 151936)))
+        how = attention.default_implementation(None, dtype)
+        case = {"case": name, "dtype": dtype, "implementation": how}
+        yield case | _attention(name, dtype, rows, length, how)
+        yield case | _decode_attention(name, dtype, 16 * rows, length, how)
+    yield _draws(*((2048, 1024) if tiny else (8192, 151936)))
 
 
 def _normal(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
@@ -57,7 +55,9 @@ def _normal(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
     ]
 
 
-def _attention(name: str, dtype: str, rows: int, length: int) -> None:
+def _attention(
+    name: str, dtype: str, rows: int, length: int, how: attention.Implementation
+) -> dict[str, Any]:
     """Compares output and gradients of one row with dense float32; times all rows."""
     size, (batch, lengths, _) = SIZES[name], make_batch(SIZES[name], rows, length)
     heads, kv_heads = (
@@ -66,7 +66,6 @@ def _attention(name: str, dtype: str, rows: int, length: int) -> None:
     )
     q, k, v, d = _normal(dtype, heads, kv_heads, kv_heads, heads)
     ids = jnp.asarray(batch.segment_ids)
-    how = attention.default_implementation(None, dtype)
 
     def both(attend):
         def run(q, k, v, ids, d):
@@ -79,25 +78,27 @@ def _attention(name: str, dtype: str, rows: int, length: int) -> None:
     def attend(*arrays):
         return attention.segment_attention(*arrays, implementation=how, mesh=None)
 
-    ours, exact = both(attend), both(attention.dense_attention)
+    measured, dense = both(attend), both(attention.dense_attention)
     row = [x[:1] for x in (q, k, v, ids, d)]
     with jax.default_matmul_precision("highest"):
-        (_, out2), grads2 = exact(*(x.astype(jnp.float32) for x in row[:3]), *row[3:])
-    ((_, out), grads), (_, again) = ours(*row), ours(*row)
-    names = "error_out error_dq error_dk error_dv".split()
+        (_, out2), grads2 = dense(*(x.astype(jnp.float32) for x in row[:3]), *row[3:])
+    ((_, out), grads), (_, again) = measured(*row), measured(*row)
+    names = ("error_out", "error_dq", "error_dk", "error_dv")
     errors = map(error, (out, *grads), (out2, *grads2))
-    same = all(bool(jnp.array_equal(a, b)) for a, b in zip(grads, again, strict=True))
     forward = jax.jit(lambda *x: attend(*x, jnp.zeros_like(ids)))
     tflop = 2e-12 * size.hidden * float((lengths.astype(float) ** 2).sum())
-    say(
-        what="attention", case=name, dtype=dtype, implementation=how, same_twice=same,
+    return {
+        "what": "attention",
         **dict(zip(names, errors, strict=True)),
-        forward_tflops=tflop / clock(lambda: forward(q, k, v, ids))["s"],
-        both_tflops=3 * tflop / clock(lambda: ours(q, k, v, ids, d))["s"],
-    )  # fmt: skip
+        "same_twice": all(map(jnp.array_equal, grads, again)),
+        "forward_tflops": tflop / clock(lambda: forward(q, k, v, ids)),
+        "both_tflops": 3 * tflop / clock(lambda: measured(q, k, v, ids, d)),
+    }
 
 
-def _decode_attention(name: str, dtype: str, rows: int, columns: int) -> None:
+def _decode_attention(
+    name: str, dtype: str, rows: int, columns: int, how: attention.Implementation
+) -> dict[str, Any]:
     n, kv, h = (size := SIZES[name]).heads, size.kv_heads, size.hidden // size.heads
     shapes = (rows, n, h), (rows, kv, h, columns), (rows, kv, columns, h)
     q, k, v = _normal(dtype, *shapes)
@@ -105,8 +106,6 @@ def _decode_attention(name: str, dtype: str, rows: int, columns: int) -> None:
     newest = jnp.int32(columns // 3)
     visible = (newest - jnp.arange(columns)) % columns <= length[:, None]
     seen = Seen(visible, length, newest, jnp.max(length) + 1)
-    how = attention.default_implementation(None, dtype)
-    block = 64 if how == "triton" else columns
 
     @functools.partial(jax.jit, static_argnums=(3, 4))
     def run(q, k, v, how, block):
@@ -115,16 +114,16 @@ def _decode_attention(name: str, dtype: str, rows: int, columns: int) -> None:
             q, cached, implementation=how, block=block, mesh=None
         )
 
-    wide = [x.astype(jnp.float32) for x in (q, k, v)]
     with jax.default_matmul_precision("highest"):
-        exact = run(*wide, "xla", columns)
-    far = error(run(q, k, v, how, block), exact)
-    t = clock(lambda: run(q, k, v, how, block))
-    rate = 2e-12 * kv * h * int(length.sum()) * q.dtype.itemsize / t["s"]
-    say(what="decode_attention", case=name, dtype=dtype, error=far, **t, tb_per_s=rate)
+        exact = run(*(x.astype(jnp.float32) for x in (q, k, v)), "xla", columns)
+    arguments = q, k, v, how, 64 if how == "triton" else columns
+    seconds = clock(lambda: run(*arguments))
+    rate = 2e-12 * kv * h * int(length.sum()) * q.dtype.itemsize / seconds
+    far = error(run(*arguments), exact)
+    return {"what": "decode_attention", "error": far, "s": seconds, "tb_per_s": rate}
 
 
-def _draws(rows: int, words: int) -> None:
+def _draws(rows: int, words: int) -> dict[str, Any]:
     """Computes chi square of sampled tokens in bins of equal softmax probability."""
     (logits,) = _normal("float32", (words,))
     draw = jax.jit(lambda *x: draw_tokens(*x, nucleus=False, one_pass=True)[0])
@@ -139,4 +138,4 @@ def _draws(rows: int, words: int) -> None:
     part[order] = np.minimum(32 * (np.cumsum(p[order]) - p[order]), 31)
     wanted, seen = (np.bincount(part, x, 32) for x in (p * rows, counts))
     chi = float(((seen - wanted) ** 2 / np.maximum(wanted, 1)).sum())
-    say(what="draws", words=words, chi_square=chi, bins=32)
+    return {"what": "draws", "words": words, "chi_square": chi, "bins": 32}

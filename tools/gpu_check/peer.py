@@ -3,6 +3,7 @@
 import pathlib
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,7 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import head_table
 from tools.bench.peers import transformers_model
-from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import PEAK, SIZES, clock, error, make_batch, trainer
+from tools.gpu_check.shapes import PEAK, SIZES, Rows, clock, error, make_batch, trainer
 
 
 def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
@@ -23,29 +23,25 @@ def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
-    return clock(finished, least=repeat, most=repeat)["s"]
+    return clock(finished, repeat)
 
 
-def peer(tiny: bool) -> None:
+def peer(tiny: bool) -> Rows:
     size = SIZES["tiny" if tiny else "0.5B"]
     if torch.cuda.is_available() and not tiny:
         torch.set_default_device("cuda")
-    n = 256 if tiny else 8192
-    square = torch.randn(n, n, dtype=torch.bfloat16)
-    tflops = 2e-12 * n**3 / _seconds(lambda: square @ square, 10)
-    say(what="torch_matmul", version=torch.__version__, tflops=tflops)
     model = transformers_model(size).bfloat16()
     rows, prompt = (2, 16) if tiny else (256, 512)
     ids = torch.randint(0, size.vocab, (rows, prompt))
+    options = {"attention_mask": torch.ones_like(ids), "do_sample": True, "top_k": 0}
 
-    def draw(new: int) -> None:
-        model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=new,
-            min_new_tokens=new, do_sample=True, top_k=0,
-        )  # fmt: skip
+    def sample(new: int) -> None:
+        model.generate(ids, max_new_tokens=new, min_new_tokens=new, **options)
 
-    each = (_seconds(lambda: draw(40), 1) - _seconds(lambda: draw(8), 1)) / 32
-    say(what="torch_decode", slots=rows, context=prompt + 24, tokens_per_s=rows / each)
+    each = (_seconds(lambda: sample(40), 1) - _seconds(lambda: sample(8), 1)) / 32
+    speed = {"context": prompt + 24, "tokens_per_s": rows / each}
+    version = {"version": torch.__version__}
+    yield {"what": "torch_decode", **version, "slots": rows, **speed}
     _, lengths, flops = make_batch(size, *((2, 128) if tiny else (8, 4096)))
     tokens, lengths = int(lengths.sum()), np.sort(lengths)[::-1].copy()
     model.train()
@@ -68,34 +64,36 @@ def peer(tiny: bool) -> None:
         model.zero_grad()
 
     s = _seconds(step)
-    say(what="torch_update", s=s, tokens_per_s=tokens / s, mfu=flops / s / PEAK)
+    speed = {"s": s, "tokens_per_s": tokens / s, "mfu": flops / s / PEAK}
+    yield {"what": "torch_update", **speed}
 
 
-def logits(tiny: bool) -> None:
+def logits(tiny: bool) -> Rows:
     """Compares logits with those of transformers on the same device."""
     size = SIZES["tiny" if tiny else "0.5B"]
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
-    theirs = transformers_model(size).to(device)
-    theirs.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
+    peer = transformers_model(size).to(device)
+    peer.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
     shape = 2, 65 if tiny else 513
     ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)
     tokens = torch.tensor(ids, device=device).long()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, torch.no_grad():
-        theirs.save_pretrained(folder)
-        exact = theirs(tokens).logits.float().cpu().numpy()
-        rounded = theirs.bfloat16()(tokens).logits.float().cpu().numpy()
-        del theirs
-        say(what="logits_of_torch", dtype="bfloat16", error=error(rounded, exact))
+        peer.save_pretrained(folder)
+        exact = peer(tokens).logits.float().cpu().numpy()
+        rounded = peer.bfloat16()(tokens).logits.float().cpu().numpy()
+        del peer
+        far = error(rounded, exact)
+        yield {"what": "logits_of_torch", "dtype": "bfloat16", "error": far}
         cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
         for dtype, precision in cases:
             with jax.default_matmul_precision(precision):
                 found = _logits(folder, trainer(size, dtype)[0], ids)
-            far = error(found, exact)
-            say(what="logits", dtype=dtype, precision=precision, error=far)
+            how = {"dtype": dtype, "precision": precision}
+            yield {"what": "logits", **how, "error": error(found, exact)}
 
 
-def _logits(folder: str, model, ids: np.ndarray) -> np.ndarray:
+def _logits(folder: str, model: Any, ids: np.ndarray) -> np.ndarray:
     @jax.jit
     def run(params, ids):
         at = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)

@@ -1,8 +1,8 @@
 """Provides models, batches and a timer for the parts of the check."""
 
 import dataclasses
-import time
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -10,15 +10,14 @@ import numpy as np
 from jax.sharding import Mesh
 
 from models.decoder import Decoder
-from rl.groups.packing import pack
-from rl.groups.weights import weigh
 from rl.types import Batch
 from rl.update.step import Step
 from sharding.mesh import make_mesh
-from tools.bench.update import make_segments, make_trainer
-from tools.bench.work import Shape, make_tokens
+from tools.bench.update import make_batches, make_trainer
+from tools.bench.work import Shape, make_tokens, measure
 
-PEAK, BANDWIDTH = 989e12, 3.35e12  # of an H100 SXM: bfloat16 FLOP/s, bytes/s
+Rows = Iterator[dict[str, Any]]  # the results of a part
+PEAK = 989e12  # bfloat16 FLOP/s of an H100 SXM
 _NAMES = "layers hidden heads kv_heads mlp vocab".split()
 SIZES = {
     name: Shape(**dict(zip(_NAMES, sizes, strict=True)), lengths="lognormal")
@@ -31,15 +30,13 @@ SIZES = {
 }
 
 
-def clock(run: Callable[[], Any], least: int = 3, most: int = 10) -> dict[str, float]:
-    """Returns the median and the spread of a call's seconds, after one warm-up call."""
-    jax.block_until_ready(run())
-    taken: list[float] = []
-    while len(taken) < least or (len(taken) < most and sum(taken) < 2):
-        began = time.perf_counter()
+def clock(run: Callable[[], object], repeat: int = 5) -> float:
+    """Returns the median of the seconds of `repeat` calls, after warm-up calls."""
+
+    def finished() -> None:
         jax.block_until_ready(run())
-        taken.append(time.perf_counter() - began)
-    return {"s": float(np.median(taken)), "spread_s": max(taken) - min(taken)}
+
+    return statistics.median(s for s, _ in measure(finished, repeat=repeat))
 
 
 def peak_gib() -> float:
@@ -70,11 +67,10 @@ def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, 
     work = dataclasses.replace(
         size, prompt=prompt, completion=length - prompt, groups=groups, group_size=16
     )
-    packed = pack(
-        make_segments(work, make_tokens(work)), row_lengths=(length,),
-        micro_tokens=rows * length, row_multiple=1, share_prompts=False,
+    batch, *_ = make_batches(
+        work, make_tokens(work), one_device(),
+        row_length=length, micro_tokens=rows * length,
     )  # fmt: skip
-    batch, *_ = weigh(packed, aggregation="token", constant=length)
     ids = np.asarray(batch.segment_ids)
     lengths = np.concatenate(
         [np.unique(row[row > 0], return_counts=True)[1] for row in ids]

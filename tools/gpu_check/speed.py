@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from models.decoder import Remat, init_params
+from models.decoder import Params, Remat, init_params
 from rl.base_model import parameter_count
 from rollout import decoding
 from rollout.jax_sampler import JaxSampler
@@ -21,9 +21,9 @@ from rollout.types import SamplingParams
 from sharding.rules import place
 from tools.bench.update import SCALARS
 from tools.gpu_check import shapes
-from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import SIZES, clock
+from tools.gpu_check.shapes import SIZES, Rows, clock, trainer
 
+BANDWIDTH = 3.35e12  # bytes/s of an H100 SXM
 # For each model: rows of a micro-batch, row length and remat policy.
 UPDATES: dict[str, list[tuple[int, int, Remat]]] = {
     "tiny": [(2, 128, "full"), (2, 128, "none")],
@@ -39,30 +39,18 @@ DECODES = {
 ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 
 
-def update_small(tiny: bool, name: str = "0.5B") -> None:
+def update_small(tiny: bool, name: str = "0.5B") -> Rows:
     name = "tiny" if tiny else name
-    model, _ = shapes.trainer(SIZES[name])
+    model, _ = trainer(SIZES[name])
     params = init_params(model, shapes.one_device(), 0)
     for number, variant in enumerate(UPDATES[name]):
-        step, batch = _accumulate(name, params, *variant, trace=number == 0)
-    state = step.init(params)
-
-    def apply():
-        nonlocal state
-        carry = step.zeros(state.params, batch, SCALARS)
-        state, stats = step.apply(state, carry, SCALARS)
-        return stats
-
-    say(what="apply", size=name, **clock(apply), peak_gib=shapes.peak_gib())
+        yield from _gradient(name, params, *variant, trace=number == 0)
 
 
-update_large = functools.partial(update_small, name="1.5B")
-
-
-def _accumulate(
-    name: str, params, rows: int, length: int, remat: Remat, *, trace: bool
-):
-    _, step = shapes.trainer(SIZES[name], remat=remat)
+def _gradient(
+    name: str, params: Params, rows: int, length: int, remat: Remat, *, trace: bool
+) -> Rows:
+    _, step = trainer(SIZES[name], remat=remat)
     host, lengths, flops = shapes.make_batch(SIZES[name], rows, length)
     batch = place(host, step.rows)
     carry = step.zeros(params, batch, SCALARS)
@@ -71,47 +59,42 @@ def _accumulate(
     program = accumulate.lower(carry, params, batch, SCALARS).compile()
     compile_s = time.perf_counter() - began
     memory: Any = program.memory_analysis()
+    temporary = memory.temp_size_in_bytes / 2**30
 
     def run():
         nonlocal carry
         carry = program(carry, params, batch, SCALARS)
         return carry[1]
 
-    t, tokens = clock(run, most=6), int(lengths.sum())
-    say(
-        what="accumulate", size=name, rows=rows, remat=remat, **t,
-        tokens_per_s=tokens / t["s"], mfu=flops / t["s"] / shapes.PEAK,
-        compile_s=compile_s, peak_gib=shapes.peak_gib(),
-        temporary_gib=memory.temp_size_in_bytes / 2**30,
-    )  # fmt: skip
+    seconds, tokens = clock(run), int(lengths.sum())
+    case = {"what": "accumulate", "size": name, "rows": rows, "remat": remat}
+    mfu = {"mfu": flops / seconds / shapes.PEAK}
+    speed = {"s": seconds, "tokens_per_s": tokens / seconds} | mfu
+    used = {"peak_gib": shapes.peak_gib(), "temporary_gib": temporary}
+    yield case | speed | {"compile_s": compile_s} | used
     if trace:
-        _trace(run, "accumulate")
-    return step, batch
+        yield _trace(run, "accumulate")
 
 
-def decode_small(tiny: bool, name: str = "0.5B") -> None:
+def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
     name = "tiny" if tiny else name
-    model, _ = shapes.trainer(SIZES[name])
+    model, _ = trainer(SIZES[name])
     params = init_params(model, shapes.one_device(), 0)
     for slots, contexts in DECODES[name]:
         new = contexts[-1] + 512 - contexts[-1] % 64
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
         sampler = JaxSampler(layout, params)
         for context, top_p in [(c, 1.0) for c in contexts] + [(contexts[0], 0.95)]:
-            _decode_at(name, sampler, slots, context, top_p)
+            yield from _decode_at(name, sampler, slots, context, top_p)
         prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
         fill = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
-        t = clock(fill, least=2, most=2)
-        say(what="prefill_and_insert", size=name, slots=slots, **t)
-
-
-decode_large = functools.partial(decode_small, name="1.5B")
-graphs = decode_small  # `PARTS` enables CUDA graphs of loops and branches
+        case = {"what": "prefill_and_insert", "size": name, "slots": slots}
+        yield case | {"s": clock(fill, 2)}
 
 
 def _decode_at(
     name: str, sampler: JaxSampler, slots: int, context: int, top_p: float
-) -> None:
+) -> Rows:
     layout, size = sampler._layout, SIZES[name]
     columns, width = layout.lengths(1, 1, 0)
     state = decoding.empty(layout.model, slots, columns, width, 0)
@@ -131,22 +114,25 @@ def _decode_at(
         state, drawn = decoding.decode(*how, state, dynamic, slots)
         return drawn[0]
 
-    t = clock(run, least=2, most=3)
-    each, middle = t["s"] / layout.pace.call, context + 2.5 * layout.pace.call
+    each, middle = clock(run, 3) / layout.pace.call, context + 3.5 * layout.pace.call
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     weights = 2 * parameter_count(layout.trained.config)
-    bound = (weights + position * slots * middle) / shapes.BANDWIDTH
-    say(
-        what="decode", size=name, slots=slots, context=middle, top_p=top_p,
-        ms_per_token=1e3 * each, tokens_per_s=slots / each, bound_ms=1e3 * bound,
-        of_bound=bound / each, peak_gib=shapes.peak_gib(),
-    )  # fmt: skip
+    bound = (weights + position * slots * middle) / BANDWIDTH
+    case = {"what": "decode", "size": name, "slots": slots, "context": middle}
+    speed = {"ms_per_token": 1e3 * each, "tokens_per_s": slots / each}
+    limits = {"bound_ms": 1e3 * bound, "of_bound": bound / each}
+    memory = {"peak_gib": shapes.peak_gib()}
+    yield case | {"top_p": top_p} | speed | limits | memory
     if top_p == 1:
-        _trace(run, "decode")
+        yield _trace(run, "decode")
 
 
-def _trace(run: Callable[[], object], where: str) -> None:
-    """Reports the GPU kernels that take the most time."""
+update_large = functools.partial(update_small, name="1.5B")
+decode_large = functools.partial(decode_small, name="1.5B")
+
+
+def _trace(run: Callable[[], object], where: str) -> dict[str, Any]:
+    """Returns the GPU kernels that take the most time."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())
@@ -157,4 +143,4 @@ def _trace(run: Callable[[], object], where: str) -> None:
                 for event in line.events if line.name.startswith("Stream") else ():
                     milliseconds[event.name[:60]] += event.duration_ns / 1e6
     busy, top = sum(milliseconds.values()), milliseconds.most_common(40)
-    say(what="trace", of=where, busy_ms=busy, top=top)
+    return {"what": "trace", "of": where, "busy_ms": busy, "top": top}
