@@ -1,6 +1,7 @@
 """Runs one measurement: python -m tools.bench NAME [--json OUT] ..."""
 
 import argparse
+import contextlib
 import importlib
 import json
 import sys
@@ -14,6 +15,10 @@ BENCHES = ("learning", "sampler", "update", "verifier")
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench")
     commands = parser.add_subparsers(dest="name", required=True)
+    # The first import of a tokenizer hides torch from transformers, unless torch is
+    # already imported; see rl/problems/tokenizer.py.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch")
     modules = {}
     for name in BENCHES:
         modules[name] = importlib.import_module(f"tools.bench.{name}")
