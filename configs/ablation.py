@@ -39,11 +39,12 @@ class Ablation:
 
     def __post_init__(self):
         if self.reference not in self.arms:
-            raise ValueError(f"reference={self.reference!r}: is not an arm")
+            known = ", ".join(self.arms)
+            raise ValueError(f"reference={self.reference!r}: must be an arm ({known})")
         for arm in self.arms:
             if not arm or SEPARATOR in arm or len(arm.split()) > 1:
                 raise ValueError(
-                    f"arm {arm!r}: a name must not be empty, or have a space or @"
+                    f"arm {arm!r}: the name must not be empty or contain a space or @"
                 )
         check_seeds(self.seeds)
 
@@ -65,7 +66,7 @@ class Ablation:
 def check_seeds(seeds: Sequence[int]) -> None:
     """Raises ValueError if there are no seeds or if a seed occurs twice."""
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds={list(seeds)}: give some, each once")
+        raise ValueError(f"seeds={list(seeds)}: give at least one, and none twice")
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:

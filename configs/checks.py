@@ -47,12 +47,12 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     b, d, r = c.batch, c.dynamic_sampling, c.rollout
     steps, rank = c.profile.steps, c.model.lora.rank
     if not b.row_lengths:
-        refuse("batch.row_lengths", "must have an entry")
+        refuse("batch.row_lengths", "give at least one length in tokens")
     if max(b.row_lengths) < r.max_prompt_tokens + r.max_response_tokens:
         refuse(
             "batch.row_lengths",
-            f"no row holds rollout.max_prompt_tokens={r.max_prompt_tokens} +"
-            f" rollout.max_response_tokens={r.max_response_tokens} tokens",
+            "the longest must be at least config.rollout.max_prompt_tokens="
+            f"{r.max_prompt_tokens} + max_response_tokens={r.max_response_tokens}",
         )
     if b.prompts_per_step % b.prompts_per_update:
         multiple = f"config.batch.prompts_per_update={b.prompts_per_update}"
@@ -62,8 +62,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if r.schedule != "sync" and r.backend == "jax":
         refuse(
             "rollout.schedule",
-            "the embedded sampler shares its devices with the update; set"
-            " rollout.backend='vllm'",
+            "config.rollout.backend='jax' cannot sample during an update, because both"
+            " use the same devices; set it to 'vllm', or the schedule to 'sync'",
         )
     if r.vllm.publish == "adapter" and not 0 < rank <= 512:
         needed = "config.model.lora.rank from 1 to 512"
@@ -71,26 +71,26 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if d.carry and c.reward.shuffle:
         refuse(
             "reward.shuffle",
-            "verdicts are dealt among all groups of a round, and carried groups end one"
-            " by one; change it, or set config.dynamic_sampling.carry=False",
+            "rewards can be permuted only if all groups of a round end together; set it"
+            " to False, or set config.dynamic_sampling.carry=False",
         )
     if c.sampling.policy != "uniform" and (not d.filter or d.filter_on == "reward"):
         refuse(
             "sampling.policy",
-            "needs config.dynamic_sampling.filter=True and filter_on='correct', not"
-            f" {d.filter} and {d.filter_on!r}",
+            "needs config.dynamic_sampling.filter=True and filter_on 'correct' or"
+            f" 'auto', not filter={d.filter} and filter_on={d.filter_on!r}",
         )
     if c.optimizer.moments_dtype == "bfloat16" and c.optimizer.b2 > 0.99:
         refuse(
             "optimizer.b2",
-            "with config.optimizer.moments_dtype='bfloat16' the second moment would"
-            " stop moving; use b2 <= 0.99",
+            "must be at most 0.99 with config.optimizer.moments_dtype='bfloat16', which"
+            " rounds smaller changes of the second moment to zero",
         )
     if c.schedule.decay != "constant" and not c.schedule.decay_updates:
         refuse(
             "schedule.decay",
-            "give schedule.decay_updates, the updates from the warm-up's end to a rate"
-            " of 0",
+            "set config.schedule.decay_updates to the number of updates from the end of"
+            " the warm-up to a learning rate of 0",
         )
     updates = c.steps * b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
     until_zero = c.schedule.warmup_updates + c.schedule.decay_updates
@@ -104,13 +104,14 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if c.objective.reset_every and rank:
         refuse(
             "objective.reset_every",
-            "adapters cannot replace the reference, which is their base; set it to 0,"
-            " or config.model.lora.rank=0",
+            "adapters cannot replace the weights of the reference model; set it to 0,"
+            " or set config.model.lora.rank=0",
         )
     if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
-        refuse("profile.steps", "must be the first and the last step, from 1, or empty")
+        refuse("profile.steps", "must be (first, last) with 1 <= first <= last, or ()")
     if bool(c.model.path) == bool(c.model.maker):
-        refuse("model.path", f"give this or config.model.maker={c.model.maker!r}")
+        maker = f"config.model.maker, which is {c.model.maker!r}"
+        refuse("model.path", f"set either this or {maker}")
     check_overlong(c, r.max_response_tokens)
 
 
@@ -129,8 +130,8 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
     buffer = c.reward.overlong_buffer
     if c.reward.overlong_factor and buffer >= max_response_tokens:
         raise ValueError(
-            f"config.reward.overlong_buffer={buffer}: must be less than the"
-            f" {max_response_tokens} tokens that a completion may have"
+            f"config.reward.overlong_buffer={buffer}: must be less than the maximum"
+            f" response length of {max_response_tokens} tokens"
         )
 
 
@@ -144,14 +145,14 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
     b, d, lines = c.batch, c.dynamic_sampling, []
     if b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
         lines.append(
-            "with one update a step every ratio is 1: config.objective.eps_low and"
-            " eps_high clip nothing"
+            "config.objective.eps_low and eps_high, because a step has only one update"
+            " and every ratio is 1"
         )
     if c.rollout.group_size == 2 and d.filter and filter_on(c) == "correct":
         lines.append(
-            "with config.rollout.group_size=2 every retained group has one right and"
-            " one wrong completion: advantages 'std', 'mean' and 'batch_std' differ by"
-            " a constant factor only"
+            "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"
+            " because with config.rollout.group_size=2 every group that is trained on"
+            " has one right and one wrong completion"
         )
     default = RunConfig()
     idle = [
@@ -165,7 +166,8 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
         reasons |= dict.fromkeys(_OF_REFERENCE, "objective.kl_penalty")
     for key, other in reasons.items():
         if (value := _value(c, key)) != _value(default, key):
-            lines.append(f"config.{key}={value!r}: {other}={_value(c, other)!r}")
+            reason = f"config.{other}={_value(c, other)!r}"
+            lines.append(f"config.{key}={value!r}, because {reason}")
     return [f"no effect: {line}" for line in lines]
 
 

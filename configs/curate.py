@@ -33,7 +33,7 @@ def get_config(sets: str = "shared") -> ConfigDict:
       sets: "shared" (files in SHARED_DATA) or "recipe" (sets on the Hugging Face Hub).
     """
     if sets not in ("shared", "recipe"):
-        raise ValueError(f"configs/curate.py:{sets}: must be shared or recipe")
+        raise ValueError(f"configs/curate.py:{sets}: use :shared or :recipe instead")
     data = "${SHARED_DATA}"
     train = f"{data}/train"
     c = ConfigDict(

@@ -91,7 +91,7 @@ def read_config(name: str) -> ConfigDict:
     if "ABLATION" in module:
         get_config = module["ABLATION"].get_config
     if get_config is None:
-        raise UnreadableConfig(f"{file}: defines no get_config()")
+        raise UnreadableConfig(f"{file}: must define get_config() or ABLATION")
     try:
         config = get_config(*([text] if text else []))
     except UnreadableConfig:  # raised by another config file that this one reads
@@ -100,7 +100,9 @@ def read_config(name: str) -> ConfigDict:
         raise UnreadableConfig(f"{file}{_blame(error, module['__file__'])}") from None
     if not isinstance(config, ConfigDict):
         kind = type(config).__name__
-        raise UnreadableConfig(f"{file}: get_config() gives {kind}, not a ConfigDict")
+        raise UnreadableConfig(
+            f"{file}: get_config() must return a ConfigDict, not {kind}"
+        )
     return config
 
 

@@ -68,13 +68,13 @@ def parse(
         key = unknown[0]
         raise ValueError(f"{above}.{key}={values[key]!r}: unknown key")
     if missing := [key for key in hints if key not in values]:
-        raise ValueError(f"{above}.{missing[0]}: missing key")
+        raise ValueError(f"{above}.{missing[0]}: the config does not have this key")
     typed: dict[str, Any] = {}
     for key, hint in hints.items():
         name, value = f"{above}.{key}", values[key]
         if dataclasses.is_dataclass(hint):
             if not isinstance(value, Mapping):
-                raise ValueError(f"{name}={value!r}: must be a section")
+                raise ValueError(f"{name}={value!r}: must be a section (a mapping)")
             typed[key] = parse(cast(type, hint), value, name)
         elif wrong := _wrong(value, hint):
             raise ValueError(f"{name}={value!r}: must {wrong}")
@@ -165,7 +165,10 @@ def check_same(config: Any, of_leader: str) -> None:
     """
     own = json.loads(config_json(config))
     for key, mine, other in differences(own, json.loads(of_leader)):
-        raise ValueError(f"config.{key}={mine!r}: the leader has {other!r}")
+        raise ValueError(
+            f"config.{key}={mine!r}: process 0 has {other!r}; start all processes with"
+            " the same config"
+        )
 
 
 def differences(

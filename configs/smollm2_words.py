@@ -43,7 +43,7 @@ TEMPLATE = (
 def get_config(text: str = "") -> ConfigDict:
     """Returns the config; with `text="first"`, only its first stage."""
     if text not in ("", "first"):
-        raise ValueError(f"{text!r}: must be 'first', or left out")
+        raise ValueError(f"configs/smollm2_words.py:{text}: use :first, or no text")
     c = base.get_config()
     c.steps = 136
     c.compiled = "runs/compiled"

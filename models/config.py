@@ -135,7 +135,7 @@ class DecoderConfig:
             )
         head_dim = fields.size("head_dim", hidden // heads)
         if head_dim % 2:
-            fields.refuse("head_dim", head_dim, "an even one: rotations take pairs")
+            fields.refuse("head_dim", head_dim, "even values")
         return cls(
             vocab_size=fields.size("vocab_size"),
             hidden_size=hidden,
@@ -161,14 +161,16 @@ class DecoderConfig:
         path = folder / "config.json"
         if (folder / "adapter_config.json").is_file() and not path.is_file():
             raise ValueError(
-                f"{folder}: LoRA adapters and not a model; make one with"
+                f"{folder}: contains LoRA adapters, not a model; merge them with"
                 f" python -m tools.convert --peft {folder} --out MERGED"
             )
         if (folder / "checkpoints").is_dir() and (folder / "hf").is_dir():
-            raise ValueError(f"{folder}: a run's folder; its model is {folder / 'hf'}")
+            raise ValueError(
+                f"{folder}: is the folder of a run, not a model; use {folder / 'hf'}"
+            )
         if folder.parent.name == "checkpoints" and (folder / "checksums").is_dir():
             raise ValueError(
-                f"{folder}: a checkpoint and not a model; make one with python -m"
+                f"{folder}: is a checkpoint, not a model; convert it with python -m"
                 f" tools.convert --workdir {folder.parent.parent} --step {folder.name}"
                 " --out MODEL"
             )
@@ -188,11 +190,15 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; not a {kind} folder") from None
+        raise ValueError(
+            f"{path}: no such file, so this is not a {kind} folder"
+        ) from None
     except ValueError as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(raw, dict):
-        raise ValueError(f"{path}: must hold an object, not {type(raw).__name__}")
+        raise ValueError(
+            f"{path}: must contain a JSON object, not {type(raw).__name__}"
+        )
     return raw
 
 
@@ -237,16 +243,20 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
     there = [key for key in ("rope_scaling", "rope_parameters") if raw.get(key)]
     for key in there:
         if not isinstance(raw[key], Mapping):
-            fields.refuse(key, raw[key], "an object")
+            fields.refuse(key, raw[key], "a JSON object")
         kind = raw[key].get("rope_type", raw[key].get("type", "default"))
         if kind not in ("default", "llama3"):
-            only = "'default', 'llama3'; without it the model has the positions that"
-            fields.refuse(f"{key}.rope_type", kind, f"{only} it was pretrained with")
+            only = "'default' or 'llama3'; remove"
+            fields.refuse(
+                f"{key}.rope_type",
+                kind,
+                f"{only} {key} to use the context length of the pretraining",
+            )
     key = there[0] if there else "rope_scaling"
     rope = raw.get(key) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if len(there) == 2 and rope != raw[there[1]]:
-        fields.refuse(key, rope, f"what {there[1]} says too: {raw[there[1]]!r}")
+        fields.refuse(key, rope, f"the value of {there[1]}, {raw[there[1]]!r}")
     if (partial := rope.get("partial_rotary_factor") or 1) != 1:
         fields.refuse(f"{key}.partial_rotary_factor", partial, "1")
     theta = rope.get("rope_theta", raw.get("rope_theta"))
@@ -260,7 +270,8 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
     factor = number("factor")
     low, high = number("low_freq_factor"), number("high_freq_factor")
     if low >= high:
-        fields.refuse(f"{key}.low_freq_factor", low, f"below high_freq_factor={high}")
+        only = f"values below high_freq_factor={high}"
+        fields.refuse(f"{key}.low_freq_factor", low, only)
     return theta, RopeScaling(
         factor=factor,
         low_freq_factor=low,

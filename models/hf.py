@@ -84,8 +84,8 @@ def _other_weights(folder: pathlib.Path) -> str:
     for path in sorted(folder.iterdir()):
         if path.suffix in (".pth", ".gguf") or path.name.startswith("pytorch_model"):
             return (
-                f"; {path.name} is not read: save the model as safetensors with"
-                " transformers (a GGUF file: with tools.convert)"
+                f"; {path.name} is not supported: save the model as safetensors with"
+                " transformers, or a GGUF file with tools.convert"
             )
     return ""
 
@@ -107,7 +107,9 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
         raise ValueError(f"{path}: damaged index: {error!r}") from None
     for file in layout.values():
         if not isinstance(file, str) or not _FILE_NAME.fullmatch(file):
-            raise ValueError(f"{path}: {file!r} does not name a weights file")
+            raise ValueError(
+                f"{path}: {file!r} must be the name of a .safetensors file"
+            )
     return layout
 
 
@@ -145,18 +147,22 @@ def load_params(
         )
         if head is not None and differs:
             raise ValueError(
-                f"{folder}: lm_head.weight differs from model.embed_tokens.weight, but"
-                " config.json has tie_word_embeddings"
+                f"{folder}: lm_head.weight differs from model.embed_tokens.weight; set"
+                " tie_word_embeddings to false in config.json"
             )
     for name, shape in expected.items():
         if name not in tensors:
             raise ValueError(f"{folder}: tensor {name} is missing")
         if tensors[name].shape != shape:
             raise ValueError(
-                f"{folder}: {name} has shape {tensors[name].shape}, not {shape}"
+                f"{folder}: tensor {name} has shape {tensors[name].shape}, but"
+                f" config.json requires {shape}"
             )
     if extra := sorted(set(tensors) - set(expected)):
-        raise ValueError(f"{folder}: {len(extra)} unknown tensors, such as {extra[0]}")
+        raise ValueError(
+            f"{folder}: {len(extra)} tensors do not belong to the architecture in"
+            f" config.json, such as {extra[0]}"
+        )
 
     shapes, _ = abstract_params(model)
     shardings = param_shardings(model, mesh)

@@ -30,7 +30,9 @@ def resolve_folder(
         return folder
     text = str(model)
     if text.count("/") != 1 or text.startswith((".", "/", "~")):
-        raise ValueError(f"{text}: no such model folder; a hub id is OWNER/NAME")
+        raise ValueError(
+            f"{text}: no such model folder; give a folder or a Hub id, OWNER/NAME"
+        )
     import huggingface_hub
 
     def fetch(*names: str, **where: Any) -> pathlib.Path:
@@ -63,5 +65,6 @@ def _one_line_errors(model: str) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{model}: no such local folder, and the hub does not give it ({reason})"
+            f"{model}: no such folder, and could not be downloaded from the Hugging"
+            f" Face Hub ({reason})"
         ) from None

@@ -187,11 +187,14 @@ def load_adapters(
     specs = tensor_specs(config, np.dtype(np.float32))
     for name, array in tensors.items():
         if name not in specs:
-            raise ValueError(f"{folder / WEIGHTS}: the model has no {name}")
+            raise ValueError(
+                f"{folder / WEIGHTS}: tensor {name} does not fit the model, which has"
+                " no such kernel or layer"
+            )
         if array.shape != specs[name][0]:
             raise ValueError(
-                f"{folder / WEIGHTS}: {name} has shape {array.shape},"
-                f" not {specs[name][0]}"
+                f"{folder / WEIGHTS}: tensor {name} has shape {array.shape}, but the"
+                f" model requires {specs[name][0]}"
             )
     assert model.mesh is not None
     shapes, _ = lora.split(abstract_params(model)[0])

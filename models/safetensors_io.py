@@ -41,11 +41,13 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         start = file.read(8)
         if start == b"version ":
             raise ValueError(
-                f"{path}: a pointer of Git LFS and not the file; `git lfs pull` gets it"
+                f"{path}: is a Git LFS pointer, not the file; run `git lfs pull`"
             )
         length = int.from_bytes(start, "little")
         if not 2 <= length <= size - 8:
-            raise ValueError(f"{path}: not a safetensors file (header of {length} B)")
+            raise ValueError(
+                f"{path}: not a safetensors file: its header would have {length} bytes"
+            )
         try:
             header = json.loads(file.read(length))
             header.pop("__metadata__", None)
@@ -57,7 +59,10 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
             raise ValueError(f"{path}: damaged safetensors header: {error!r}") from None
     end = 8 + length + max((stop for *_, stop in entries.values()), default=0)
     if end != size:
-        raise ValueError(f"{path}: {size} bytes, its header says {end}")
+        raise ValueError(
+            f"{path}: has {size} bytes, but its header says {end}; copy or download it"
+            " again"
+        )
     data = (
         np.memmap(path, np.uint8, "r", offset=8 + length) if end > 8 + length else b""
     )
@@ -66,10 +71,14 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         if (dtype := _DTYPES.get(stored)) is None:
             known = ", ".join(_DTYPES)
             raise ValueError(
-                f"{path}: {name} has the dtype {stored}, only {known} are read"
+                f"{path}: tensor {name} has dtype {stored}, which is not supported;"
+                f" only {known} are"
             )
         if stop - start != dtype.itemsize * int(np.prod(shape)):
-            raise ValueError(f"{path}: {name} has {stop - start} bytes for {shape}")
+            raise ValueError(
+                f"{path}: tensor {name} has {stop - start} bytes, which does not match"
+                f" its dtype {stored} and shape {shape}"
+            )
         tensors[name] = np.frombuffer(data[start:stop], dtype).reshape(shape)
     return tensors
 
@@ -105,8 +114,8 @@ def write_tensors(
             shape, dtype = left.pop(name)
             if array.shape != shape or array.dtype != dtype:
                 raise ValueError(
-                    f"{path}: {name} is {array.dtype}{array.shape}, announced as"
-                    f" {dtype}{shape}"
+                    f"{path}: tensor {name} is {array.dtype} {array.shape}, but the"
+                    f" header says {dtype} {shape}"
                 )
             file.seek(offsets[name])
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

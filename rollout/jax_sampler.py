@@ -113,12 +113,12 @@ class JaxSampler:
         results = so_far(prompts, params, begun)
         longest = max((len(prompt) for prompt in prompts), default=0)
         if not all(len(prompt) for prompt in prompts):
-            raise ValueError("a prompt has no tokens")
+            raise ValueError("prompts: each must have at least one token")
         limit = self._layout.trained.config.max_positions
         if longest + params.max_tokens > limit:
             raise ValueError(
-                f"a prompt of {longest} tokens and max_tokens={params.max_tokens}"
-                f" exceed the model's {limit} positions"
+                f"the longest prompt ({longest} tokens) plus max_tokens="
+                f"{params.max_tokens} exceeds the model's {limit} positions"
             )
         layout = self._layout
         alike = prompts and common_length(prompts) >= layout.page

@@ -283,7 +283,7 @@ def make_layout(
         if odd and tensor:
             name, size = odd.popitem()
             raise ValueError(
-                f"config.rollout.tensor={tensor}: does not divide {name}={size}"
+                f"config.rollout.tensor={tensor}: must divide {name}={size}"
             )
         if odd:
             continue
@@ -303,9 +303,9 @@ def make_layout(
         if needs[count] <= usable:
             return layout
     raise ValueError(
-        f"config.rollout.slots={slots}: weights and cache of the sampler take"
-        f" {min(needs.values()) / 2**30:.1f} GiB of each device, and"
-        f" {usable / 2**30:.1f} are left"
+        f"config.rollout.slots={slots}: the sampler's weights and cache need at least"
+        f" {min(needs.values()) / 2**30:.1f} GiB of each device, but only"
+        f" {usable / 2**30:.1f} GiB are available; use fewer slots"
     )
 
 

@@ -31,7 +31,7 @@ class SamplingParams:
 
     def __post_init__(self):
         if self.n < 1:
-            raise ValueError(f"n={self.n}: at least one completion per prompt")
+            raise ValueError(f"n={self.n}: must be at least 1")
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens={self.max_tokens}: must be at least 1")
         if not self.temperature >= 0:
@@ -39,7 +39,9 @@ class SamplingParams:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p}: must lie in (0, 1]")
         if not self.stop_token_ids and not self.ignore_stop:
-            raise ValueError("stop_token_ids is empty and ignore_stop is off")
+            raise ValueError(
+                "stop_token_ids=(): give at least one id, or set ignore_stop=True"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -165,12 +167,16 @@ def so_far(
         return [[NOT_BEGUN] * params.n for _ in prompts]
     found = [list(completions) for completions in begun]
     if [len(completions) for completions in found] != [params.n] * len(prompts):
-        raise ValueError(f"begun: give {params.n} completions of each prompt")
+        raise ValueError(
+            f"begun: must have {params.n} completions for each of {len(prompts)}"
+            " prompts"
+        )
     for i, completions in enumerate(found):
         for c in completions:
             if c.unfinished and len(c.token_ids) >= params.max_tokens:
                 raise ValueError(
                     f"begun: prompt {i} has an unfinished completion of"
-                    f" {len(c.token_ids)} tokens; max_tokens={params.max_tokens}"
+                    f" {len(c.token_ids)} tokens, not fewer than"
+                    f" max_tokens={params.max_tokens}"
                 )
     return found

@@ -29,7 +29,7 @@ def all_devices() -> list[jax.Device]:
         reason = " ".join(str(error).split()) or "no such platform is installed"
         raise ValueError(
             f"JAX_PLATFORMS={named!r}: JAX finds no devices ({reason[:300]});"
-            " JAX_PLATFORMS=cpu runs on the CPU"
+            " set JAX_PLATFORMS=cpu to run on the CPU"
         ) from None
 
 
@@ -81,7 +81,8 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
     if fsdp % over_fsdp:
         sizes = " ".join(f"{k}={v}" for k, v in zip(SIZES, shape, strict=True))
         raise ValueError(
-            f"mesh {sizes}: data x fsdp does not divide over {slices} slices or nodes"
+            f"mesh {sizes}: data x fsdp must be a multiple of the {slices} slices or"
+            " nodes"
         )
     return mesh_utils.create_hybrid_device_mesh(
         (data // over_data, fsdp // over_fsdp, tensor),
@@ -106,10 +107,13 @@ def resolve_shape(
     known = int(np.prod([size for size in sizes.values() if size != -1]))
     if free:
         if n_devices % known:
-            raise ValueError(f"{asked} does not divide {n_devices} devices")
+            raise ValueError(
+                f"{asked}: the given sizes, together {known}, must divide the"
+                f" {n_devices} devices"
+            )
         sizes[free[0]] = n_devices // known
     elif known != n_devices:
-        raise ValueError(f"{asked} needs {known} devices, there are {n_devices}")
+        raise ValueError(f"{asked} needs {known} devices, but there are {n_devices}")
     return sizes["data"], sizes["fsdp"], sizes["tensor"]
 
 

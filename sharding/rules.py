@@ -96,7 +96,8 @@ def partition_spec(
     """
     if len(axes) != len(shape):
         raise ValueError(
-            f"{name}: {len(axes)} logical axes {tuple(axes)} for shape {tuple(shape)}"
+            f"{name}: has {len(axes)} logical axes {tuple(axes)}, but shape"
+            f" {tuple(shape)}"
         )
     used: dict[str, str] = {}
     resolved = []
@@ -109,19 +110,19 @@ def partition_spec(
         for mesh_axis in targets:
             if mesh_axis not in mesh.shape:
                 raise ValueError(
-                    f"{name}: {axis!r} maps to {mesh_axis!r}, no axis of the mesh"
-                    f" {tuple(mesh.shape)}"
+                    f"{name}: {axis!r} maps to {mesh_axis!r}, which is not an axis of"
+                    f" the mesh {tuple(mesh.shape)}"
                 )
             if mesh_axis in used:
                 raise ValueError(
-                    f"{name}: mesh axis {mesh_axis!r} used by both"
+                    f"{name}: mesh axis {mesh_axis!r} is used by both"
                     f" {used[mesh_axis]!r} and {axis!r}"
                 )
             used[mesh_axis] = str(axis)
             size *= mesh.shape[mesh_axis]
         if dim % size:
             raise ValueError(
-                f"{name}: dimension {axis!r} of size {dim} does not divide over"
+                f"{name}: dimension {axis!r} of size {dim} must be a multiple of the"
                 f" {size} devices of mesh axis {'x'.join(targets)}"
             )
         resolved.append(targets or None)

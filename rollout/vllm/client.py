@@ -85,7 +85,7 @@ class VllmClient:
     def __init__(self, url: str, *, api_key: str = ""):
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
-            raise ValueError(f"server url {url!r}: expected http://host:port")
+            raise ValueError(f"server url {url!r}: must be http://HOST:PORT")
         self.url = url.rstrip("/")
         self._address = (parts.hostname, parts.port or 80)
         self._headers = {"Content-Type": "application/json"}
@@ -182,8 +182,8 @@ class VllmClient:
         self._model = model["id"]
         if model["max_model_len"] < max_model_len:
             raise ServerRefused(
-                f"{self.url} serves up to {model['max_model_len']} tokens; prompt and"
-                f" completion may take {max_model_len} here (--max-model-len)"
+                f"{self.url} has --max-model-len {model['max_model_len']}: must be at"
+                f" least {max_model_len}, the longest prompt plus completion"
             )
         only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         self.reports_versions = True
@@ -220,8 +220,8 @@ class VllmClient:
         if missing := [route for route in needed if route not in routes]:
             how = " --lora_rank RANK" if adapter else ""
             raise ServerRefused(
-                f"{self.url} lacks {' '.join(missing)}: start it by"
-                f" `python -m rollout.vllm.server{how}`, with vLLM 0.32 or newer"
+                f"{self.url} lacks {' '.join(missing)}: start it with"
+                f" `python -m rollout.vllm.server{how}` and vLLM 0.32 or newer"
             )
         # A killed trainer may have left the server paused.
         self.call("POST", "/resume", timeout=30)
@@ -229,8 +229,8 @@ class VllmClient:
         logprob = self.attach(max_model_len=max_model_len)
         if abs(logprob) > 1e-6:
             raise ServerRefused(
-                f"{self.url} reports log-probs of the raw logits ({logprob:.3f}"
-                " where 0 is due): start it with --logprobs-mode processed_logprobs"
+                f"{self.url} reports log-probs of the raw logits ({logprob:.3f}, not 0,"
+                " with top_k=1): start it with --logprobs-mode processed_logprobs"
             )
         self._call_workers("check_policy", timeout=timeout, **policy)
 
@@ -275,8 +275,8 @@ class VllmClient:
                 versions[span["start"] : stop] = version_of(span["version"])
             if (missing := np.flatnonzero(versions < 0)).size:
                 raise OutOfStep(
-                    f"{self.url} reports no version of {missing.size} of {len(drawn)}"
-                    f" tokens, first of token {missing[0]}"
+                    f"{self.url} reports no version for {missing.size} of {len(drawn)}"
+                    f" tokens, the first at index {missing[0]}"
                 )
         logprobs = np.array([logprob for _, logprob in drawn], np.float32)
         reason = choice["finish_reason"]

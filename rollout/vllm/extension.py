@@ -57,12 +57,15 @@ class PolicyWorker:
         served = served_shapes(self.model_config.hf_config)
         serving_dtype = str(self.model_config.dtype).removeprefix("torch.")
         if serving_dtype != dtype:
-            return f"serving dtype is {serving_dtype}, the trainer sends {dtype}"
+            return (
+                f"the server's dtype is {serving_dtype}, but the trainer publishes"
+                f" {dtype}; start the server with --dtype {dtype}"
+            )
         for name in sorted(served.keys() | shapes.keys()):
             if served.get(name) != shapes.get(name):
                 return (
-                    f"wrong model: {name} is {served.get(name)} on the server and"
-                    f" {shapes.get(name)} in the trainer (None: no such tensor)"
+                    f"wrong model: {name} has shape {served.get(name)} on the server,"
+                    f" and {shapes.get(name)} in the trainer (None: no such tensor)"
                 )
         try:
             found = pathlib.Path(owner).read_text()
@@ -71,7 +74,7 @@ class PolicyWorker:
         if found != token:
             return (
                 f"the server cannot read the trainer's weights ({owner}: {found}): set"
-                " config.rollout.vllm.weight_dir to a directory that both share"
+                " config.rollout.vllm.weight_dir to a directory that both can read"
             )
         return ""
 
@@ -130,8 +133,8 @@ def _checked_tensors(
             found = checksum(tensor.reshape(-1).view(torch.uint8).numpy())
             if found != announced:
                 raise ValueError(
-                    f"{path}: {name} is corrupted or stale: checksum {found:016x},"
-                    f" announced {announced:016x}"
+                    f"{path}: {name} is corrupted or stale: checksum {found:016x}, but"
+                    f" the trainer wrote {announced:016x}"
                 )
             yield name, tensor
 

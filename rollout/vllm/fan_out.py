@@ -65,8 +65,8 @@ class FleetSampler:
         for i, prompt in enumerate(prompts):
             if not 0 < len(prompt) <= room:
                 raise ValueError(
-                    f"prompt {i} has {len(prompt)} tokens; with {params.max_tokens} to"
-                    f" generate, 1 to {room} fit"
+                    f"prompt {i} has {len(prompt)} tokens: must have 1 to {room}, to"
+                    f" leave room for max_tokens={params.max_tokens}"
                 )
         fleet = self._fleet
         results = so_far(prompts, params, begun)
@@ -122,7 +122,10 @@ class FleetSampler:
                 if fault is not None:
                     faults += 1
                     if faults > fleet.max_restarts + 2:
-                        raise ServerFailed(f"{faults} requests failed, last: {fault}")
+                        raise ServerFailed(
+                            f"{faults} requests for one completion failed; last error:"
+                            f" {fault}"
+                        )
                     fleet.report(member, epoch, fault)
                 time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
             return start

@@ -250,7 +250,7 @@ class ServerFleet:
             except (ServerGone, ServerBusy) as error:
                 if self.closed or time.monotonic() > deadline:
                     url = member.client.url
-                    raise ServerFailed(f"no server at {url}: {error}") from None
+                    raise ServerFailed(f"no server answers at {url}: {error}") from None
                 time.sleep(0.5)
 
     def _healthy(self, member: Member) -> bool:
@@ -293,7 +293,7 @@ class ServerFleet:
         member.up = member.attached = False
         member.restarts += 1
         if member.restarts > self.max_restarts:
-            log.error("giving a server up: %s", error)
+            log.error("too many failures, not restarting a server again: %s", error)
             member.dead = True
             self._last_error = error
             if member.process is not None:
@@ -311,8 +311,8 @@ class ServerFleet:
     def _raise_if_none_left(self) -> None:
         if all(member.dead for member in self.members):
             raise ServerFailed(
-                f"no vLLM server is left after {self.max_restarts} restarts each;"
-                f" last: {self._last_error}"
+                f"all vLLM servers failed after {self.max_restarts} restarts each; last"
+                f" error: {self._last_error}"
             )
 
     def _watch(self) -> None:
@@ -332,8 +332,8 @@ class ServerFleet:
                 if now != count:
                     member.progress = (now, time.monotonic())
                 elif time.monotonic() - since > self._stall_seconds:
-                    silence = f"no token for {self._stall_seconds:.0f} s, it hangs"
-                    error = ServerGone(f"{member.client.url}: {silence}")
+                    silence = f"hangs: no token for {self._stall_seconds:.0f} s"
+                    error = ServerGone(f"{member.client.url} {silence}")
                     self._take_out(member, epoch, error)
 
     def _on_each(self, act: Callable[[Member], Any]) -> dict[Member, Any]:

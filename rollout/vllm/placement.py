@@ -36,8 +36,8 @@ def make_servers(
     """
     if sets and not pathlib.Path(python).is_file():
         raise ValueError(
-            f"{key}={python!r}: no such file; `make vllm` builds the environment, or"
-            " give the url of servers that run already"
+            f"{key}={python!r}: no such file; run `make vllm` to build the environment,"
+            " or give the url of running servers"
         )
     return [
         ServerProcess(
@@ -75,20 +75,21 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
             ]
         except ValueError:
             raise ValueError(
-                f"config.rollout.vllm.devices={devices!r}: expected ids such as"
+                f"config.rollout.vllm.devices={devices!r}: must be GPU ids such as"
                 " '0;1' or '0,1;2,3'"
             ) from None
     elif machine and jax.process_count() > 1:
         raise ValueError(
-            "config.rollout.vllm.devices='': set it, or config.rollout.vllm.url; with"
-            " several processes the free GPUs are not known"
+            "config.rollout.vllm.devices='': with several processes, set it or"
+            " config.rollout.vllm.url, because the free GPUs are not known"
         )
     elif machine:
         sets = [(gpu,) for gpu in machine if gpu not in own]
         if not sets:
             raise ValueError(
-                f"JAX holds every GPU of this machine ({machine}): leave some to vLLM"
-                " with CUDA_VISIBLE_DEVICES, or share with config.rollout.vllm.devices"
+                f"JAX uses all GPUs of this machine ({machine}): leave some to vLLM"
+                " with CUDA_VISIBLE_DEVICES, or set config.rollout.vllm.devices to"
+                " share them"
             )
     else:
         sets = [()]
@@ -102,7 +103,9 @@ def _check_shared(
     """Rejects shared GPUs unless the memory shares of JAX and vLLM are set and fit."""
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
-        raise ValueError(f"GPUs {twice} are given to more than one vLLM server")
+        raise ValueError(
+            f"GPUs {twice} are given to more than one vLLM server; list each GPU once"
+        )
     shared = sorted(taken.keys() & set(own))
     share_of_jax = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or 0)
     if shared and not (fraction and share_of_jax):
@@ -113,9 +116,9 @@ def _check_shared(
         )
     if shared and fraction + share_of_jax > 1:
         raise ValueError(
-            f"GPUs {shared} are shared with {fraction} for vLLM"
-            f" (rollout.vllm.gpu_memory_utilization) and {share_of_jax} for JAX"
-            " (XLA_PYTHON_CLIENT_MEM_FRACTION): more than the whole memory"
+            f"GPUs {shared} are shared, but the memory shares of vLLM ({fraction},"
+            f" rollout.vllm.gpu_memory_utilization) and JAX ({share_of_jax},"
+            " XLA_PYTHON_CLIENT_MEM_FRACTION) exceed 1 together; reduce one"
         )
 
 
@@ -143,7 +146,7 @@ def _gpus_of_jax() -> tuple[int, ...]:
     names = visible.split(",") if visible and held else []
     if not all(name.strip().isdigit() for name in names):
         raise ValueError(
-            f"CUDA_VISIBLE_DEVICES={visible}: give numbers, as `nvidia-smi -L` lists"
-            " them, so that vLLM's GPUs can be told from the trainer's"
+            f"CUDA_VISIBLE_DEVICES={visible}: must contain the numbers that `nvidia-smi"
+            " -L` lists; other names do not show which GPUs are free for vLLM"
         )
     return tuple(int(names[i]) if names else i for i in held)

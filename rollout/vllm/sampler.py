@@ -209,7 +209,7 @@ class VllmSampler(FleetSampler):
             worst = int(gap.argmax())
             raise OutOfStep(
                 f"{client.url} does not serve version {version}: log-probs of"
-                f" {len(gap)} probe tokens differ by {gap.mean():.3g} on average (bound"
+                f" {len(gap)} probe tokens differ by {gap.mean():.3g} on average (limit"
                 f" {self._probe_tolerance:g}); worst: server {served[worst]:.4f},"
                 f" trainer {own[worst]:.4f}"
             )
@@ -230,7 +230,7 @@ class VllmSampler(FleetSampler):
         same = int(np.cumprod(answer.token_ids == token_ids).sum())
         if not same:
             raise OutOfStep(
-                f"{client.url} samples {answer.token_ids[0]} after its restart where"
-                f" {token_ids[0]} was sampled with the same weights and seed"
+                f"{client.url} sampled token {answer.token_ids[0]} after its restart,"
+                f" but {token_ids[0]} was sampled before with the same weights and seed"
             )
         self._check_probe(client, answer, own[:same])

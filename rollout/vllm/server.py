@@ -62,8 +62,8 @@ class ServerSpec:
     def __post_init__(self):
         if self.host not in _LOOPBACK and not self.api_key:
             raise ValueError(
-                f"host={self.host}: anyone on the network could replace the weights;"
-                " set VLLM_API_KEY, or bind 127.0.0.1"
+                f"host={self.host}: without an API key, anyone on the network could"
+                " replace the weights; set VLLM_API_KEY, or use 127.0.0.1"
             )
 
 
@@ -222,7 +222,7 @@ class ServerProcess:
         while True:
             if process.poll() is not None:
                 raise ServerFailed(
-                    f"vLLM exited with {process.returncode} while starting"
+                    f"vLLM exited with status {process.returncode} while starting"
                     f" ({self.log_file}):\n{self.log_tail()}"
                 )
             try:
@@ -287,11 +287,16 @@ def main() -> None:
     parser.add_argument("--devices", type=int, nargs="*", default=[], help="GPU ids")
     parser.add_argument("--gpu_memory_utilization", type=float, default=0.9)
     parser.add_argument("--enforce_eager", action="store_true")
-    parser.add_argument("--lora_rank", type=int, default=0, help="of adapters alone")
+    parser.add_argument(
+        "--lora_rank",
+        type=int,
+        default=0,
+        help="rank of the adapters, if the trainer publishes only adapters",
+    )
     options, extra = parser.parse_known_args()
     if any(word.startswith(("--api-key", "--api_key")) for word in extra):
         # Every user of the machine can read arguments.
-        parser.error("give the key as VLLM_API_KEY in the environment")
+        parser.error("set the API key as VLLM_API_KEY in the environment instead")
     port = options.__dict__.pop("port")
     spec = ServerSpec(
         python=sys.executable,

@@ -177,7 +177,11 @@ def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        log.warning("%s: no file locks here (%s)", root, error.strerror)
+        log.warning(
+            "%s: file locks fail (%s); if the trainer is killed, delete its folder",
+            root,
+            error.strerror,
+        )
     named = root / f"{_PREFIX}{os.getpid()}-{token[:8]}"
     return unnamed.rename(named), lock
 
@@ -186,6 +190,6 @@ def _check_space(folder: pathlib.Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
-            f"{folder} has {free / 1e9:.2f} GB free, the policy's weights need"
+            f"{folder} has {free / 1e9:.2f} GB free, but the policy's weights need"
             f" {needed / 1e9:.2f} GB (config.rollout.vllm.weight_dir)"
         )

@@ -80,17 +80,20 @@ def test_a_grid_is_every_combination():
 @pytest.mark.parametrize(
     "given,message",
     [
-        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': is not an arm"),
+        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': must be an arm (a)"),
         (
             {"arms": {"a": {}, "b@c": {}}, "reference": "a"},
-            "arm 'b@c': a name must not",
+            "arm 'b@c': the name must not",
         ),
         (
             {"arms": {"a b": {}}, "reference": "a b"},
-            "arm 'a b': a name must not be empty",
+            "arm 'a b': the name must not be empty",
         ),
         ({"arms": {"a": {}}, "reference": "a", "seeds": (1, 1)}, "seeds=[1, 1]: give"),
-        ({"arms": {"a": {}}, "reference": "a", "seeds": ()}, "seeds=[]: give some"),
+        (
+            {"arms": {"a": {}}, "reference": "a", "seeds": ()},
+            "seeds=[]: give at",
+        ),
     ],
 )
 def test_what_is_no_ablation_is_refused(given, message):

@@ -17,23 +17,26 @@ def _lines(needs_reference=False, **changes):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"batch__prompts_per_update": 32}, "with one update a step every ratio is 1"),
-        ({"rollout__group_size": 2}, "with config.rollout.group_size=2 every retained"),
+        (
+            {"batch__prompts_per_update": 32},
+            "config.objective.eps_low and eps_high, bec",
+        ),
+        ({"rollout__group_size": 2}, "the choice of 'std', 'mean' or 'batch_std'"),
         (
             {"objective__kl_estimate": "k1"},
-            "config.objective.kl_estimate='k1': objective.kl_penalty=0",
+            "config.objective.kl_estimate='k1', because config.objective.kl_penalty=0",
         ),
         (
             {"objective__reset_every": 5},
-            "config.objective.reset_every=5: objective.kl_penalty=0",
+            "config.objective.reset_every=5, because config.objective.kl_penalty=0",
         ),
         (
             {"sampling__explore": 0.1},
-            "config.sampling.explore=0.1: sampling.policy='uniform'",
+            "config.sampling.explore=0.1, because config.sampling.policy='uniform'",
         ),
         (
             {"optimizer__function": "a:b", "optimizer__b1": 0.5},
-            "config.optimizer.b1=0.5: optimizer.function='a:b'",
+            "config.optimizer.b1=0.5, because config.optimizer.function='a:b'",
         ),
     ],
 )

@@ -45,13 +45,13 @@ def test_every_section_is_described_with_its_keys():
          "mine.py:2: NameError: name 'nope' is not defined"),
         (b"import nowhere_to_be_found\n",
          "mine.py:1: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
-        (b"c = 1\n", "mine.py: defines no get_config()"),
+        (b"c = 1\n", "mine.py: must define get_config()"),
         (b"def get_config():\n    return {}['a']\n", "mine.py:2: KeyError: 'a'"),
         (b"from configs import base\n\n\ndef get_config():\n"
          b"    c = base.get_config()\n    c.stepps = 20\n    return c\n",
          "mine.py:6: unknown key 'stepps'. Did you mean \"steps\"?"),
         (b"def get_config():\n    pass\n",
-         "mine.py: get_config() gives NoneType, not a ConfigDict"),
+         "mine.py: get_config() must return a ConfigDict, not NoneType"),
         (b"# \xe4\n", "mine.py: UnicodeDecodeError: 'utf-8' codec can't decode byte"),
     ],
 )  # fmt: skip

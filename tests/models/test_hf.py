@@ -157,7 +157,7 @@ def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
                  "..", ".safetensors", "config.json", 3):  # fmt: skip
         index = {"weight_map": {"model.norm.weight": name}}
         (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-        with pytest.raises(ValueError, match="does not name a weights file"):
+        with pytest.raises(ValueError, match="must be the name of a .safetensors file"):
             file_layout(tmp_path)
 
 
@@ -181,14 +181,14 @@ def test_damaged_weights_are_refused_by_name(tmp_path):
         load_params(tmp_path, model, _mesh())
     tensors["model.layers.1.mlp.up_proj.weight"] = np.zeros((3, 3), np.float32)
     safetensors.numpy.save_file(tensors, path)
-    with pytest.raises(ValueError, match=r"has shape \(3, 3\), not \(112, 64\)"):
+    with pytest.raises(ValueError, match=r"has shape \(3, 3\), but .* \(112, 64\)"):
         load_params(tmp_path, model, _mesh())
 
 
 def test_an_unreachable_model_is_one_line():
     with pytest.raises(ValueError, match="^./nowhere: no such model folder;"):
         resolve_folder("./nowhere")
-    with pytest.raises(ValueError, match="^nobody/nothing: no such local folder") as e:
+    with pytest.raises(ValueError, match="^nobody/nothing: no such folder") as e:
         resolve_folder("nobody/nothing")
     assert "\n" not in str(e.value)
 
@@ -222,7 +222,7 @@ def test_an_unreachable_model_is_one_line():
         ({"rope_scaling": [1]}, r"rope_scaling=\[1\]"),
         # As a model card says to stretch it; transformers obeys this one of the two.
         ({"rope_scaling": {"type": "yarn", "factor": 4}}, "scaling.rope_type='yarn'"),
-        ({"rope_scaling": {"type": "default", "a": 1}}, "what rope_parameters says"),
+        ({"rope_scaling": {"type": "default", "a": 1}}, "the value of rope_param"),
         (
             {"rope_parameters": reference.LLAMA_3 | {"low_freq_factor": 4.0}},
             "rope_parameters.low_freq_factor=4.0",
@@ -324,5 +324,5 @@ def test_quantised_weights_are_named(tmp_path):
     header = {"w": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}
     text = json.dumps(header).encode()
     (tmp_path / "w").write_bytes(len(text).to_bytes(8, "little") + text + b"0")
-    with pytest.raises(ValueError, match="w has the dtype F8_E4M3, only F64, F32"):
+    with pytest.raises(ValueError, match="w has dtype F8_E4M3, .* only F64, F32"):
         read_tensors(tmp_path / "w")

@@ -574,10 +574,10 @@ BAD = [
          "max_prompt_tokens=8 + config.rollout.max_response_tokens=200 exceed the"
          " model's max_position_embeddings=128"),
         ({"batch.prompts_per_update": 3}, "prompts_per_step=4: must be a multiple"),
-        ({"batch.row_lengths": "(16,)"}, "no row holds"),
+        ({"batch.row_lengths": "(16,)"}, "the longest must be at least"),
         ({"batch.micro_tokens": 64}, "micro_tokens=64: must be at least"),
         ({"reward.overlong_factor": 1.0}, "config.reward.overlong_buffer=512: must be"
-         " less than the 32 tokens that a completion may have"),
+         " less than the maximum response length of 32 tokens"),
         ({"data.template": "qwen"}, "template='qwen'"),
         ({"reward.function": "nowhere:f"}, "reward.function='nowhere:f': cannot be"
          " imported (ModuleNotFoundError: No module named 'nowhere')"),

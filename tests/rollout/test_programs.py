@@ -185,7 +185,7 @@ def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():
         assert _layout(0, room=int(need[n] / 0.9) + 1).tensor == n
     with pytest.raises(ValueError, match="rollout.slots=16: .* GiB of each device"):
         _layout(0, room=1000)
-    with pytest.raises(ValueError, match="rollout.tensor=3: does not divide"):
+    with pytest.raises(ValueError, match="rollout.tensor=3: must divide"):
         _layout(3)
 
 

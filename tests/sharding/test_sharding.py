@@ -20,8 +20,8 @@ def test_one_axis_takes_what_the_others_leave():
 @pytest.mark.parametrize(
     "sizes,message",
     [
-        (dict(data=3, fsdp=1, tensor=1), "needs 3 devices, there are 8"),
-        (dict(data=3, fsdp=-1, tensor=1), "does not divide 8 devices"),
+        (dict(data=3, fsdp=1, tensor=1), "needs 3 devices, but there are 8"),
+        (dict(data=3, fsdp=-1, tensor=1), "together 3, must divide the 8 devices"),
         (dict(data=-1, fsdp=-1, tensor=1), "only one axis may be -1"),
         (dict(data=0, fsdp=8, tensor=1), "data must be at least 1"),
     ],
@@ -78,7 +78,7 @@ def test_a_mesh_over_several_slices_or_nodes(kind, slices, shape):
 
 
 def test_a_tensor_group_crosses_no_slice():
-    with pytest.raises(ValueError, match="data=1 fsdp=1 tensor=16.*over 2 slices"):
+    with pytest.raises(ValueError, match="data=1 fsdp=1 tensor=16.*of the 2 slices"):
         arranged((1, 1, 16), [_Gpu(number) for number in range(16)])
 
 
@@ -101,10 +101,10 @@ def test_names_resolve(mesh):
     "axes,shape,message",
     [
         (("embd",), (8,), "w: unknown logical axis 'embd'"),
-        (("heads", "mlp"), (4, 4), "w: mesh axis 'tensor' used by both 'heads' and"),
-        (("batch", "embed"), (8, 8), "w: mesh axis 'fsdp' used by both"),
-        (("kv_heads",), (3,), "w: dimension 'kv_heads' of size 3 does not divide"),
-        (("embed",), (8, 8), "w: 1 logical axes"),
+        (("heads", "mlp"), (4, 4), "w: mesh axis 'tensor' is used by both 'heads' and"),
+        (("batch", "embed"), (8, 8), "w: mesh axis 'fsdp' is used by both"),
+        (("kv_heads",), (3,), "w: dimension 'kv_heads' of size 3 must be a multiple"),
+        (("embed",), (8, 8), "w: has 1 logical axes"),
     ],
 )
 def test_what_flax_lets_pass_is_an_error_here(mesh, axes, shape, message):

@@ -67,4 +67,4 @@ def test_a_platform_that_is_not_there_is_one_line(tmp_path):
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: JAX_PLATFORMS='cuda': JAX finds no devices (")
-    assert last.endswith("; JAX_PLATFORMS=cpu runs on the CPU")
+    assert last.endswith("; set JAX_PLATFORMS=cpu to run on the CPU")

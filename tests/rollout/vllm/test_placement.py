@@ -24,10 +24,10 @@ from tests.tools.tiny import make_model
             r"GPUs \[1\] are used by both JAX",
         ),
         ([0, 1, 2, 3], (0, 1), "2,3;3", (0.0, ""), r"GPUs \[3\] are given to more tha"),
-        ([0, 1, 2, 3], (0, 1), "gpu0", (0.0, ""), "devices='gpu0': expected ids such"),
-        ([0, 1], (0, 1), "", (0.0, ""), r"JAX holds every GPU of this machine \(\[0"),
+        ([0, 1, 2, 3], (0, 1), "gpu0", (0.0, ""), "devices='gpu0': must be GPU ids"),
+        ([0, 1], (0, 1), "", (0.0, ""), r"JAX uses all GPUs of this machine \(\[0"),
         ([0], (0,), "0", (0.4, ""), "set both .* XLA_PYTHON_CLIENT_MEM_FRACTION"),
-        ([0], (0,), "0", (0.7, "0.4"), r"0\.7 for vLLM .*0\.4 for JAX .*: more than"),
+        ([0], (0,), "0", (0.7, "0.4"), r"vLLM \(0\.7, .*JAX \(0\.4, .* exceed 1"),
         ([0], (0,), "0", (0.5, "0.4"), [(0,)]),
         ([], (), "", (0.0, ""), [()]),
     ],
@@ -54,7 +54,7 @@ def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
     )
     # Read as number 0, a server would be started on this process's own.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-4aa0-11,GPU-5bb0-22")
-    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=GPU-4aa0.*: give num"):
+    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=GPU-4aa0.*: must con"):
         device_sets("", 0.0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
     assert placement._gpus_of_jax() == (4,)
@@ -78,7 +78,7 @@ def test_each_server_has_its_own_log(tmp_path):
     servers = make_servers([(0,), (1,)], python=str(program), **settings)
     for server in servers:
         server.start()
-        with pytest.raises(ServerFailed, match="exited with 3"):
+        with pytest.raises(ServerFailed, match="exited with status 3"):
             server.wait_ready(20)
     # In one log, the second one's error would be the last of both.
     first, second = (server.last_error() for server in servers)

@@ -43,7 +43,7 @@ def test_a_key_is_given_by_the_environment_alone(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", given)
         with pytest.raises(SystemExit):
             vllm_server.main()
-        assert "give the key as VLLM_API_KEY" in capsys.readouterr().err
+        assert "set the API key as VLLM_API_KEY" in capsys.readouterr().err
 
 
 def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
@@ -89,7 +89,7 @@ def _program(tmp_path, script):
 def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
     server = _program(tmp_path, "echo first; echo no such accelerator; exit 3")
     server.start()
-    with pytest.raises(ServerFailed, match=r"exited with 3(.|\n)*no such accelerator"):
+    with pytest.raises(ServerFailed, match=r"with status 3(.|\n)*no such accelerator"):
         server.wait_ready(20)
 
 
@@ -128,10 +128,10 @@ def test_closing_a_client_ends_its_calls_and_later_ones():
     [
         ([(0, 4, 7)], [7, 7, 7, 7]),
         ([(0, 3, 7), (3, 4, 8)], [7, 7, 7, 8]),
-        ([(0, 3, 7)], "1 of 4 tokens, first of token 3"),
-        ([(1, 4, 7)], "1 of 4 tokens, first of token 0"),
-        ([(0, 1, 7), (3, 4, 8)], "2 of 4 tokens, first of token 1"),
-        ([], "4 of 4 tokens, first of token 0"),
+        ([(0, 3, 7)], "1 of 4 tokens, the first at index 3"),
+        ([(1, 4, 7)], "1 of 4 tokens, the first at index 0"),
+        ([(0, 1, 7), (3, 4, 8)], "2 of 4 tokens, the first at index 1"),
+        ([], "4 of 4 tokens, the first at index 0"),
     ],
 )
 def test_a_token_without_a_version_is_rejected(spans, found):
@@ -162,7 +162,7 @@ def test_a_token_without_a_version_is_rejected(spans, found):
         client = VllmClient(f"http://127.0.0.1:{server.server_address[1]}")
         try:
             if isinstance(found, str):
-                with pytest.raises(OutOfStep, match=f"reports no version of {found}$"):
+                with pytest.raises(OutOfStep, match=f"reports no version for {found}$"):
                     client.generate([0], params, seed=0, version_of=int, timeout=30)
             else:
                 drawn = client.generate([0], params, seed=0, version_of=int, timeout=30)

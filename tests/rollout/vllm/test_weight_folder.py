@@ -61,7 +61,7 @@ def test_the_served_version_stays_while_others_are_written(tmp_path):
     for version in (1, 2):  # the first of them was refused by a server
         newer = folder.write(_params(version), f"run:{version}", keep=served)
         assert newer.path != served.path
-    with pytest.raises(ValueError, match="announced as float32"):
+    with pytest.raises(ValueError, match="but the header says float32"):
         folder.write(_params(3.0, size=999), "run:3", keep=served)
     assert not pathlib.Path(newer.path).exists()
     assert pathlib.Path(served.path).read_bytes() == before
