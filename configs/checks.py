@@ -58,7 +58,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         multiple = f"config.batch.prompts_per_update={b.prompts_per_update}"
         refuse("batch.prompts_per_step", f"must be a multiple of {multiple}")
     if needs_data and not c.data.train:
-        refuse("data.train", "give files or a function")
+        refuse("data.train", 'give JSONL files or "module:function"')
     if r.schedule != "sync" and r.backend == "jax":
         refuse(
             "rollout.schedule",
@@ -71,8 +71,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if d.carry and c.reward.shuffle:
         refuse(
             "reward.shuffle",
-            "rewards can be permuted only if all groups of a round end together; set it"
-            " to False, or set config.dynamic_sampling.carry=False",
+            "cannot permute the rewards of a round if its groups end in different"
+            " steps; set it or config.dynamic_sampling.carry to False",
         )
     if c.sampling.policy != "uniform" and (not d.filter or d.filter_on == "reward"):
         refuse(
@@ -83,8 +83,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if c.optimizer.moments_dtype == "bfloat16" and c.optimizer.b2 > 0.99:
         refuse(
             "optimizer.b2",
-            "must be at most 0.99 with config.optimizer.moments_dtype='bfloat16', which"
-            " rounds smaller changes of the second moment to zero",
+            "must be at most 0.99 if config.optimizer.moments_dtype='bfloat16';"
+            " otherwise changes of the second moment are rounded to zero",
         )
     if c.schedule.decay != "constant" and not c.schedule.decay_updates:
         refuse(

@@ -108,7 +108,7 @@ def resolve_shape(
     if free:
         if n_devices % known:
             raise ValueError(
-                f"{asked}: the given sizes, together {known}, must divide the"
+                f"{asked}: the product of the other two sizes, {known}, must divide the"
                 f" {n_devices} devices"
             )
         sizes[free[0]] = n_devices // known

@@ -97,7 +97,7 @@ def test_a_policy_that_needs_the_filter_is_one_line():
             "reward.shuffle",
             True,
             {"dynamic_sampling.carry": True},
-            "rewards can be permuted",
+            "cannot permute the",
         ),
         ("objective.reset_every", 5, {"model.lora.rank": 4}, "adapters cannot replace"),
     ],
