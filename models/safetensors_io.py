@@ -71,8 +71,8 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         if (dtype := _DTYPES.get(stored)) is None:
             known = ", ".join(_DTYPES)
             raise ValueError(
-                f"{path}: tensor {name} has dtype {stored}, which is not supported;"
-                f" only {known} are"
+                f"{path}: tensor {name} has dtype {stored}, but only {known} are"
+                " supported"
             )
         if stop - start != dtype.itemsize * int(np.prod(shape)):
             raise ValueError(
