@@ -47,7 +47,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     b, d, r = c.batch, c.dynamic_sampling, c.rollout
     steps, rank = c.profile.steps, c.model.lora.rank
     if not b.row_lengths:
-        refuse("batch.row_lengths", "give at least one length in tokens")
+        refuse("batch.row_lengths", "must have an entry, a length in tokens")
     if max(b.row_lengths) < r.max_prompt_tokens + r.max_response_tokens:
         refuse(
             "batch.row_lengths",

@@ -42,7 +42,7 @@ def test_every_config_of_ours_fits(name):
         ("model.remat", "some", "be one of none, dots, full"),
         ("model.attention", "flash", "be one of auto, xla, triton, splash"),
         ("batch.ppo_epochs", 0, "be at least 1"),
-        ("batch.row_lengths", (), "have an entry"),
+        ("batch.row_lengths", (), "have an entry, a length in tokens"),
         ("batch.row_lengths", (4096, 0), "each be at least 1"),
         ("batch.row_lengths", ("4096",), "each be of type int"),
         ("batch.row_lengths", "4096", "be a list"),
