@@ -38,6 +38,8 @@ class Engine:
       step: the jitted functions of an update.
       state: the train state: parameters, optimizer state and counters.
       sampler: the sampler, which uses the last published policy.
+      sample: the method `sample` of the sampler; with several processes,
+        `rl.processes.joint.JointEngine.sample` calls it in all of them.
       checkpoints: this process's access to the checkpoints of the run.
     """
 
@@ -79,6 +81,7 @@ class Engine:
         self.step = step
         self.state, self._config = state, config
         self.sampler, self.checkpoints = sampler, checkpoints
+        self.sample: Callable[..., list[list[Completion]]] = sampler.sample
         self._score_reference = score_reference or step.score
         self._assets, self._reference = assets, reference
         self._base, self._base_name = base, base_name
@@ -100,11 +103,6 @@ class Engine:
     def skipped(self) -> tuple[int, int]:
         """Number of the latest updates skipped in a row, and of all skipped updates."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
-
-    @property
-    def sample(self) -> Callable[..., list[list[Completion]]]:
-        """The sampler's `sample` method; see `rollout.types.Sampler.sample`."""
-        return self.sampler.sample
 
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]

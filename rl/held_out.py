@@ -69,7 +69,7 @@ class HeldOut:
             evaluate,
             problems=problems,
             curve=of_curve,
-            prompts=[spec.encode(p).tolist() for p in problems],
+            prompts=[spec.prompt_of(p).tolist() for p in problems],
             sampler=self.sampler,
             seed=run_seed(spec.config.seed, Stream.EVALUATING, 0),
             decode=spec.decode,

@@ -324,8 +324,13 @@ class _Run:
         left = None if compiled else clock.total * (steps - self.done)
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)
-        spec, samples = self.spec, self.config.log.samples
-        examples = example_rows(stats, spec.decode, spec.decode_prompt, samples=samples)
+        examples = example_rows(
+            stats,
+            self.spec.decode,
+            self.spec.decode_prompt,
+            samples=self.config.log.samples,
+            after=self.config.reward.after,
+        )
         self.writer.samples(self.done, examples)
         warnings, alarm = self.parts.alarms.check(metrics)
         for warning in warnings:

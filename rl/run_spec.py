@@ -127,7 +127,7 @@ class RunSpec:
             after=r.after,
         )
 
-    def encode(self, problem: Problem) -> np.ndarray:
+    def prompt_of(self, problem: Problem) -> np.ndarray:
         return self.prompts[problem.problem]
 
 

@@ -31,7 +31,7 @@ from rl.engine import Engine, Reject
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.extra import load_extra_groups
-from rl.groups.judge import judge
+from rl.groups.judge import build_groups
 from rl.groups.packing import pack_groups
 from rl.groups.schedule import Rollouts
 from rl.groups.weights import reject
@@ -160,7 +160,7 @@ def open_parts(
                 extra_groups=load_extra_groups(
                     c.rollout.extra_groups,
                     problems=spec.train,
-                    encode=spec.encode,
+                    encode=spec.prompt_of,
                     tokenize=spec.tokenize,
                 ),
             ),
@@ -178,12 +178,12 @@ def make_collector(
         draws=Draws(curriculum, spec.train, c.sampling),
         sample=sample,
         judge=functools.partial(
-            judge,
+            build_groups,
             reward=rewards.reward(TRAINING),
             decode=spec.decode,
             settings=c.reward,
         ),
-        encode=spec.encode,
+        encode=spec.prompt_of,
         sampling=spec.sampling,
         seed=c.seed,
         prompts_per_step=c.batch.prompts_per_step,
@@ -224,7 +224,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
             model=model.clone(remat="none"),
             folder=folder,
             workdir=workdir,
-            prompt=spec.encode(spec.train[0]).tolist(),
+            prompt=spec.prompt_of(spec.train[0]).tolist(),
         )
     step = make_update(c, model, spec.objective)
     count = parameter_count(spec.model)

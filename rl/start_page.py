@@ -152,7 +152,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 def _example(spec: RunSpec) -> dict[str, str]:
     """Returns the first prompt, and the rewards of its gold and of a wrong answer."""
     problem = spec.train[0]
-    ids = spec.encode(problem).tolist()
+    ids = spec.prompt_of(problem).tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
     if len(prompt) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2

@@ -228,7 +228,7 @@ def insert(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def decode(
-    model, pace: Pace, nucleus: bool, params, state: Slots, dynamic: Dynamic, wake
+    model, pace: Pace, truncates: bool, params, state: Slots, dynamic: Dynamic, wake
 ):
     """Decodes until `wake` slots are done, but at most `pace.call` tokens per slot.
 
@@ -238,7 +238,7 @@ def decode(
     Args:
       model, params: an `InferenceDecoder` and its parameters.
       pace: the settings of the decode loop.
-      nucleus: whether to apply `dynamic.top_p`; each value is compiled separately.
+      truncates: whether to apply `dynamic.top_p`; each value is compiled separately.
       state: the decode state, which is donated.
       dynamic: the sampling parameters.
       wake: int32, the number of done slots at which to return.
@@ -262,7 +262,7 @@ def decode(
             temperature,
             top_p,
             split,
-            nucleus=nucleus,
+            truncates=truncates,
             one_pass=pace.one_pass,
         ),
         mesh=mesh,

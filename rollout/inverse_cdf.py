@@ -48,7 +48,7 @@ def draw_tokens(
     top_p: Float[jax.Array, ""],
     split: Split = Split(),
     *,
-    nucleus: bool = True,
+    truncates: bool = True,
     one_pass: bool = False,
 ) -> tuple[Int32[jax.Array, " B"], Float32[jax.Array, " B"]]:
     """Samples one token per row by inverse CDF.
@@ -66,9 +66,9 @@ def draw_tokens(
         most likely tokens with at least this mass, and from ties at its edge.
       split: the sharding of the vocabulary. All devices that share a row must call this
         function together.
-      nucleus: whether to apply `top_p`.
+      truncates: whether to apply `top_p`.
       one_pass: whether to read all logits only once (`models.online_softmax`); ignored
-        if `nucleus` is set.
+        if `truncates` is set.
 
     Returns:
       The token ids, and their log-probabilities in the distribution that they were
@@ -80,7 +80,7 @@ def draw_tokens(
     rows, words = logits.shape
     tiles = _Tiles(rows, words, split)
     cut = tiles.cut(scaled, LEAST)
-    if one_pass and not nucleus:
+    if one_pass and not truncates:
         tops, sums = online_softmax(cut)
         top = split.max(jnp.max(tops, axis=-1, keepdims=True))
         sums = tiles.all(sums * jnp.exp(tops - top))
@@ -90,7 +90,7 @@ def draw_tokens(
         tops = jnp.max(cut, axis=-1)
         top = split.max(jnp.max(tops, axis=-1, keepdims=True))
         weights = jnp.exp(scaled - top)
-        if nucleus:
+        if truncates:
             filters = ~greedy & (top_p < 1)
             edge = jnp.where(filters, _nucleus_edge(weights, top_p, split), 0)
             weights = jnp.where(weights < edge[:, None], 0, weights)  # keeps NaN

@@ -129,7 +129,7 @@ class JaxSampler:
         refill = layout.refill(batch)
 
         dynamic = decoding.dynamic_params(params)
-        nucleus = params.top_p < 1 and params.temperature > 0
+        truncates = params.top_p < 1 and params.temperature > 0
         root = jax.random.key_data(jax.random.key(seed))
         state = decoding.empty(self._model, batch, columns, width, page)
         shapes = (
@@ -156,7 +156,9 @@ class JaxSampler:
             ends = refill if waiting else self._ends_to_narrow(running, batch)
             idle = batch - len(running)
             wake = idle + min(ends, len(running))
-            state, drawn, enough = self._decode(state, dynamic, nucleus, wake, on_pause)
+            state, drawn, enough = self._decode(
+                state, dynamic, truncates, wake, on_pause
+            )
             for slot in [slot for slot in running if drawn.done[slot]]:
                 task = running.pop(slot)
                 free.append(slot)
@@ -172,7 +174,12 @@ class JaxSampler:
         return results
 
     def _decode(
-        self, state, dynamic, nucleus: bool, wake: int, on_pause: OnPause | None = None
+        self,
+        state,
+        dynamic,
+        truncates: bool,
+        wake: int,
+        on_pause: OnPause | None = None,
     ):
         """Decodes until `wake` slots are done, or `on_pause` returns True.
 
@@ -182,7 +189,7 @@ class JaxSampler:
             state, drawn = decoding.decode(
                 self._model,
                 self._layout.pace,
-                nucleus,
+                truncates,
                 self._params,
                 state,
                 dynamic,

@@ -22,7 +22,6 @@ AXES = DATA, FSDP, TENSOR = ("data", "fsdp", "tensor")
 RULES: Mapping[str, str | tuple[str, ...] | None] = {
     # activations
     "batch": (DATA, FSDP),
-    "length": None,
     # parameters
     "layers": None,
     "embed": FSDP,

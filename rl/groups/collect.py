@@ -86,7 +86,7 @@ class Collector:
         Args:
           draws: source of problems and of the curriculum's stages.
           sample: function with the arguments of `Sampler.sample`.
-          judge: function that builds groups from completions (`rl.groups.judge`).
+          judge: function that builds groups from completions (`build_groups`).
           encode: function from a problem to its prompt's token ids, int32 `[P]`.
           sampling: sampling parameters of the run; `n` is the group size G.
           seed: seed of the run; each round derives its own seed.

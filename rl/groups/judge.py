@@ -11,7 +11,7 @@ from rollout.seeds import generator
 from rollout.types import Completion
 
 
-def judge(
+def build_groups(
     problems: Sequence[Problem],
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Sequence[Completion]],

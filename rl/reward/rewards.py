@@ -149,7 +149,7 @@ class Rewards:
         """Returns the reward function of the formula with the config key `key`."""
         terms = self._terms[key]
 
-        def judge(
+        def sum_terms(
             groups: Sequence[Sequence[str]], problems: Sequence[Problem]
         ) -> list[list[Score]]:
             with self._lock:
@@ -160,7 +160,7 @@ class Rewards:
                 for of_group in zip(*by_term, strict=True)
             ]
 
-        return judge
+        return sum_terms
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
         """Wraps a user's function as a reward."""
@@ -171,7 +171,7 @@ class Rewards:
         if isinstance(form, Lost):
             raise RewardError(f"{named}: cannot be imported (it {form.reason})")
 
-        def judge(
+        def call_function(
             groups: Sequence[Sequence[str]], problems: Sequence[Problem]
         ) -> list[list[Score]]:
             calls = [
@@ -195,7 +195,7 @@ class Rewards:
                         scores[i] += map(self._score, call, result)
             return scores
 
-        return judge
+        return call_function
 
     def _score(self, text: str, answer: Answer) -> Score:
         found = extract_answer(text, after=self._after)

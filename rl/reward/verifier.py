@@ -29,7 +29,7 @@ def verifier_reward(
       judge_all: function from items to their verdicts, such as `VerifierPool.judge`.
     """
 
-    def judge(
+    def score_verdicts(
         groups: Sequence[Sequence[str]], problems: Sequence[Problem]
     ) -> list[list[Score]]:
         pairs = list(zip(groups, problems, strict=True))
@@ -37,7 +37,7 @@ def verifier_reward(
         verdicts = iter(judge_all(asked))
         return [[_score(next(verdicts), p) for _ in texts] for texts, p in pairs]
 
-    return judge
+    return score_verdicts
 
 
 def _score(verdict: Verdict, problem: Problem) -> Score:

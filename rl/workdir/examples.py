@@ -20,6 +20,7 @@ def example_rows(
     decode_prompt: Callable[[Sequence[int]], str],
     *,
     samples: Annotated[int, Range(0, 8)],
+    after: str,
 ) -> list[dict[str, Any]]:
     """Returns completions of a step that are worth reading, as rows of samples.jsonl.
 
@@ -33,13 +34,16 @@ def example_rows(
       decode: converts a completion's token ids to text.
       decode_prompt: converts a prompt's token ids to text.
       samples: maximum number of rows.
+      after: delimiter before which the verifier ignores text (`reward.after`); "" for
+        none.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []
     for group, repeated in zip(stats.examples, stats.repeated, strict=False):
         firsts.append(len(rows))
         for index, of in enumerate(repeated):
-            rows.append(_example(group, index, bool(of), decode, decode_prompt))
+            row = _example(group, index, bool(of), decode, decode_prompt)
+            rows.append(row | {"suspect": suspicion(row, after=after)})
     if not rows or not samples:
         return []
 
@@ -92,14 +96,15 @@ def _example(
         row["components"] = components
     if group.rules:
         row["rule"] = group.rules[index]
-    return row | {"suspect": suspicion(row)}
+    return row
 
 
-def suspicion(row: Mapping[str, Any]) -> str:
+def suspicion(row: Mapping[str, Any], *, after: str = "") -> str:
     """Returns why a verdict may be wrong, or an empty string.
 
     Args:
       row: a row of samples.jsonl.
+      after: see `example_rows`.
     """
     if row["correct"]:
         if row["finish_reason"] == "length":
@@ -108,10 +113,12 @@ def suspicion(row: Mapping[str, Any]) -> str:
     if row.get("rule") == "open":
         return "wrong, since nothing was proved within the budget"
     gold = rf"(?<![\w.]){re.escape(row['gold'])}(?!\w)"
-    answer = extract_answer(row["completion"])
+    text = row["completion"]
+    if after:
+        text = text.rpartition(after)[2] if after in text else ""
+    answer = extract_answer(text)
     if answer is not None:
         holds = re.search(gold, answer)
         return "wrong, though the answer contains the gold" if holds else ""
-    end = row["completion"][-_END:].rstrip(" .$\n")
-    ends = re.search(rf"{gold}\Z", end)
+    ends = re.search(rf"{gold}\Z", text[-_END:].rstrip(" .$\n"))
     return "no answer found, though it ends with the gold" if ends else ""

@@ -246,7 +246,7 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
     other = make_group([False, False, True], lengths=[2, 6, 2], seed=1)
     cut = other.completions[1]
     object.__setattr__(cut, "finish_reason", "length")
-    rows = example_rows(stats_of(plain, other), decode, decode, samples=4)
+    rows = example_rows(stats_of(plain, other), decode, decode, samples=4, after="")
     assert [row["shown_as"] for row in rows] == [
         ["best"], ["worst"], ["truncated"], [],
     ]  # fmt: skip
@@ -254,9 +254,10 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
     assert rows[2]["tokens"] == 6 and rows[2]["finish_reason"] == "length"
     assert rows[3]["completion"] == decode(other.completions[0].token_ids)
     assert rows[3]["prompt"] == decode(other.prompt_ids)
-    assert len(example_rows(stats_of(plain, other), decode, decode, samples=1)) == 1
-    assert example_rows(stats_of(plain), decode, decode, samples=0) == []
-    assert example_rows(stats_of(), decode, decode, samples=4) == []
+    (row,) = example_rows(stats_of(plain, other), decode, decode, samples=1, after="")
+    assert row["shown_as"] == ["best"]
+    assert example_rows(stats_of(plain), decode, decode, samples=0, after="") == []
+    assert example_rows(stats_of(), decode, decode, samples=4, after="") == []
 
 
 @pytest.mark.parametrize(
@@ -280,6 +281,25 @@ def test_a_verdict_worth_a_second_look(completion, changes, said):
         "finish_reason": "stop", "rule": "different",
     }  # fmt: skip
     found = suspicion(row | changes)
+    assert said in found and bool(said) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("completion", "said"),
+    [
+        (r"so \boxed{42 apples}</think> no", ""),
+        ("it is 42.</think> no", ""),
+        ("it is 42.", ""),
+        (r"no</think> so \boxed{42 apples}", "wrong, though the answer contains"),
+        ("no</think> it is 42.", "no answer found, though it ends with the gold"),
+    ],
+)
+def test_what_the_verifier_ignores_is_no_reason_for_a_second_look(completion, said):
+    row = {
+        "completion": completion, "gold": "42", "correct": False, "repeated": False,
+        "finish_reason": "stop", "rule": "different",
+    }  # fmt: skip
+    found = suspicion(row, after="</think>")
     assert said in found and bool(said) == bool(found)
 
 

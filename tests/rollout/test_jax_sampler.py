@@ -257,10 +257,10 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     compiles, steps, longest = Compiles(), {}, 0
     decode = decoding.decode
 
-    def counted(model, pace, nucleus, params, state, *rest):
+    def counted(model, pace, truncates, params, state, *rest):
         nonlocal longest
         before, size = np.asarray(state.count), state.count.size
-        state, drawn = decode(model, pace, nucleus, params, state, *rest)
+        state, drawn = decode(model, pace, truncates, params, state, *rest)
         tokens = int((np.asarray(drawn[1]) - before).max())
         steps[size], longest = steps.get(size, 0) + tokens, max(longest, tokens)
         return state, drawn
@@ -417,7 +417,7 @@ def test_one_pass_draws_what_two_passes_draw(words):
     uniforms[3:6] = 1 - 2**-24
 
     def draw(temperature, **how):
-        run = functools.partial(draw_tokens, nucleus=False, **how)
+        run = functools.partial(draw_tokens, truncates=False, **how)
         return jax.jit(run)(logits, uniforms, jnp.float32(temperature), jnp.float32(1))
 
     for temperature in (0.0, 1.0, 0.7):

@@ -46,9 +46,9 @@ def _whole(layout, **how):
     """What every copy has whole: prompts that were read, and what decode says."""
     found = programs(layout, **how)
     decode = found["decode"]
-    model, pace, nucleus, *of_decode = decode.arguments
+    model, pace, truncates, *of_decode = decode.arguments
     _, drawn = jax.eval_shape(
-        lambda *a: decoding.decode.__wrapped__(model, pace, nucleus, *a), *of_decode
+        lambda *a: decoding.decode.__wrapped__(model, pace, truncates, *a), *of_decode
     )
     drawn = placed(drawn, jax.tree.map(lambda _: laid_out(layout.mesh), drawn))
     return found["insert"].arguments[3:5], drawn

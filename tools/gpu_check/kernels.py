@@ -126,7 +126,7 @@ def _decode_attention(
 def _draws(rows: int, words: int) -> dict[str, Any]:
     """Computes chi square of sampled tokens in bins of equal softmax probability."""
     (logits,) = _normal("float32", (words,))
-    draw = jax.jit(lambda *x: draw_tokens(*x, nucleus=False, one_pass=True)[0])
+    draw = jax.jit(lambda *x: draw_tokens(*x, truncates=False, one_pass=True)[0])
     counts = np.zeros(words)
     for i in range(8):
         uniforms = jax.random.uniform(jax.random.key(i), (rows // 8, 2))

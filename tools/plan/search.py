@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import jax.numpy as jnp
 
@@ -22,7 +22,6 @@ from tools.plan.targets import Target
 from tools.plan.workload import Workload, make_workload, shard_sizes
 
 _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
-_REMATS: tuple[Remat, ...] = ("full", "dots", "none")
 _TRIED = 6
 _UPDATE = ("score", "accumulate", "apply")
 _SLACK = 1.1  # allowed error of the estimate; candidates beyond it are not compiled
@@ -155,7 +154,7 @@ def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:
         count = target.count
     length = max(config.batch.row_lengths)
     for tensor, rows, remat, offload in itertools.product(
-        (1, 2, 4, 8), _ROWS, _REMATS, (False, True)
+        (1, 2, 4, 8), _ROWS, get_args(Remat), (False, True)
     ):
         if count % tensor:
             continue

@@ -9,7 +9,7 @@ import pytest
 from configs import base
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
-from rl.groups.judge import judge
+from rl.groups.judge import build_groups
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
@@ -75,7 +75,7 @@ def _collector(sampler, *stages, prompts_per_step=8, **settings):
         draws=Draws(curriculum, problems, base.Sampling()),
         sample=sampler.sample,
         judge=functools.partial(
-            judge,
+            build_groups,
             reward=of_each(
                 lambda texts, problems: [
                     Score.of(Verdict(text == str(RIGHT), None, "last"))

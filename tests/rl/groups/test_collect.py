@@ -10,7 +10,7 @@ import pytest
 from configs import base
 from rl.groups.collect import Collector, PartialGroup, Shortfall, _renumbered
 from rl.groups.draws import Draw, Draws
-from rl.groups.judge import judge, overlong_penalty
+from rl.groups.judge import build_groups, overlong_penalty
 from rl.groups.packing import make_segments, pack
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
@@ -84,7 +84,7 @@ def _collector(
         draws=Draws(curriculum, problems, base.Sampling()),
         sample=sampler.sample,
         judge=functools.partial(
-            judge,
+            build_groups,
             reward=of_each(reward),
             decode=decode,
             settings=shaping or base.Reward(),

@@ -10,7 +10,7 @@ import pytest
 from configs import base
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
-from rl.groups.judge import judge
+from rl.groups.judge import build_groups
 from rl.problems.curriculum import Advance, Curriculum, Stage
 from rl.reward.score import Score
 from rl.types import Problem
@@ -47,7 +47,7 @@ class World:
         self.collector = Collector(
             draws=self.draws, sample=self._sample,
             judge=functools.partial(
-                judge,
+                build_groups,
                 reward=of_each(lambda texts, _: [SCORES[text] for text in texts]),
                 decode=lambda ids: str(ids[0]),
                 settings=base.Reward(),
