@@ -15,18 +15,18 @@ class Alarm(RuntimeError):
 
 
 class Rule(NamedTuple):
-    """Describes one alarm."""
+    """Describes one alarm: a metric, its limit, and the message of the warning."""
 
     name: str  # the alarm's name in `alarms.stop_on`
     value: Callable[[Metrics], float]  # reads the metric; NaN (no alarm) if missing
     beyond: Callable[[float, float], bool]  # compares the value with the limit
-    says: str  # message, formatted with the value and names of non-finite metrics
-    counts: bool = False  # the value counts consecutive steps; may end the run at limit
+    says: str  # message with fields for the value and `names` of non-finite metrics
+    counts: bool = False  # whether the value already counts consecutive steps
     limit: float = 0.0
 
 
 def _of(*names: str) -> Callable[[Metrics], float]:
-    """Returns a function that reads the first of these metrics that exists."""
+    """Returns a function that reads the first of these metrics that a step has."""
     return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
 
 
@@ -86,14 +86,14 @@ RULES = (
         _of("policy/sampler_gap_mean", "off_policy/stale_gap"),
         operator.gt,
         "log-probabilities of sampler and trainer differ by {:.4f} nats/token on"
-        " average",
+        " average: the sampler has other weights, or computes less precisely",
         limit=0.1,
     ),
     Rule(
         "stuck_reward",
         _of("reward/unmoved"),
         operator.ge,
-        "the mean reward has not changed for {:.0f} steps",
+        "the mean reward has not changed for {:.0f} steps: check the reward function",
         counts=True,
         limit=10.0,
     ),
@@ -101,7 +101,8 @@ RULES = (
         "skipped_updates",
         _of("policy/skipped_in_a_row"),
         lambda value, limit: value > 0,
-        "{:.0f} consecutive updates were skipped, because they were not finite",
+        "{:.0f} consecutive updates were skipped, because they were not finite; the"
+        " first one is in the folder dumps/ of the workdir",
         counts=True,
         limit=3.0,
     ),
@@ -136,7 +137,7 @@ class Alarms:
         """
         warnings: list[str] = []
         due: list[str] = []
-        for rule, value, text in self._holding(metrics):
+        for rule, value, text in self._active(metrics):
             warnings.append(text)
             row = self._in_a_row[rule.name]
             over = value >= rule.limit if rule.counts else row >= self.settings.patience
@@ -147,21 +148,21 @@ class Alarms:
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
         """Returns a step's warnings by alarm name; counts active steps like `check`."""
-        return {rule.name: text for rule, _, text in self._holding(metrics)}
+        return {rule.name: text for rule, _, text in self._active(metrics)}
 
-    def _holding(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:
+    def _active(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:
         """Returns the active alarms of a step, each with its value and message."""
         metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
         names = ", ".join(_not_finite(metrics)[:3])
-        holding = []
+        active = []
         for rule in RULES:
             value = rule.value(metrics)
             if rule.beyond(value, rule.limit):
                 self._in_a_row[rule.name] = self._in_a_row.get(rule.name, 0) + 1
-                holding.append((rule, value, rule.says.format(value, names=names)))
+                active.append((rule, value, rule.says.format(value, names=names)))
             else:
                 self._in_a_row[rule.name] = 0
-        return holding
+        return active
 
     def _count_unmoved(self, metrics: Metrics) -> int:
         """Counts the steps since the mean reward last changed.
@@ -175,6 +176,7 @@ class Alarms:
         return self._unmoved
 
     def state(self) -> dict[str, Any]:
+        """Returns the state for `restore`, as JSON."""
         return {
             "in_a_row": dict(self._in_a_row),
             "reward": self._reward,
@@ -182,5 +184,6 @@ class Alarms:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Restores a result of `state()`."""
         self._in_a_row = dict(state["in_a_row"])
         self._reward, self._unmoved = state["reward"], state["unmoved"]

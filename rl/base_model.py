@@ -43,7 +43,11 @@ def base_folder(
 
 
 def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
-    """Rejects `batch.share_prompts` if the model's attention does not support it."""
+    """Checks that the model's attention supports `batch.share_prompts`, if it is set.
+
+    Raises:
+      ValueError: the attention does not support shared prompts.
+    """
     if share_prompts and model.attention not in SHARES_PREFIXES:
         raise ValueError(
             f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
@@ -94,5 +98,6 @@ def base_name(c: RunConfig, folder: pathlib.Path) -> str:
 
 
 def parameter_count(model: DecoderConfig) -> int:
+    """Returns the number of parameters of a model, without adapters."""
     shapes, _ = abstract_params(Decoder(model))
     return sum(x.size for x in jax.tree.leaves(shapes))

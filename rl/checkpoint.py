@@ -82,7 +82,7 @@ class Checkpoints:
         healthy: bool = True,
         score: float | None = None,
     ) -> None:
-        """Starts to write a checkpoint; returns when the state is copied to the host.
+        """Copies the state to the host and starts to write a checkpoint from the copy.
 
         An existing checkpoint of the step is not written again.
 
@@ -94,7 +94,7 @@ class Checkpoints:
 
         Raises:
           NotFinite: the state holds a NaN or an infinity; nothing was written.
-          OSError: the disk has too little space and nothing was written, or the
+          OSError: the disk has too little space, and nothing was written; or the
             previous save failed.
         """
         self.wait()
@@ -168,12 +168,13 @@ class Checkpoints:
                     break
                 time.sleep(0.5)
         latest = self.latest()
-        newest = "there is no other"
+        newest = "from the start"
         if latest is not None:
-            newest = f"the newest is that of step {latest}"
+            newest = f"from the checkpoint of step {latest}"
         return OSError(
             f"{self._folder}: the checkpoint of step {step} was not written"
-            f" ({one_line(error)[:300]}); {newest}"
+            f" ({one_line(error)[:300]}); remove the cause, then resume {newest} with"
+            " the same command"
         )
 
     def _check_space(self, needed: int) -> None:
@@ -182,10 +183,12 @@ class Checkpoints:
         if free < 1.05 * needed:
             raise OSError(
                 f"{self._folder}: a checkpoint needs {needed / 1e9:.2f} GB, but only"
-                f" {free / 1e9:.2f} GB are free; free some disk space"
+                f" {free / 1e9:.2f} GB are free; delete other files, then resume with"
+                " the same command"
             )
 
     def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
+        """Waits until a checkpoint is on the disk, then writes its `SHA256SUMS`."""
         folder = self._folder / str(step)
         try:
             manager.wait_until_finished()
@@ -194,7 +197,8 @@ class Checkpoints:
                 raise
             reason = one_line(error)
             print(
-                f"WARNING: {self._folder}: an old checkpoint was not deleted: {reason}",
+                f"WARNING: {self._folder}: an old checkpoint was not deleted"
+                f" ({reason}); delete it if you need its space",
                 flush=True,
             )
         if jax.process_index() == 0:
@@ -308,7 +312,7 @@ class Checkpoints:
             folder.rename(aside)
             print(
                 f"WARNING: {error}; checkpoint renamed to {aside.name},"
-                f" using step {used}",
+                f" resuming from step {used}",
                 flush=True,
             )
 
@@ -323,7 +327,7 @@ class Checkpoints:
 
 
 class _Retained(preservation_policy.PreservationPolicy):
-    """Applies `retained_steps` as Orbax's preservation policy."""
+    """Makes Orbax keep the checkpoints of `retained_steps` and delete the others."""
 
     def __init__(self, records: Mapping[int, Record], keep: int):
         self._records, self._keep = records, keep
@@ -366,7 +370,12 @@ def records_in(folder: pathlib.Path) -> dict[int, Record]:
 
 
 def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainState:
-    """Returns shapes and dtypes with shardings, for `Checkpoints.restore`."""
+    """Returns a train state of shapes and dtypes with shardings, without arrays.
+
+    Args:
+      state_shapes: a train state, as arrays or as shapes with dtypes.
+      shardings: the sharding of each array.
+    """
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         state_shapes,
@@ -404,7 +413,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def _discard(path: pathlib.Path) -> None:
-    """Removes a path, or prints a warning; a later save tries again."""
+    """Removes a path; if that fails, prints a warning, and a later save tries again."""
     try:
         remove(path)
     except OSError as error:
@@ -423,7 +432,13 @@ def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
 
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
-    """Describes the disk space and the save time of checkpoints of `nbytes` each."""
+    """Returns text about the disk space and the save time of a run's checkpoints.
+
+    Args:
+      nbytes: size of a checkpoint.
+      keep: number of newest checkpoints to retain.
+      folder: folder of the checkpoints, which may be missing.
+    """
     # In addition to the newest: the last healthy one, the best one, one that is being
     # saved, and one in a dump.
     most = (keep + 4) * nbytes
@@ -459,7 +474,9 @@ def load_run_params(
     """
     steps = sorted(steps_in(checkpoints))
     if not steps:
-        raise ValueError(f"{checkpoints}: contains no checkpoint")
+        raise ValueError(
+            f"{checkpoints}: contains no checkpoint; give the workdir of another run"
+        )
     step = steps[-1] if step is None else step
     if step not in steps:
         raise ValueError(

@@ -59,7 +59,10 @@ def hash_json(value: Any) -> str:
 
 
 def tensors_of(tree: Any) -> Tensors:
-    """Computes the checksums of a tree of arrays, on the devices."""
+    """Returns shape, dtype and checksum of each array of a tree.
+
+    The checksums are computed on the devices.
+    """
     found = examine(tree)
     return {
         name: (list(x.shape), str(x.dtype), found[name].digest)
@@ -68,7 +71,12 @@ def tensors_of(tree: Any) -> Tensors:
 
 
 def describe_base(params: Any, path: str) -> dict[str, str]:
-    """Returns the `Record.base` of a frozen base: its path and tensor digest."""
+    """Returns `Record.base` for a frozen base model.
+
+    Args:
+      params: parameters of the base model.
+      path: path or Hub id of the base model.
+    """
     return {"path": path, "digest": hash_json(tensors_of(params))}
 
 
@@ -102,11 +110,13 @@ def read_record(folder: pathlib.Path) -> Record:
     except TypeError as error:
         reason = one_line(error)
         raise CorruptCheckpointError(
-            f"{folder / RECORD_FILE}: not a record of a checkpoint ({reason})"
+            f"{folder / RECORD_FILE}: the fields are not those of a checkpoint's record"
+            f" ({reason})"
         ) from None
     if folder.name != str(record.step):
         raise CorruptCheckpointError(
-            f"{folder}: contains the checkpoint of step {record.step}"
+            f"{folder}: contains the checkpoint of step {record.step}; folder and step"
+            " must be the same"
         )
     if (folder / SCORE).exists():
         late = _read(folder / SCORE)

@@ -91,23 +91,23 @@ class Engine:
 
     @property
     def policy(self) -> Params:
-        """All parameters, trained and frozen."""
+        """Returns all parameters, trained and frozen."""
         return lora.join(self.state.params, self._base)
 
     @property
     def updates(self) -> int:
-        """Number of optimizer updates so far, without skipped ones."""
+        """Returns the number of optimizer updates so far, without skipped ones."""
         return int(self.state.updates)
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Number of the latest updates skipped in a row, and of all skipped updates."""
+        """Returns two counts of skipped updates: the latest in a row, and all."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[dict[str, Any]]:
-        """Makes all updates of one step.
+        """Updates the policy once for each element of `hypers`.
 
         Args:
           mini_batches: the micro-batches of each mini-batch, as NumPy arrays.
@@ -160,8 +160,13 @@ class Engine:
         """Copies mini-batches to the devices and computes missing log-probabilities.
 
         Fills `old_logprobs` if the step has several updates or rejects tokens, and
-        `reference_logprobs` if the objective uses a reference. See `update` for the
-        arguments.
+        `reference_logprobs` if the objective uses a reference.
+
+        Args:
+          mini_batches, hypers: see `update`.
+
+        Returns:
+          The micro-batches of each mini-batch, sharded over the devices.
         """
         hyper = hypers[0]
         # With a single update the old policy is the current policy.
@@ -221,7 +226,7 @@ class Engine:
         healthy: bool = True,
         score: float | None = None,
     ) -> None:
-        """Starts to write a checkpoint; see `Checkpoints.save`."""
+        """Starts to write a checkpoint; see `Checkpoints.save` for the arguments."""
         self.checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
@@ -284,5 +289,6 @@ class Engine:
         return True
 
     def close(self) -> None:
+        """Closes the sampler, then waits for the save in the background."""
         self.sampler.close()
         self.checkpoints.close()

@@ -62,7 +62,7 @@ class Scored:
 
     @property
     def graded(self) -> bool:
-        """Whether a reward function gave the score, so that it may be fractional."""
+        """Returns whether a reward function, not only the verifier, gave the score."""
         return bool(self.components) or self.verdict.rule == "reward"
 
 
@@ -208,7 +208,7 @@ def summarise(
     """
     groups = by_problem(scored)
     if not groups:
-        raise ValueError("nothing to summarise: no completion was scored")
+        raise ValueError("nothing to summarise: the list of completions is empty")
     correct = [[s.correct for s in group] for group in groups.values()]
     fewest = min(map(len, correct))
     keys = [clusters[id] for id in groups] if clusters else None
@@ -252,7 +252,7 @@ def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Returns one line of text for a summary, including its other sets."""
+    """Returns a line with the main metrics of a summary, and of those under "sets"."""
     parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
     # Compare k as numbers: in a summary from a checkpoint, keys are sorted as text.
     most = max(int(key[5:]) for key in summary if re.fullmatch(r"pass@\d+", key))

@@ -74,7 +74,11 @@ def publish(part: pathlib.Path, path: pathlib.Path) -> None:
 
 
 class Rows:
-    """Appends rows to a JSONL file; `write` passes them to the operating system."""
+    """Appends rows to a JSONL file.
+
+    After `write` the rows survive a crash of the process; after `close`, one of the
+    machine.
+    """
 
     def __init__(self, path: pathlib.Path):
         """Opens `path` for appending; removes an incomplete last row."""
@@ -94,6 +98,7 @@ class Rows:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
+    """Returns a row of a JSONL file, with its newline."""
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
@@ -121,7 +126,9 @@ def read_rows(
             where = f"{path}:{number}"
             if len(line) > MAX_LINE_BYTES:
                 most = f"{MAX_LINE_BYTES // 2**20} MiB"
-                raise ValueError(f"{where}: line longer than {most}; is this JSONL?")
+                raise ValueError(
+                    f"{where}: line longer than {most}; is this a JSONL file?"
+                )
             if appended and not line.endswith(b"\n") and not _is_whole(line):
                 return
             yield where, _parsed(line, where)

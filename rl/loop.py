@@ -162,7 +162,10 @@ def _open_run(
     processes: group.Processes,
     stop: StopSignals,
 ) -> Iterator["_Run"]:
-    """Opens the run: restores the newest checkpoint, or publishes the base model."""
+    """Yields the run, restored from its newest checkpoint if it has one.
+
+    The sampler then serves the restored policy, or the base model.
+    """
     run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
     stop.finish = parts.engine.checkpoints.finish
     with phase("serve", "the base, or the newest checkpoint"):
@@ -233,7 +236,13 @@ class _Run:
     def save(
         self, state: Mapping[str, Any], *, healthy: bool, wait: bool = False
     ) -> None:
-        """Saves the train state and `state`, in the background unless `wait` is set."""
+        """Saves a checkpoint of the policy after `done` steps.
+
+        Args:
+          state: the loop's state, see `state`.
+          healthy: False if the last step had a warning.
+          wait: whether to wait until the checkpoint is on the disk.
+        """
         evaluated = self.latest if state["evaluated"] == self.done else None
         score = score_of(evaluated or {})
         with self.stop.saving():
@@ -242,7 +251,11 @@ class _Run:
                 self.parts.engine.checkpoints.finish()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
-        """Runs `work`; if that is stopped or fails, saves the state from before it."""
+        """Returns the result of `work`, which a signal may interrupt.
+
+        If a signal or an error ends the work, saves a checkpoint of the state before it
+        and raises the error.
+        """
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.
         try:
@@ -284,9 +297,10 @@ class _Run:
         updates: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Logs histograms and returns the metrics of the updates.
+        """Writes histograms of a step's batch and returns the metrics of its updates.
 
-        Writes a dump if an update was skipped. `clock` holds the seconds of "update".
+        Writes a dump if an update was skipped. `clock` must have measured the phase
+        "update".
         """
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
@@ -309,6 +323,11 @@ class _Run:
         self, of_update: Mapping[str, float], stats: RolloutStats, clock: Stopwatch
     ) -> None:
         """Writes the metrics of a step and some of its completions, and checks alarms.
+
+        Args:
+          of_update: metrics of the step's updates; empty without an update.
+          stats: statistics of the step's sampling.
+          clock: stopwatch of the step.
 
         Raises:
           Alarm: an alarm ends the run.
@@ -361,7 +380,11 @@ class _Run:
             self.writer.scalars(self.done, scalars)
 
     def finish(self, ended: str) -> dict[str, Any]:
-        """Exports the policy and returns the content of summary.json."""
+        """Exports the policy and returns the content of summary.json.
+
+        Args:
+          ended: why the run ended before its last step; "" if it did not.
+        """
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped
         unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""

@@ -1,8 +1,8 @@
-"""Logs metrics to additional metric loggers: services or the user's own.
+"""Passes metrics to additional metric loggers: Weights & Biases, or a user's own.
 
-`log.sinks` names them: "wandb", or "module:function" for a user's `Maker`. Metrics are
-written to the workdir first. A logger that raises an exception is removed with a
-warning; the run continues.
+`log.sinks` names the loggers: "wandb", or "module:function" for a user's `Maker`.
+Metrics are written to the workdir first. A logger that raises an exception is removed
+with a warning; the run continues.
 """
 
 import contextlib
@@ -88,7 +88,8 @@ class Sinks:
             self._open.pop(name, None)
             reason = one_line(error)
             print(
-                f"WARNING: config.log.sinks: {name!r} failed and is removed: {reason}",
+                f"WARNING: config.log.sinks: {name!r} failed and gets no more metrics:"
+                f" {reason}",
                 flush=True,
             )
 

@@ -108,7 +108,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Adds the time of the `with` block to the phase."""
+        """Adds the duration of the `with` block to `seconds[name]`."""
         began = time.perf_counter()
         with jax.profiler.TraceAnnotation(name):
             yield
@@ -117,6 +117,7 @@ class Stopwatch:
 
     @property
     def total(self) -> float:
+        """Returns the seconds since the stopwatch was made."""
         return time.perf_counter() - self._began
 
 
@@ -202,7 +203,11 @@ def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, f
 def verifier_metrics(
     before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, float]:
-    """Returns the differences between two states of the verifier's counts."""
+    """Returns by how much each of the verifier's counts has grown, as metrics.
+
+    Args:
+      before, after: `Rewards.counts` at the start and at the end of a step.
+    """
     return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
 
 
@@ -256,7 +261,8 @@ def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
     for where, row in read_rows(path, appended=True):
         if not isinstance(row.get("step"), int):
             raise ValueError(
-                f"{where}: step={row.get('step')!r}: must be a whole number"
+                f"{where}: step={row.get('step')!r}: must be a whole number; restore"
+                " the file, or delete this row"
             )
         if row["step"] <= last(row):
             rows.append(row)

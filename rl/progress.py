@@ -33,7 +33,7 @@ _CLEAR = "\x1b[K"  # from the cursor to the end of the line
 
 
 class Watch:
-    """Counts finished units of work and formats the progress; see `watch`."""
+    """Counts finished units of work and shows the progress; made by `watch`."""
 
     def __init__(self, name: str, total: int | None, unit: str):
         self._name, self._total, self._unit = name, total, unit
@@ -44,17 +44,20 @@ class Watch:
         self.covered = False  # hidden while a nested watch is shown
 
     def update(self, done: int = 1) -> None:
-        """Adds `done` finished units."""
+        """Adds `done` to the number of finished units."""
         self._done += done
         self._first = self._first or (time.time(), self._done)
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
+        """Returns the seconds since the start of the work."""
         return time.time() - self._began
 
     def text(self, columns: int = 0) -> str:
-        """Returns the progress as a line of text, or as a bar if `columns` is set."""
+        """Returns the progress as a line of text.
+
+        With `columns`, the line has at most this width and includes a progress bar.
+        """
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.time() - since, 1e-9)
         if self._total and columns:
@@ -113,8 +116,8 @@ def hush() -> None:
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
     """Shows the progress of the work in the `with` block; yields its counter.
 
-    Without a `total` only the time is shown. A nested watch replaces the outer one
-    until it ends.
+    Without a `total` only the time is shown. A nested watch hides the outer one until
+    the nested one ends.
 
     Args:
       name: name of the work.
@@ -144,7 +147,13 @@ def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Wa
 def phase(
     name: str, what: str, *, total: int | None = None, unit: str = ""
 ) -> Iterator[Watch]:
-    """Shows progress like `watch`, and prints a line at the start and at the end."""
+    """Shows progress like `watch`, and prints a line at the start and at the end.
+
+    Args:
+      name: name of the work.
+      what: description of the work, for the first line.
+      total, unit: see `watch`.
+    """
     if not _hushed.is_set():
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     with watch(name, total=total, unit=unit) as count:
@@ -163,10 +172,7 @@ def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
 
 
 class WatchedSampler:
-    """Wraps a sampler and shows how many completions of a call are finished.
-
-    `check_stop` is called at intervals; an exception from it ends the call.
-    """
+    """Wraps a sampler and shows how many completions of a call are finished."""
 
     def __init__(
         self,
@@ -174,6 +180,12 @@ class WatchedSampler:
         name: str,
         check_stop: Callable[[], None] = lambda: None,
     ):
+        """
+        Args:
+          sampler: the sampler to call.
+          name: name of the work, such as "sample".
+          check_stop: called at intervals during sampling; raises to end it.
+        """
         self._sampler, self._name, self._check_stop = sampler, name, check_stop
 
     def sample(

@@ -86,19 +86,22 @@ class RunSpec:
 
     @property
     def train(self) -> Sequence[Problem]:
+        """Returns the problems of the training set."""
         return self.train_set.problems
 
     @property
     def updates_per_step(self) -> int:
+        """Returns the number of optimizer updates of one step."""
         b = self.config.batch
         return b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
 
     @property
     def row_multiple(self) -> int:
-        """Number of shards that the rows of a batch are split into."""
+        """Returns the number of shards that the rows of a batch are split into."""
         return shards("batch", abstract_mesh(self.mesh_shape))
 
     def decode(self, token_ids: Sequence[int]) -> str:
+        """Returns a completion as text, without special tokens."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def tokenize(self, text: str) -> list[int]:
@@ -113,9 +116,10 @@ class RunSpec:
         return str(self.tokenizer.decode(list(token_ids)))
 
     def open_rewards(self, workers: int = 0) -> Rewards:
-        """Starts the rewards' worker processes; the caller closes them.
+        """Starts the worker processes that compute rewards; the caller closes them.
 
-        `workers` is their number; 0 uses `reward.workers`.
+        Args:
+          workers: number of worker processes; 0 uses `reward.workers`.
         """
         r = self.config.reward
         return Rewards(
@@ -128,6 +132,7 @@ class RunSpec:
         )
 
     def prompt_of(self, problem: Problem) -> np.ndarray:
+        """Returns the token ids of a problem's prompt, int32 `[P]`."""
         return self.prompts[problem.problem]
 
 
@@ -231,9 +236,12 @@ def check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Rejects a reference model whose vocabulary differs from the policy's.
+    """Checks that the reference model has the vocabulary of the base model.
 
-    With `objective.reset_every` it also rejects one whose architecture differs.
+    With `objective.reset_every` it must also have the same architecture.
+
+    Raises:
+      ValueError: the models differ, or the reference model was not found.
     """
     if not c.objective.reference or not objective.needs_reference:
         return
@@ -251,7 +259,11 @@ def check_reference(
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
-    """Rejects micro-batches that are too small for one row per shard."""
+    """Checks that a micro-batch holds at least one row of each device.
+
+    Raises:
+      ValueError: `batch.micro_tokens` is too small.
+    """
     devices = shards("batch", abstract_mesh(mesh_shape))
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:
@@ -263,21 +275,25 @@ def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
 
 
 def check_positions(c: RunConfig, model: DecoderConfig) -> None:
-    """Rejects maximum lengths that exceed the model's number of positions."""
+    """Checks that the longest prompt and completion fit into the model's positions.
+
+    Raises:
+      ValueError: the maximum lengths are too large.
+    """
     r = c.rollout
     if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
         raise ValueError(
             f"config.rollout.max_prompt_tokens={r.max_prompt_tokens} +"
             f" config.rollout.max_response_tokens={r.max_response_tokens} exceed the"
-            f" model's max_position_embeddings={model.max_positions}"
+            f" model's max_position_embeddings={model.max_positions}; lower one of them"
         )
 
 
 def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
-    """Reads the training and held-out problems, and tests the rewards.
+    """Reads the training and held-out problems, and calls the user's rewards once.
 
-    Only process 0 calls the user's rewards, on the first problem, since a reward may
-    call a service.
+    Only process 0 calls the rewards, on the first problem, since a reward may call a
+    service.
 
     Returns:
       The training set followed by the held-out sets, and a message for each set from
@@ -319,7 +335,11 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
 
 
 def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
-    """Returns name, config key, source and arguments of each held-out set."""
+    """Returns name, config key, source and arguments of each held-out set.
+
+    Raises:
+      ValueError: `data.eval` or `data.eval_args` is invalid.
+    """
     key = "config.data.eval"
     if isinstance(d.eval, str):
         return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
@@ -348,6 +368,7 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
 
 
 def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
+    """Returns the rewards of training and evaluation, by config key."""
     return {
         TRAINING: c.reward.function,
         EVALUATION: c.eval.reward or c.reward.function,
@@ -357,10 +378,16 @@ def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
 def _stages(
     c: RunConfig, every: Sequence[Problem], fit: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
-    """Makes and checks the curriculum's stages; also returns messages about gaps.
+    """Makes and checks the curriculum's stages.
 
-    A gap is a level without problems; its share is added to another level. `fit` holds
-    the problems of `every` whose prompts are short enough.
+    Args:
+      c: the run's config.
+      every: all training problems.
+      fit: the problems of `every` whose prompts are short enough.
+
+    Returns:
+      The stages, and a message for each level without problems, whose share is added to
+      another level.
     """
     r = c.rollout
     try:

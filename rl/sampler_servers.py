@@ -136,7 +136,11 @@ def make_vllm_sampler(
 
 
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
-    """Repeats a prompt until it spans several blocks of a key-value cache."""
+    """Returns the token ids of the probe's prompt.
+
+    They are those of `prompt`, repeated until they fill several blocks of the key-value
+    cache and cut to the length that leaves space for the probe's completion.
+    """
     length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]
 
@@ -203,12 +207,15 @@ class FollowerSampler:
         self._probe(params, [])
 
     def sample(self, prompts, params, **how) -> list[list[Completion]]:
-        raise RuntimeError("only process 0 samples")
+        raise RuntimeError(
+            f"process {jax.process_index()}: only process 0 samples from vLLM servers"
+        )
 
     def make_room(self) -> None:
         """Does nothing: this sampler holds no memory."""
 
     def metrics(self) -> dict[str, float]:
+        """Returns no metrics; process 0 logs those of the servers."""
         return {}
 
     def close(self) -> None:

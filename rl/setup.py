@@ -183,7 +183,7 @@ def make_collector(
             decode=spec.decode,
             settings=c.reward,
         ),
-        encode=spec.prompt_of,
+        prompt_of=spec.prompt_of,
         sampling=spec.sampling,
         seed=c.seed,
         prompts_per_step=c.batch.prompts_per_step,

@@ -41,7 +41,7 @@ def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
 
 
 def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Returns the main facts about a run, one per line, and warnings."""
+    """Returns text about the inputs, sizes and outputs of a run, with warnings."""
     c = spec.config
     shapes, _ = lora.split(abstract_params(model_from_config(c, spec.model, None))[0])
     count = sum(x.size for x in jax.tree.leaves(shapes))
@@ -115,7 +115,7 @@ def config_changes(c: RunConfig) -> dict[str, object]:
 
 
 def describe_devices() -> str:
-    """Returns the platform, number, kind and memory of the devices."""
+    """Returns a line about the devices: platform, number, kind and memory."""
     device = jax.devices()[0]
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
     memory = f"{limit / 1e9:.0f} GB each"
@@ -130,7 +130,7 @@ def describe_devices() -> str:
 
 
 def describe_numbers(c: RunConfig) -> str:
-    """Returns the precision of computations, and whether they are deterministic."""
+    """Returns a line about the dtype of computations and their determinism."""
     repeats = c.deterministic or jax.devices()[0].platform == "cpu"
     repeat = "deterministic" if repeats else "not deterministic on a GPU"
     how = f" at matmul_precision={c.model.matmul_precision}"
@@ -150,7 +150,11 @@ def _describe_set(of_set: ProblemSet) -> str:
 
 
 def _example(spec: RunSpec) -> dict[str, str]:
-    """Returns the first prompt, and the rewards of its gold and of a wrong answer."""
+    """Returns lines about the first training problem, by name.
+
+    They show its prompt, its gold answer, and the rewards of the gold answer and of a
+    wrong one.
+    """
     problem = spec.train[0]
     ids = spec.prompt_of(problem).tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
@@ -180,7 +184,10 @@ def _example(spec: RunSpec) -> dict[str, str]:
 
 
 def _find_vllm(c: RunConfig) -> str:
-    """Checks that vLLM servers answer, or that the environment has vLLM.
+    """Checks that the vLLM servers answer, or that vLLM can be imported.
+
+    Returns:
+      A line with the servers' addresses, or with vLLM's version.
 
     Raises:
       ValueError: a server does not answer, or vLLM cannot be imported.
@@ -194,7 +201,8 @@ def _find_vllm(c: RunConfig) -> str:
             pass  # the server answers
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"config.rollout.vllm.url={url!r}: no vLLM server answers ({error})"
+                f"config.rollout.vllm.url={url!r}: no vLLM server answers ({error});"
+                " start the server or correct the address"
             ) from None
     if urls:
         return f"vLLM: {', '.join(urls)} answers"

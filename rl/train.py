@@ -101,6 +101,13 @@ _OUT_OF_MEMORY = (
 
 
 def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
+    """Returns the content of summary.json if the run has done `steps` steps.
+
+    Returns None if it has not.
+
+    Raises:
+      ValueError: summary.json is damaged.
+    """
     path = workdir / "summary.json"
     if not path.is_file():
         return None
@@ -136,7 +143,10 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
     print(next_commands(workdir))
     if not summary["unhealthy"]:
         return DONE
-    print(f"error: the run ended unhealthy: {summary['unhealthy']}", file=sys.stderr)
+    print(
+        f"error: the run ended unhealthy: {summary['unhealthy']}; see {workdir}/dumps",
+        file=sys.stderr,
+    )
     return UNHEALTHY
 
 
@@ -152,7 +162,7 @@ def main(argv: Sequence[str]) -> None:
     standard_logging.getLogger("asyncio").setLevel(standard_logging.CRITICAL)
     warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)
     if len(argv) > 1:
-        sys.exit(f"error: unexpected argument {argv[1]!r}")
+        sys.exit(f"error: unexpected argument {argv[1]!r}; write --NAME=VALUE")
     if _CONFIG.value is None or not _WORKDIR.value:
         sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
     if "://" in _WORKDIR.value:

@@ -75,7 +75,7 @@ class Collector:
         draws: Draws,
         sample: Callable[..., list[list[Completion]]],
         judge: Callable[..., list[Group]],
-        encode: Callable[[Problem], np.ndarray],
+        prompt_of: Callable[[Problem], np.ndarray],
         sampling: SamplingParams,
         seed: int,
         prompts_per_step: int,
@@ -87,7 +87,7 @@ class Collector:
           draws: source of problems and of the curriculum's stages.
           sample: function with the arguments of `Sampler.sample`.
           judge: function that builds groups from completions (`build_groups`).
-          encode: function from a problem to its prompt's token ids, int32 `[P]`.
+          prompt_of: function from a problem to its prompt's token ids, int32 `[P]`.
           sampling: sampling parameters of the run; `n` is the group size G.
           seed: seed of the run; each round derives its own seed.
           prompts_per_step: number of groups of a full batch.
@@ -98,7 +98,7 @@ class Collector:
             that began more than `max_age` steps ago.
         """
         self._draws, self._sample = draws, sample
-        self._judge, self._encode = judge, encode
+        self._judge, self._prompt_of = judge, prompt_of
         self._sampling, self._seed, self._groups = sampling, seed, prompts_per_step
         self._settings, self._filter_on = settings, filter_on
         self._max_age = settings.max_age + settings.carry
@@ -223,7 +223,7 @@ class Collector:
             PartialGroup(draw, step, (NOT_BEGUN,) * params.n)
             for draw in self._draws.draw(count, size=params.n, seed=seed)
         ]
-        prompts = [self._encode(group.draw.problem).tolist() for group in groups]
+        prompts = [self._prompt_of(group.draw.problem).tolist() for group in groups]
         completions = [list(group.completions) for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         ended: list[int] = []

@@ -1,4 +1,4 @@
-"""Counts compiled programs, to detect recompilation after the first steps."""
+"""Counts compiled programs, since a recompilation slows a step down."""
 
 import jax
 
@@ -6,10 +6,10 @@ _EVENT = "/jax/core/compile/backend_compile_duration"
 
 
 class Compiles:
-    """Counts the programs that were compiled or read from the compilation cache.
+    """Counts the programs that JAX compiles or reads from its compilation cache.
 
     Attributes:
-      programs: number of programs since this object was made.
+      programs: number of programs since the creation of this object.
     """
 
     def __init__(self):

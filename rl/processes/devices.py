@@ -19,19 +19,23 @@ GPU_SHARE = 0.92
 
 
 def take_gpu_memory() -> None:
-    """Lets JAX allocate `GPU_SHARE` of GPU memory, unless the environment sets a share.
+    """Sets the share of each GPU's memory that JAX may allocate to `GPU_SHARE`.
 
+    A share in the environment variable XLA_PYTHON_CLIENT_MEM_FRACTION has precedence.
     Call it before JAX initializes its devices.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", str(GPU_SHARE))
 
 
 def make_deterministic(workdir: pathlib.Path | None) -> None:
-    """Makes XLA's GPU programs deterministic, bit for bit, also in later processes.
+    """Sets XLA's flags so that GPU programs are deterministic, bit for bit.
 
-    By default XLA may use atomic additions, and it selects kernels by timing them. With
-    a workdir, the selected kernels are stored in `workdir`/autotune, so that a resumed
-    run uses the same ones. Call it before JAX initializes its devices.
+    By default XLA may use atomic additions, and it selects kernels by timing them. Call
+    it before JAX initializes its devices.
+
+    Args:
+      workdir: the selected kernels are stored in `workdir`/autotune, so that a resumed
+        run uses the same kernels; None does not store them.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_gpu_deterministic_ops" not in flags:
@@ -45,7 +49,7 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
 
 
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
-    """Makes virtual CPU devices that use all cores and avoid deadlocks.
+    """Configures virtual CPU devices that use all cores and do not deadlock.
 
     XLA runs a batched dot (attention scores) on one core of a CPU device. Several
     devices with the rows sharded over them use more cores. Call it before JAX
@@ -74,7 +78,7 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
 
 
 def join_cpu_devices(mesh: Mesh) -> None:
-    """Connects all groups of CPU devices that will communicate, at the same time.
+    """Connects all groups of CPU devices that will communicate, once and together.
 
     Gloo connects a group at its first collective. If one process arrives 30 seconds
     after another, for example after a longer compilation, the first one fails and the
@@ -117,11 +121,12 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
         None.
 
     Raises:
-      ValueError: the environment asks for 64-bit numbers.
+      ValueError: the environment variable JAX_ENABLE_X64 is set.
     """
     if jax.config.read("jax_enable_x64"):
         raise ValueError(
-            "JAX_ENABLE_X64: a run computes with 32-bit numbers; unset this variable"
+            "JAX_ENABLE_X64 is set, but a run computes with 32-bit numbers; unset this"
+            " environment variable"
         )
     if c.model.dtype == "float32":
         # "default" is TF32 on GPUs (three digits) and a single bfloat16 pass on TPUs.

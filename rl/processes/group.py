@@ -1,8 +1,9 @@
 """Connects the processes of a run: sends the leader's commands and ends all processes.
 
-The leader (process 0) hosts JAX's coordination service. A command is a numbered key in
-its key-value store; the last reader deletes it. The store transfers about 10 MB/s, so
-long commands are broadcast over the devices. JAX's heartbeats detect dead processes.
+The leader (process 0) hosts JAX's coordination service. The leader writes each command
+to a numbered key of the service's key-value store, and the last follower that reads the
+key deletes it. The store transfers about 10 MB/s, so long commands are broadcast over
+the devices. JAX's heartbeats detect dead processes.
 """
 
 import contextlib
@@ -28,10 +29,10 @@ from rl.processes.stopping import ERROR, SingleProcess
 
 HEARTBEAT_SECONDS = 30
 _BARRIER_SECONDS = 60
-_LOOK_SECONDS = 1.0
-# Delay before the loss of a process is reported: its own message may still arrive.
+_POLL_SECONDS = 1.0
+# Delay before a process is reported as lost: its own error message may still arrive.
 _CAUSE_SECONDS = 2.0
-# Longest wait of a process until the others have read the exit status.
+# Longest time that a process waits until the others have read the exit status.
 _LEAVE_SECONDS = 5
 _DAY_MS = 24 * 3600 * 1000
 _CALL, _SIGNAL, _END = "rl/call", "rl/signal", "rl/end"
@@ -50,7 +51,7 @@ class _Group(SingleProcess):
         """Starts to watch the other processes.
 
         Args:
-          expected_errors: errors that are printed without a traceback.
+          expected_errors: types of errors that are printed without a traceback.
         """
         self._expected = expected_errors
         self._client: Any = global_state.client
@@ -90,7 +91,7 @@ class _Group(SingleProcess):
     def _watch_processes(self) -> None:
         """Ends all processes if one of them has died or was restarted."""
         first: dict[int, int] = {}
-        while not self._ended.wait(_LOOK_SECONDS):
+        while not self._ended.wait(_POLL_SECONDS):
             try:
                 live = self._client.get_live_nodes(self._everyone)
             except jax.errors.JaxRuntimeError:
@@ -177,7 +178,10 @@ class Leader(_Group):
             calls would be undefined.
         """
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError(f"{name}: must be called in the main thread")
+            raise RuntimeError(
+                f"command {name!r}: must be sent from the main thread, not from"
+                f" {threading.current_thread().name}"
+            )
         message = encode(name, *args, **kwargs)
         size, short = len(message), len(message) <= _STORE_BYTES
         value = size.to_bytes(8, "little") + (message if short else b"")
@@ -217,7 +221,10 @@ Processes = SingleProcess | Leader | Follower
 
 
 def _broadcast(size: int, message: bytes = b"") -> bytes:
-    """Broadcasts the leader's message over the devices; every process calls it."""
+    """Returns the leader's message in all processes; each of them calls this.
+
+    The `size` bytes are broadcast over the devices. Followers pass no message.
+    """
     chunks = []
     for start in range(0, size, 4 * _CHUNK):
         part = message[start : start + 4 * _CHUNK].ljust(4 * _CHUNK, b"\0")

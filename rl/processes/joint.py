@@ -1,9 +1,9 @@
 """Runs the engine's calls in all processes of a run.
 
-The leader (process 0) selects problems, verifies, filters and packs. Everything that
-uses devices is a call of its engine, with host data as arguments. `JointEngine` sends
-each call to the followers and then makes it itself, so that all processes run the same
-programs in the same order. `follow` is the main loop of a follower.
+The leader (process 0) selects problems, verifies, filters and packs. It uses devices
+only in calls of its engine, whose arguments are host data. `JointEngine` sends each
+call to the followers and then makes the call in the leader, so that all processes run
+the same programs in the same order. `follow` is the main loop of a follower.
 """
 
 import functools
@@ -13,23 +13,23 @@ from typing import Any, TypeVar, cast
 from rl.processes.group import Follower, Leader, Processes
 from rollout.types import Completion, OnFinished, OnPause
 
-# Engine calls that all processes make, in addition to `sample`. The leader alone makes
-# other calls.
+# Methods of the engine that all processes call, in addition to `sample`. Only the
+# leader calls other methods.
 JOINT = ("update", "publish", "save", "restore", "export", "close")
 
 E = TypeVar("E")
 
 
 class JointEngine:
-    """Wraps the leader's engine; all processes make the calls listed in `JOINT`."""
+    """Wraps the leader's engine so that all processes call the methods of `JOINT`."""
 
     def __init__(self, engine: Any, leader: Leader, *, embedded: bool):
         """
         Args:
           engine: the leader's engine.
           leader: sends calls to the followers.
-          embedded: whether all processes sample together; otherwise only the leader
-            samples, from servers.
+          embedded: True if all processes sample together on their devices; False if
+            only the leader samples, from vLLM servers.
         """
         self._engine, self._leader, self._embedded = engine, leader, embedded
 
@@ -53,8 +53,8 @@ class JointEngine:
     ) -> list[list[Completion]]:
         """Samples like `rollout.types.Sampler.sample`, in all processes if embedded.
 
-        Pauses between device programs are at the same point in all processes. If the
-        leader ends sampling at a pause, all processes end there.
+        All processes pause between the same device programs. At each pause the leader
+        tells the followers whether sampling ends there.
         """
         sample = functools.partial(
             self._engine.sample, *args, on_finished=on_finished, **kwargs
@@ -80,7 +80,7 @@ def lead(
 ) -> E:
     """Makes the engine of the leader or of a single process.
 
-    The leader first sends a command with which the followers make their engines.
+    The leader first sends the command "begin"; the followers then make their engines.
 
     Args:
       processes: the leader's connection to the run's processes, or the single process.
@@ -98,7 +98,7 @@ def lead(
 
 
 class _Left(Exception):
-    """Ends a follower's call of `sample` after an error in the leader's call."""
+    """Ends `sample` in a follower, because `sample` raised an error in the leader."""
 
 
 def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
@@ -136,4 +136,7 @@ def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
         elif name in JOINT:
             getattr(engine, name)(*args, **kwargs)
         else:
-            raise ValueError(f"process 0 sent the unknown command {name!r}")
+            raise ValueError(
+                f"process 0 sent the unknown command {name!r}; start all processes with"
+                " the same code"
+            )

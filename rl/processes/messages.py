@@ -1,7 +1,7 @@
-"""Encodes commands between the processes of a run in Flax's msgpack format.
+"""Encodes the leader's commands to the followers in Flax's msgpack format.
 
-A message is a name with arguments: numbers, text, lists, tuples, dictionaries, arrays
-and the dataclasses below. Decoding a message executes no code from it.
+A command is a name with arguments: numbers, text, lists, tuples, dictionaries, arrays
+and the dataclasses of `_DATACLASSES`. Decoding does not execute code from a message.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ _KIND, _CONTENT = "__kind__", "__content__"  # keys for types that msgpack lacks
 
 
 def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
-    """Returns a command as bytes.
+    """Returns the command `name`, with its arguments, as bytes.
 
     Raises:
-      TypeError: an argument has a type that messages do not support.
+      TypeError: an argument has a type that is not listed in the module's docstring.
     """
 
     def to_plain(value: Any) -> Any:
@@ -44,16 +44,19 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
         )
         if array or value is None or isinstance(value, str | bool | int | float):
             return value
-        raise TypeError(f"{name}: cannot send a {kind} to other processes")
+        raise TypeError(
+            f"command {name!r}: cannot send an argument of type {kind} to other"
+            " processes; see rl/processes/messages.py for the supported types"
+        )
 
     return serialization.msgpack_serialize(to_plain([name, list(args), kwargs]))
 
 
 def decode(message: bytes) -> Message:
-    """Returns a command's name and arguments.
+    """Returns the name, arguments and keyword arguments of a command.
 
     Raises:
-      ValueError: the bytes are not a message of `encode`.
+      ValueError: `message` is not a result of `encode`.
     """
 
     def from_plain(value: Any) -> Any:
@@ -74,4 +77,7 @@ def decode(message: bytes) -> Message:
             raise TypeError("the name is not text, or the keywords are not a dict")
         return name, tuple(args), kwargs
     except (ValueError, TypeError, KeyError, AttributeError, MemoryError) as error:
-        raise ValueError(f"received an invalid message: {error}") from None
+        raise ValueError(
+            f"received an invalid message from process 0 ({error}); start all processes"
+            " with the same code"
+        ) from None

@@ -46,7 +46,7 @@ def start(
       coordinator: address `host:port` of process 0, with a free port.
       num_processes: number of processes; 1 ignores the environment.
       process_id: index of this process, 0 for the leader.
-      expected_errors: errors that are printed without a traceback.
+      expected_errors: types of errors that are printed without a traceback.
 
     Returns:
       This process's connection to the others: a leader, a follower or a single process.
@@ -73,7 +73,7 @@ def start(
     # JAX's own timeout would abort with a page of text.
     late = (
         f"{source}: not all processes connected within {_START_SECONDS} seconds; check"
-        " that each was started and reaches process 0"
+        " that each was started and can reach process 0 over the network"
     )
     deadline = threading.Timer(_START_SECONDS, end_process, (ERROR, late))
     deadline.daemon = True
@@ -107,7 +107,7 @@ def _check_flags(
     num_processes: int | None,
     process_id: int | None,
 ) -> dict[str, Any]:
-    """Returns the arguments of `jax.distributed.initialize` for the flags."""
+    """Checks the flags and returns the arguments of `jax.distributed.initialize`."""
     if coordinator is None or num_processes is None or process_id is None:
         given = " ".join(p for p in source.split() if not p.endswith("=None"))
         raise ValueError(f"{given}: {_FLAGS} must be given together")
@@ -120,7 +120,9 @@ def _check_flags(
         )
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdigit():
-        raise ValueError(f"--coordinator={coordinator!r}: must be HOST:PORT")
+        raise ValueError(
+            f"--coordinator={coordinator!r}: must be HOST:PORT, such as 10.0.0.1:8476"
+        )
     return {
         "coordinator_address": coordinator,
         "num_processes": num_processes,

@@ -38,7 +38,7 @@ _FROM_OTHER = 0x80  # marks a signal that another process received
 
 
 def one_line(error: BaseException) -> str:
-    """Returns an error's message as one line."""
+    """Returns an error's message as one line, or its `repr` if it has no message."""
     return " ".join(str(error).split()) or repr(error)
 
 
@@ -62,7 +62,7 @@ class Stopped(BaseException):
 class SingleProcess:
     """Represents the only process of a run; its methods do nothing.
 
-    The classes of `rl.processes.group` implement the methods for several processes.
+    The classes of `rl.processes.group` override the methods for several processes.
 
     Attributes:
       alone: whether this is the only process.
@@ -168,11 +168,15 @@ class StopSignals:
     def grace_period(
         self, *, grace_seconds: float
     ) -> contextlib.AbstractContextManager[None]:
-        """Lets work continue after a signal until `check`, at most `grace_seconds`."""
+        """Lets work in the `with` block continue after a signal, for a limited time.
+
+        The next call of `check` ends the work. If it does not end within
+        `grace_seconds` after the signal, the process is killed.
+        """
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
     def saving(self) -> contextlib.AbstractContextManager[None]:
-        """Lets work continue after a signal without a time limit."""
+        """Lets work in the `with` block continue after a signal, without a limit."""
         return self._during(_Phase(interrupts=False, patience=math.inf))
 
     @contextlib.contextmanager
@@ -192,7 +196,7 @@ class StopSignals:
             self.check()
 
     def _receive(self, number: int) -> None:
-        """Passes a signal that another process received to the watching thread."""
+        """Passes a signal that another process received to the thread of `_watch`."""
         with contextlib.suppress(OSError):
             os.write(self._writing, bytes([_FROM_OTHER | number]))
 
@@ -241,8 +245,9 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
     """Runs a command and returns its exit status; after a signal, ends the process.
 
     Args:
-      message: last line that is printed after a signal, such as how to resume.
-      command: function that runs the command and returns the exit status.
+      message: line that is printed last after a signal, such as how to resume.
+      command: function that runs the command, given the signal handling, and returns
+        the exit status.
     """
     with StopSignals(message) as stop:
         try:

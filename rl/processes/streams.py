@@ -1,4 +1,4 @@
-"""Keeps a process running after its output is closed, as by `| head`."""
+"""Keeps a process running after the reader of its output has ended (`| head`)."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 
 class _Outlasted:
-    """Writes to a stream; after an error, discards all text."""
+    """Wraps a text stream; after an error of the stream, text is discarded."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -38,7 +38,10 @@ class _Outlasted:
 
 
 def outlast_output() -> None:
-    """Makes writes to stdout and stderr succeed after their reader has ended."""
+    """Wraps stdout and stderr so that writing to them never raises OSError.
+
+    Text that cannot be written, for example to a closed pipe, is discarded.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Outlasted):

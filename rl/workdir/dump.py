@@ -76,7 +76,11 @@ def dump_updates(
         files.replace_json(new / "dump.json", about)
         partial.rename(folder.parent)
     except OSError as error:
-        print(f"WARNING: {folder}: dump not written ({error.strerror})", flush=True)
+        print(
+            f"WARNING: {folder}: dump not written ({error.strerror}); the run"
+            " continues without it",
+            flush=True,
+        )
     else:
         print(f"dumped the updates of step {step + 1} to {folder}", flush=True)
 

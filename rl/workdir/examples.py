@@ -1,4 +1,4 @@
-"""Selects completions of a step that are worth reading."""
+"""Selects the completions of a step for samples.jsonl."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -137,23 +137,31 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
 
 
 def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
-    """Compares only the config, before the base model is made; raises like `begin`."""
+    """Compares only the config with the manifest, before the base model is made.
+
+    Raises:
+      ValueError: a difference is not accepted; see `begin`.
+    """
     if content := _read(workdir / "manifest.json"):
         before = content["identity"]
         _refuse(workdir, differences(before, {**before, "config": _config(spec)}))
 
 
 def check_checkpoints(workdir: pathlib.Path) -> None:
-    """Rejects a workdir that lacks the newest checkpoint named in metrics.jsonl.
+    """Checks that the newest checkpoint named in metrics.jsonl exists.
 
-    Otherwise the run would resume at an earlier step and drop later metrics.
+    Without it the run would resume at an earlier step and drop later metrics.
+
+    Raises:
+      ValueError: the checkpoint is missing.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
         step = row.get("checkpoint/step", 0)
         if not isinstance(step, int):
             raise ValueError(
-                f"{where}: checkpoint/step={step!r}: must be a whole number"
+                f"{where}: checkpoint/step={step!r}: must be a whole number; restore"
+                " the file, or delete this row"
             )
         named = max(named, step)
     folder = workdir / "checkpoints"

@@ -253,7 +253,7 @@ def test_a_corrupt_checkpoint_is_set_aside_and_the_one_before_it_loaded(
             np.testing.assert_array_equal(a, b)
         lines = capsys.readouterr().out.splitlines()
         assert len(lines) == 1 and lines[0].startswith(f"WARNING: {folder}/2"), lines
-        assert lines[0].endswith("renamed to 2.damaged, using step 1")
+        assert lines[0].endswith("renamed to 2.damaged, resuming from step 1")
         assert {p.name for p in folder.iterdir()} == {"1", "2.damaged"}
         shutil.rmtree(folder)
 

@@ -85,7 +85,7 @@ def _collector(sampler, *stages, prompts_per_step=8, **settings):
             decode=lambda ids: str(ids[-1]),
             settings=base.Reward(),
         ),
-        encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
+        prompt_of=lambda problem: np.array([int(problem.id[1:])], np.int32),
         sampling=PARAMS,
         seed=0,
         prompts_per_step=prompts_per_step,

@@ -89,7 +89,7 @@ def _collector(
             decode=decode,
             settings=shaping or base.Reward(),
         ),
-        encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
+        prompt_of=lambda problem: np.array([int(problem.id[1:])], np.int32),
         sampling=PARAMS,
         seed=0,
         prompts_per_step=prompts_per_step,

@@ -52,7 +52,7 @@ class World:
                 decode=lambda ids: str(ids[0]),
                 settings=base.Reward(),
             ),
-            encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
+            prompt_of=lambda problem: np.array([int(problem.id[1:])], np.int32),
             sampling=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
             seed=seed, prompts_per_step=16, filter_on="correct",
             settings=base.DynamicSampling(max_rounds=60),

@@ -48,7 +48,7 @@ def test_64_bit_numbers_are_refused():
     """It was a TypeError of JAX while the sampler was compiled."""
     with (
         jax.enable_x64(True),
-        pytest.raises(ValueError, match="JAX_ENABLE_X64: .*unset"),
+        pytest.raises(ValueError, match="JAX_ENABLE_X64 is set, .*unset"),
     ):
         start_devices(from_config(quickstart.get_config()))
 

@@ -57,7 +57,7 @@ SCRIPT = """
             thread = threading.Thread(target=elsewhere)
             thread.start()
             thread.join()
-            assert "mixed: must be called in the main thread" in str(errors[0])
+            assert "must be sent from the main thread" in str(errors[0])
         else:
             small = [processes.receive() for _ in range(20)]
             assert small == [("small", (number,), {}) for number in range(20)]
@@ -155,7 +155,7 @@ def test_a_signal_to_any_process_reaches_the_leader_and_its_status_all():
         (("h:1", 2, 2), "--process_id=2: must lie in [0, 1]"),
         (("h:1", 2, -1), "--process_id=-1: must lie in [0, 1]"),
         (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
-        (("h", 2, 0), "--coordinator='h': must be HOST:PORT"),
+        (("h", 2, 0), "--coordinator='h': must be HOST:PORT, such as 10.0.0.1:8476"),
         ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_steps_batches_and_hypers_arrive_bit_for_bit():
     "value", [object(), {1: 2}, np.array(["text"]), np.array([None]), pathlib.Path(".")]
 )
 def test_other_types_cannot_be_sent(value):
-    with pytest.raises(TypeError, match="update: cannot send a "):
+    with pytest.raises(TypeError, match="'update': cannot send an argument of "):
         encode("update", value)
 
 
