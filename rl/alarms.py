@@ -18,10 +18,10 @@ class Rule(NamedTuple):
     """Describes one alarm: a metric, its limit, and the message of the warning."""
 
     name: str  # the alarm's name in `alarms.stop_on`
-    value: Callable[[Metrics], float]  # reads the metric; NaN (no alarm) if missing
-    beyond: Callable[[float, float], bool]  # compares the value with the limit
+    value: Callable[[Metrics], float]  # returns the metric; NaN if the step lacks it
+    beyond: Callable[[float, float], bool]  # whether value and limit give an alarm
     says: str  # message with fields for the value and `names` of non-finite metrics
-    counts: bool = False  # whether the value already counts consecutive steps
+    counts: bool = False  # whether the value counts consecutive steps or updates
     limit: float = 0.0
 
 
@@ -118,9 +118,10 @@ RULES = (
 class Alarms:
     """Compares each step's metrics with the limits of `RULES`.
 
-    An alarm is active at a step if its metric is beyond its limit. Every active alarm
-    gives a warning. An alarm of `alarms.stop_on` ends the run after `alarms.patience`
-    active steps in a row, or at its limit if its value counts steps (`Rule.counts`).
+    `Rule.beyond` decides whether an alarm is active at a step. Every active alarm gives
+    a warning. An alarm of `alarms.stop_on` ends the run after `alarms.patience` active
+    steps in a row. If its value is a count (`Rule.counts`), it ends the run when the
+    value reaches the limit.
     """
 
     def __init__(self, settings: base.Alarms):

@@ -211,11 +211,18 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
     """Checks that loaded tensors match their checksums, computed on the devices.
 
+    Tensors that were cast to another dtype during loading are not checked.
+
+    Args:
+      folder: folder of the checkpoint, for error messages.
+      stated: `Record.tensors` of the checkpoint.
+      tree: the loaded arrays.
+
     Raises:
       CorruptCheckpointError: a tensor differs from the saved one.
     """
     for name, (_, dtype, checksum) in tensors_of(tree).items():
-        # A tensor that was cast during loading has another checksum: skip it.
+        # A cast tensor has another checksum.
         if dtype == stated[name][1] and checksum != stated[name][2]:
             raise CorruptCheckpointError(f"{folder}: tensor {name}: wrong checksum")
 

@@ -410,7 +410,8 @@ def _stages(
             # The level's problems may all have prompts that are too long.
             why = (
                 f"; {len(every) - len(fit):,} prompts exceed"
-                f" config.rollout.max_prompt_tokens={r.max_prompt_tokens}"
+                f" config.rollout.max_prompt_tokens={r.max_prompt_tokens}: raise it, or"
+                " remove the level"
             )
         raise ValueError(f"config.curriculum.stages{error}{why}") from None
     return stages, gaps

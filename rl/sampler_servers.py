@@ -6,6 +6,7 @@ devices: gathering the weights, and the probe's forward pass.
 """
 
 import collections
+import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
@@ -73,10 +74,9 @@ def make_vllm_sampler(
     # Publish either all weights, with adapters merged, or only the adapters.
     adapter, written = v.publish == "adapter", hf.DTYPES[dtype]
     tensors: Any = peft_folder if adapter else hf
-
-    def export(params: Params) -> Iterable[tuple[str, np.ndarray]]:
-        return tensors.export_tensors(params, model.config, written)
-
+    export = functools.partial(
+        tensors.export_tensors, config=model.config, dtype=written
+    )
     urls = [part.strip() for part in v.url.split(",") if part.strip()]
     # Process 0 starts the servers, on the GPUs of its own machine.
     attached = urls or jax.process_index()

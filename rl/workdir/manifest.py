@@ -121,7 +121,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
         if content is None and checkpoint:
             raise ValueError(
                 f"{path}: missing, so the config of the checkpoints is unknown; restore"
-                " it, or give --accept_changes to resume from them"
+                " this file, or give --accept_changes to resume from them"
             )
         _refuse(workdir, changes)
     time = datetime.datetime.now(datetime.UTC).isoformat()

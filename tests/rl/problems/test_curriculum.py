@@ -267,7 +267,8 @@ def test_a_level_whose_prompts_are_all_too_long_is_no_gap():
     ]
     said = (
         "config.curriculum.stages[0].levels: no problem has level 2; 1 prompts exceed"
-        f" config.rollout.max_prompt_tokens={config.rollout.max_prompt_tokens}"
+        f" config.rollout.max_prompt_tokens={config.rollout.max_prompt_tokens}: raise"
+        " it, or remove the level"
     )
     with pytest.raises(ValueError) as error:
         _stages(c, every, [p for p in every if p.level != 2])
