@@ -252,8 +252,7 @@ class Checkpoints:
           make_room: frees device memory; called before a checkpoint is read.
 
         Returns:
-          The checkpoint's step, train state and loop state; None if there is no
-          checkpoint.
+          The checkpoint's step, train state and loop state; None without a checkpoint.
 
         Raises:
           CorruptCheckpointError: none of the checkpoints is intact.

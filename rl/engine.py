@@ -233,7 +233,7 @@ class Engine:
         """Restores the newest intact checkpoint, if any, and publishes the policy.
 
         Returns:
-          The checkpoint's step and loop state; None if there is no checkpoint. See
+          The checkpoint's step and loop state; None without a checkpoint. See
           `Checkpoints.restore` for errors.
         """
         abstract = abstract_state(self.state, self.step.shardings)

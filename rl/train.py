@@ -184,7 +184,26 @@ def main(argv: Sequence[str]) -> None:
 def _command(workdir: pathlib.Path, stop: StopSignals) -> int:
     """Runs this process and returns the exit status; prints errors as one line."""
     try:
-        return _run(from_config(_CONFIG.value), workdir, stop)
+        config = from_config(_CONFIG.value)
+        start_devices(config, workdir)
+        if not _DRY_RUN.value:
+            keep_programs(config.compiled)
+        with (
+            start(
+                _COORDINATOR.value,
+                _NUM_PROCESSES.value,
+                _PROCESS_ID.value,
+                expected_errors=_EXPECTED_ERRORS,
+            ) as processes,
+            _memory_errors(),
+        ):
+            stop.join(processes)
+            if isinstance(processes, group.Follower):
+                status = _follow(config, workdir, processes)
+            else:
+                status = _lead(config, workdir, processes, stop)
+            processes.end(status)
+        return status
     except _EXPECTED_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
@@ -199,28 +218,6 @@ def _memory_errors() -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise ValueError(f"{_OUT_OF_MEMORY}: {one_line(error)}") from None
-
-
-def _run(config: RunConfig, workdir: pathlib.Path, stop: StopSignals) -> int:
-    start_devices(config, workdir)
-    if not _DRY_RUN.value:
-        keep_programs(config.compiled)
-    with (
-        start(
-            _COORDINATOR.value,
-            _NUM_PROCESSES.value,
-            _PROCESS_ID.value,
-            expected_errors=_EXPECTED_ERRORS,
-        ) as processes,
-        _memory_errors(),
-    ):
-        stop.join(processes)
-        if isinstance(processes, group.Follower):
-            status = _follow(config, workdir, processes)
-        else:
-            status = _lead(config, workdir, processes, stop)
-        processes.end(status)
-    return status
 
 
 def _lead(

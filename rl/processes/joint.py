@@ -54,7 +54,7 @@ class JointEngine:
         """Samples like `rollout.types.Sampler.sample`, in all processes if embedded.
 
         All processes pause between the same device programs. At each pause the leader
-        tells the followers whether sampling ends there.
+        decides whether sampling ends there, and sends its decision to the followers.
         """
         sample = functools.partial(
             self._engine.sample, *args, on_finished=on_finished, **kwargs
