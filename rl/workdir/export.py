@@ -25,7 +25,7 @@ from rl.problems.tokenizer import PreTrainedTokenizerBase
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Keys retained from the base's generation config. Others, such as lengths and
 # penalties, were not used in training but would be applied by servers.
-_KEPT = ("bos_token_id", "pad_token_id", "transformers_version")
+_RETAINED = ("bos_token_id", "pad_token_id", "transformers_version")
 
 
 def serve_as_trained(
@@ -46,18 +46,18 @@ def serve_as_trained(
       tokenizer: tokenizer of the base model.
     """
     path = folder / "generation_config.json"
-    kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    kept = {key: kept[key] for key in _KEPT if key in kept}
+    of_base = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    retained = {key: of_base[key] for key in _RETAINED if key in of_base}
     stops = sorted(stop_token_ids)
     # Set all sampling parameters: servers have other defaults for missing ones.
-    drawing = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
-    replace_json(path, kept | {"eos_token_id": stops} | drawing)
+    sampling = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
+    replace_json(path, retained | {"eos_token_id": stops} | sampling)
     # Remove a second template, inside the tokenizer's config.
-    config = folder / "tokenizer_config.json"
-    if config.is_file():
-        said = json.loads(config.read_text("utf-8"))
-        if said.pop("chat_template", None) is not None:
-            replace_json(config, said)
+    path = folder / "tokenizer_config.json"
+    if path.is_file():
+        config = json.loads(path.read_text("utf-8"))
+        if config.pop("chat_template", None) is not None:
+            replace_json(path, config)
     (folder / "chat_template.json").unlink(missing_ok=True)
     replace(folder / "chat_template.jinja", chat_template(template, tokenizer))
 
@@ -78,8 +78,8 @@ def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
     begin = begin_of_text(tokenizer)
     if not text.startswith(begin):
         text = begin + text
-    said = [f"{{{{ {literal(part)} }}}}" if part else "" for part in text.split(SLOT)]
-    return "{{ messages[-1]['content'] }}".join(said)
+    parts = [f"{{{{ {literal(part)} }}}}" if part else "" for part in text.split(SLOT)]
+    return "{{ messages[-1]['content'] }}".join(parts)
 
 
 def model_card(
@@ -139,7 +139,7 @@ def model_card(
         *markdown_table(["", ""], [[k, f"`{v}`"] for k, v in recipe.items()]),
         "## Data",
         "",
-        f"`{data['train']}` {_said(data['train_args'])}".rstrip(),
+        f"`{data['train']}` {_with_arguments(data['train_args'])}".rstrip(),
         "",
         "Prompt template, which is also the chat template of this folder:",
         "",
@@ -150,10 +150,10 @@ def model_card(
         "## Evaluation",
         "",
     ]
-    told = {name: summary for name, summary in evaluations.items() if summary}
-    if told:
-        lines += [f"`{data['eval']}` {_said(data['eval_args'])}".rstrip(), ""]
-        lines += [f"- {name}: {headline(summary)}" for name, summary in told.items()]
+    results = {name: summary for name, summary in evaluations.items() if summary}
+    if results:
+        lines += [f"`{data['eval']}` {_with_arguments(data['eval_args'])}".rstrip(), ""]
+        lines += [f"- {name}: {headline(summary)}" for name, summary in results.items()]
     else:
         lines += ["The model was not evaluated."]
     return "\n".join(lines) + "\n"
@@ -177,7 +177,7 @@ def commit() -> str:
     return f"commit {head}" + (" with changes" if changed else "")
 
 
-def _said(arguments: Mapping[str, Any] | None) -> str:
+def _with_arguments(arguments: Mapping[str, Any] | None) -> str:
     return f"with `{json.dumps(arguments)}`" if arguments else ""
 
 
