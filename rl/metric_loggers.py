@@ -88,7 +88,7 @@ class Sinks:
             self._open.pop(name, None)
             reason = one_line(error)
             print(
-                f"WARNING: config.log.sinks: {name!r} failed and gets no more metrics:"
+                f"WARNING: config.log.sinks: {name!r} failed and is not called again:"
                 f" {reason}",
                 flush=True,
             )

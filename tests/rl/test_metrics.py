@@ -166,8 +166,8 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     assert broken.told == []
     said = capsys.readouterr().out.splitlines()
     line = (
-        f"WARNING: config.log.sinks: '{__name__}:Broken' failed and is removed:"
-        " the service is gone"
+        f"WARNING: config.log.sinks: '{__name__}:Broken' failed and is not called"
+        " again: the service is gone"
     )
     assert said == [line, line]  # once for each opening
 
