@@ -98,7 +98,7 @@ def test_updates_that_are_not_finite_warn_at_once_and_end_the_run_after_a_few():
     alarms = _alarms()
     warnings, due = alarms.check({"policy/skipped_in_a_row": 1})
     skipped = "1 consecutive updates were skipped, because they were not finite"
-    assert warnings == [skipped] and due is None
+    assert warnings[0].startswith(skipped) and len(warnings) == 1 and due is None
     _, due = alarms.check({"policy/skipped_in_a_row": 3})
     assert "3 consecutive updates" in due
 
@@ -122,5 +122,5 @@ def test_a_reward_that_moves_at_all_is_not_stuck():
         assert alarms.check({"reward/mean": reward}) == ([], None)
     assert alarms.check({}) == ([], None)  # a step that drew nothing has no say
     assert alarms.check({"reward/mean": -1.0}) == ([], None)
-    warnings, _ = alarms.check({"reward/mean": -1.0})
-    assert warnings == ["the mean reward has not changed for 10 steps"]
+    ((warning,), _) = alarms.check({"reward/mean": -1.0})
+    assert warning.startswith("the mean reward has not changed for 10 steps")
