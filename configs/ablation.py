@@ -66,7 +66,7 @@ class Ablation:
 def check_seeds(seeds: Sequence[int]) -> None:
     """Raises ValueError if there are no seeds or if a seed occurs twice."""
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds={list(seeds)}: give at least one, and none twice")
+        raise ValueError(f"seeds={list(seeds)}: give at least one seed, and none twice")
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:

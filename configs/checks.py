@@ -10,8 +10,9 @@ from typing import Any, Literal, NoReturn
 from configs.base import RunConfig
 
 _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:])")
-# Both tables map a key to another key and a value. A key of _IDLE_AT has no effect if
-# the other key has this value; a key of _ONLY_AT has an effect only if it has it.
+# Keys whose effect depends on another key, with this other key and a value of it. A key
+# in _IDLE_AT has no effect if the other key has the value. A key in _ONLY_AT has no
+# effect if the other key has a different value.
 _IDLE_AT: dict[str, tuple[str, Any]] = {
     "objective.kl_estimate": ("objective.kl_penalty", 0),
     "dynamic_sampling.filter_on": ("dynamic_sampling.filter", False),
@@ -38,7 +39,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
       needs_data: whether `data.train` must be set.
 
     Raises:
-      ValueError: one line with a key, its value, and what to do.
+      ValueError: a condition is not met. The message is one line with a key, its
+        value, and what to do.
     """
 
     def refuse(key: str, reason: str) -> NoReturn:
@@ -47,7 +49,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     b, d, r = c.batch, c.dynamic_sampling, c.rollout
     steps, rank = c.profile.steps, c.model.lora.rank
     if not b.row_lengths:
-        refuse("batch.row_lengths", "must have an entry, a length in tokens")
+        refuse("batch.row_lengths", "must have at least one entry, a length in tokens")
     if max(b.row_lengths) < r.max_prompt_tokens + r.max_response_tokens:
         refuse(
             "batch.row_lengths",
@@ -110,8 +112,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
         refuse("profile.steps", "must be (first, last) with 1 <= first <= last, or ()")
     if bool(c.model.path) == bool(c.model.maker):
-        maker = f"config.model.maker, which is {c.model.maker!r}"
-        refuse("model.path", f"set either this or {maker}")
+        maker = f"config.model.maker={c.model.maker!r}"
+        refuse("model.path", f"exactly one of this key and {maker} must be set")
     check_overlong(c, r.max_response_tokens)
 
 
@@ -130,8 +132,8 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
     buffer = c.reward.overlong_buffer
     if c.reward.overlong_factor and buffer >= max_response_tokens:
         raise ValueError(
-            f"config.reward.overlong_buffer={buffer}: must be less than the maximum"
-            f" response length of {max_response_tokens} tokens"
+            f"config.reward.overlong_buffer={buffer}: must be less than"
+            f" max_response_tokens={max_response_tokens} of the run or of a stage"
         )
 
 
@@ -140,7 +142,7 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 
     Args:
       c: the config.
-      needs_reference: whether the loss reads log-probabilities of the reference model.
+      needs_reference: whether the loss uses log-probabilities of the reference model.
     """
     b, d, lines = c.batch, c.dynamic_sampling, []
     if b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:

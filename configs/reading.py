@@ -27,7 +27,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class UnreadableConfig(flags.Error):
-    """Reports a config file that is missing, raises an error, or returns no config."""
+    """Reports a config file that is missing, fails, or does not return a ConfigDict."""
 
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
@@ -120,7 +120,9 @@ def run_file(name: str) -> dict[str, Any]:
     if not path.is_file() and path.parts[:1] == (_HERE.name,):
         path = _HERE.parent / path
     if not path.is_file():
-        raise UnreadableConfig(f"{name}: no such file")
+        raise UnreadableConfig(
+            f"{name}: no such file; give the path of a Python file with get_config()"
+        )
     path = path.absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
@@ -149,10 +151,10 @@ def _blame(error: Exception, path: str) -> str:
 
 
 def _unknown_key(error: Exception) -> str:
-    """Returns a message if ml_collections reports an unknown key; else an empty text.
+    """Returns a short message for an unknown key, or "" if the error is another one.
 
-    The message of ml_collections prints the whole config and may be nested in another
-    error.
+    The message of ml_collections would print the whole config. Its error may be nested
+    in another one.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]
@@ -170,9 +172,9 @@ def user_path(text: str) -> pathlib.Path:
 
 
 def expand_home(config: ConfigDict) -> None:
-    """Replaces `~` by the home folder in all paths of a config, in place.
+    """Replaces `~` by the home folder in all text values of a config, in place.
 
-    A text is read as paths that are separated by commas.
+    A text may contain several paths, separated by commas.
     """
     with config.unlocked():
         for key, value in config.items():
@@ -184,10 +186,10 @@ def expand_home(config: ConfigDict) -> None:
 
 
 def changes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values that differ from configs/base.py, by dotted key.
+    """Returns the values of a config that differ from the defaults, by dotted key.
 
     Args:
-      config: the config as JSON data, with `~` expanded.
+      config: the config as nested dicts of JSON values, after `expand_home`.
     """
     base = get_config()
     expand_home(base)

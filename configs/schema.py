@@ -17,7 +17,14 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Represents the numbers from `low` to `high`; `open` excludes `low`."""
+    """Represents the numbers from `low` to `high`, as the range of a config key.
+
+    `str` returns what a value must do, such as "be at least 1", for error messages.
+
+    Attributes:
+      low, high: the bounds; both are allowed values unless they are infinite.
+      open: whether `low` itself is not allowed.
+    """
 
     low: float
     high: float = math.inf
@@ -57,7 +64,7 @@ def parse(
     Args:
       cls: the class of the section.
       values: the value of every key; the value of a nested section is a mapping.
-      above: the dotted name of the section, for error messages.
+      above: the dotted key of the section, for error messages.
 
     Raises:
       ValueError: a key is unknown or missing, or a value does not fit its type. The
@@ -66,15 +73,20 @@ def parse(
     hints = typing.get_type_hints(cls, include_extras=True)
     if unknown := sorted(values.keys() - hints.keys()):
         key = unknown[0]
-        raise ValueError(f"{above}.{key}={values[key]!r}: unknown key")
+        raise ValueError(
+            f"{above}.{key}={values[key]!r}: unknown key; use only {', '.join(hints)}"
+        )
     if missing := [key for key in hints if key not in values]:
-        raise ValueError(f"{above}.{missing[0]}: the config does not have this key")
+        raise ValueError(
+            f"{above}.{missing[0]}: the key is missing; start from the config that"
+            " configs.base.get_config() returns"
+        )
     typed: dict[str, Any] = {}
     for key, hint in hints.items():
         name, value = f"{above}.{key}", values[key]
         if dataclasses.is_dataclass(hint):
             if not isinstance(value, Mapping):
-                raise ValueError(f"{name}={value!r}: must be a section (a mapping)")
+                raise ValueError(f"{name}={value!r}: must be a dict")
             typed[key] = parse(cast(type, hint), value, name)
         elif wrong := _wrong(value, hint):
             raise ValueError(f"{name}={value!r}: must {wrong}")
@@ -104,7 +116,10 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
     for name, value in values.items():
         key = f"config.{section}.{name}" if section else f"config.{name}"
         if name not in parameters and not takes_any:
-            raise ValueError(f"{key}={value!r}: unknown key")
+            kind = getattr(function, "__name__", repr(function))
+            raise ValueError(
+                f"{key}={value!r}: unknown key; {kind} has no argument of this name"
+            )
         if wrong := _wrong(value, hints.get(name, Any)):
             raise ValueError(f"{key}={value!r}: must {wrong}")
 
@@ -125,7 +140,11 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
 
 
 def _wrong(value: Any, hint: Any) -> str:
-    """Returns what `value` must be to fit the type `hint`; empty if it fits."""
+    """Checks a value against a type hint.
+
+    Returns:
+      What the value must do to fit, such as "be at least 1"; "" if it fits.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):
@@ -141,8 +160,10 @@ def _wrong(value: Any, hint: Any) -> str:
     if origin in (Sequence, tuple):
         if not isinstance(value, list | tuple):
             return "be a list"
-        entries = (_wrong(entry, arguments[0]) for entry in value)
-        return next((f"each {said}" for said in entries if said), "")
+        for entry in value:
+            if wrong := _wrong(entry, arguments[0]):
+                return f"have valid entries: {entry!r} must {wrong}"
+        return ""
     if hint not in (int, float, str, bool, types.NoneType):
         return ""  # mappings are checked where they are used
     wanted = (int, float) if hint is float else hint
@@ -158,10 +179,14 @@ def config_json(config: Any) -> str:
 
 
 def check_same(config: Any, of_leader: str) -> None:
-    """Checks that this process has the config of the leader, given as JSON.
+    """Checks that this process and process 0 have equal configs.
+
+    Args:
+      config: the config of this process.
+      of_leader: the config of process 0, as returned by `config_json`.
 
     Raises:
-      ValueError: the configs differ; the message names the first such key.
+      ValueError: the configs differ; the message names the first key that differs.
     """
     own = json.loads(config_json(config))
     for key, mine, other in differences(own, json.loads(of_leader)):
@@ -174,9 +199,11 @@ def check_same(config: Any, of_leader: str) -> None:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Returns (dotted key, value in `first`, value in `second`) of keys that differ.
+    """Compares two nested mappings.
 
-    The value of a missing key is None.
+    Returns:
+      A tuple (dotted key, value in `first`, value in `second`) for each key whose
+      values differ. The value of a missing key is None.
     """
     a, b = flatten(first), flatten(second)
     keys = sorted(a.keys() | b.keys())
@@ -184,7 +211,7 @@ def differences(
 
 
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Returns the values in nested mappings by their dotted keys."""
+    """Flattens nested mappings to one dict from dotted key to value."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):

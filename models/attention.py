@@ -57,7 +57,10 @@ def dense_attention(
     segment_ids: jax.Array,
     prefix_ids: jax.Array,
 ) -> jax.Array:
-    """Computes masked attention over all pairs of positions, fastest for short rows."""
+    """Implements `segment_attention` by masked scores of all pairs of positions.
+
+    This is the fastest implementation for short rows.
+    """
     scores = _scores(_group_heads(q, k.shape[2]), k)
     prefix = prefix_ids[:, :, None] == segment_ids[:, None, :]
     prefix &= prefix_ids[:, :, None] != 0
@@ -69,9 +72,10 @@ def dense_attention(
 def xla_attention(
     q, k, v, segment_ids, prefix_ids, interpret: bool = False
 ) -> jax.Array:
-    """Computes attention in plain JAX on any platform.
+    """Implements `segment_attention` in plain JAX, on any platform.
 
-    Short rows use `dense_attention`, and longer ones `models.block_attention`.
+    Rows of up to 128 positions use `dense_attention`, longer ones
+    `models.block_attention`.
     """
     del interpret
     if q.shape[1] <= _BLOCK:

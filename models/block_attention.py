@@ -210,9 +210,10 @@ def visits(
       q_block, k_block: the number of positions in a block, divisors of T.
 
     Returns:
-      A pair for the I query blocks and a pair for the J key blocks. The first has the
-      key blocks `[B, I, J]`, sorted so that those to visit come first, and the number
-      of visits `[B, I]`. The second has the query blocks `[B, J, I]` and `[B, J]`.
+      Two pairs of int32 arrays. The first pair has, for each of the I query blocks, the
+      indices of all key blocks `[B, I, J]`, those to visit first, and the number of
+      blocks to visit `[B, I]`. The second pair has, for each of the J key blocks, the
+      same for query blocks: `[B, J, I]` and `[B, J]`.
     """
 
     def cut(x, block):

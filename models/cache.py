@@ -35,7 +35,7 @@ class Places(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Describes the columns of a cache that the newest position of each row attends to.
+    """Describes which columns of the cache the newest position of each row attends to.
 
     Attributes:
       visible: bool `[B, S]`, the attention mask of the newest position.
@@ -118,9 +118,15 @@ class KVCache:
         stacked: int,
         page: int = 0,
     ) -> "KVCache":
-        """Creates an empty cache with B = `batch`, S = `size`, P = `page`.
+        """Creates an empty cache.
 
-        L = `stacked` must divide the number of layers.
+        Args:
+          config: the architecture.
+          batch: B, the number of rows.
+          size: S, the number of columns.
+          dtype: the dtype of keys and values.
+          stacked: L, the number of layers in one array; divides the number of layers.
+          page: P, the length of the shared prefix; 0 for none.
         """
         heads, width = config.num_kv_heads, config.head_dim
         lead = () if stacked == 1 else (stacked,)
@@ -167,7 +173,7 @@ class KVCache:
         return Seen(visible, self.length, self.clock, reach)
 
     def of_array(self, i: int, seen: Seen) -> Cached:
-        """Returns the cache of the first layer in the i-th array of layers."""
+        """Returns the cache of the first layer in array number `i` of layers."""
         page = tuple(entries[i] for entries in self.page if entries)
         return Cached(self.k[i], self.v[i], page, jnp.int32(0), seen)
 

@@ -37,12 +37,13 @@ _ASSUMED: Mapping[str, Any] = {
 class RopeScaling:
     """Holds the scaling of low rotary frequencies in Llama 3.1 and later.
 
+    Below, the periods of a frequency are counted within the original context length.
+
     Attributes:
-      factor: the divisor of frequencies with fewer than `low_freq_factor` periods in
-        the original context.
-      low_freq_factor, high_freq_factor: numbers of periods in the original context.
-        Frequencies with more periods than the second are not scaled; those between the
-        two are interpolated.
+      factor: the divisor of frequencies with fewer than `low_freq_factor` periods.
+      low_freq_factor: the number of periods below which a frequency is scaled in full.
+      high_freq_factor: the number of periods above which a frequency is not scaled.
+        Between the two numbers the scaling is interpolated.
       original_max_positions: the context length before scaling, in tokens.
 
     Source: "The Llama 3 Herd of Models" (arXiv 2407.21783), and the `llama3` rope
@@ -125,12 +126,12 @@ class DecoderConfig:
         kv_heads = fields.size("num_key_value_heads", heads)
         if heads % kv_heads:
             raise ValueError(
-                f"{where}: num_attention_heads={heads} is not a multiple of"
+                f"{where}: num_attention_heads={heads} must be a multiple of"
                 f" num_key_value_heads={kv_heads}"
             )
         if not raw.get("head_dim") and hidden % heads:
             raise ValueError(
-                f"{where}: hidden_size={hidden} is not a multiple of"
+                f"{where}: hidden_size={hidden} must be a multiple of"
                 f" num_attention_heads={heads}"
             )
         head_dim = fields.size("head_dim", hidden // heads)
@@ -191,7 +192,7 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(
-            f"{path}: no such file, so this is not a {kind} folder"
+            f"{path}: no such file; a {kind} folder must contain it"
         ) from None
     except ValueError as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from None
@@ -204,7 +205,12 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Checks and returns fields of a JSON object; `where` names the file in errors."""
+    """Reads fields of a JSON object, and raises ValueError if one is not valid.
+
+    Attributes:
+      raw: the JSON object.
+      where: the name of the file, with which error messages begin.
+    """
 
     raw: Mapping[str, Any]
     where: str
@@ -234,7 +240,7 @@ class JsonFields:
 
 
 def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
-    """Returns the rotary base and the scaling of the rotary frequencies.
+    """Reads the base and the scaling of the rotary frequencies from a config.json.
 
     transformers 5 writes both to `rope_parameters`. It still reads `rope_scaling`,
     which some model cards ask users to add.
@@ -246,17 +252,17 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
             fields.refuse(key, raw[key], "a JSON object")
         kind = raw[key].get("rope_type", raw[key].get("type", "default"))
         if kind not in ("default", "llama3"):
-            only = "'default' or 'llama3'; remove"
-            fields.refuse(
-                f"{key}.rope_type",
-                kind,
-                f"{only} {key} to use the context length of the pretraining",
-            )
+            only = f"'default' or 'llama3'; delete {key} from the file to use the"
+            only += " model without context extension"
+            fields.refuse(f"{key}.rope_type", kind, only)
     key = there[0] if there else "rope_scaling"
     rope = raw.get(key) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if len(there) == 2 and rope != raw[there[1]]:
-        fields.refuse(key, rope, f"the value of {there[1]}, {raw[there[1]]!r}")
+        raise ValueError(
+            f"{fields.where}: {key}={rope!r} and {there[1]}={raw[there[1]]!r} differ;"
+            " delete one of them from the file"
+        )
     if (partial := rope.get("partial_rotary_factor") or 1) != 1:
         fields.refuse(f"{key}.partial_rotary_factor", partial, "1")
     theta = rope.get("rope_theta", raw.get("rope_theta"))

@@ -217,7 +217,10 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Represents the decoder for training, without its head, as a scan over layers.
+    """Represents the decoder for training, which returns hidden states.
+
+    The layers are one `nn.scan`. The head's weights belong to the parameters, but the
+    decoder does not apply them.
 
     Attributes:
       config: the architecture.
@@ -314,7 +317,7 @@ def head_table(params: Params) -> jax.Array:
 
 
 def abstract_params(model: Decoder) -> tuple[Params, Params]:
-    """Returns the shapes and logical axes of the parameters without allocating them.
+    """Returns the shapes and the logical axes of the parameters, without allocation.
 
     Returns:
       A tree of `jax.ShapeDtypeStruct`, and a tree of the same structure with a tuple

@@ -16,11 +16,11 @@ from sharding.rules import mesh_axes, shards, spec
 
 
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns the mesh axes that shard the embedding table.
+    """Returns how the mesh shards the embedding table.
 
     Returns:
-      The axes of "vocab", the axes of "embed", and whether "batch" uses the axes of
-      "embed" too.
+      The mesh axes of "vocab", the mesh axes of "embed", and whether "batch" also uses
+      the axes of "embed".
 
     Raises:
       ValueError: "batch" shares an axis with "vocab", or only some axes with "embed".

@@ -59,7 +59,7 @@ CARRIED = (
 )
 
 
-# -- in ------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------
 
 
 def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
@@ -91,9 +91,13 @@ def _other_weights(folder: pathlib.Path) -> str:
 
 
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
-    """Returns the file of each tensor from the index, or None if there is one file.
+    """Reads the index of a model folder.
 
     As in transformers, the index is ignored if the folder has a `model.safetensors`.
+
+    Returns:
+      The file name of each tensor by Hugging Face name, or None if all tensors are in
+      `model.safetensors`.
 
     Raises:
       ValueError: the index is damaged or contains an invalid file name.
@@ -104,11 +108,14 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     try:
         layout = dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged index: {error!r}") from None
+        raise ValueError(
+            f"{path}: damaged index ({error!r}); copy or download it again"
+        ) from None
     for file in layout.values():
         if not isinstance(file, str) or not _FILE_NAME.fullmatch(file):
             raise ValueError(
-                f"{path}: {file!r} must be the name of a .safetensors file"
+                f"{path}: weight_map contains {file!r}, which is not the name of a"
+                " .safetensors file"
             )
     return layout
 
@@ -201,7 +208,7 @@ def _insert(stack: jax.Array, one: jax.Array, layer: int) -> jax.Array:
     )
 
 
-# -- out -----------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------
 
 
 def export_tensors(
@@ -254,9 +261,16 @@ def _layers(params, config, dtype, *, names=None):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Returns the weights of one layer, or those outside layers, in the file's shapes.
+    """Converts weights to the shapes of their Hugging Face tensors.
 
-    Each entry of `arrays` is a weight, or a weight with its adapters to merge.
+    Args:
+      weights: the weights, all of one layer or all outside the layers.
+      config: the architecture.
+      dtype: the dtype of the result.
+      sharding: the sharding of the result; None leaves it to the compiler.
+      arrays: for each weight, its array in the parameter tree, followed by its adapters
+        A and B if it has any, which are merged.
+      layer: the index of the layer; ignored for weights outside the layers.
     """
     found = []
     for weight, parts in zip(weights, arrays, strict=True):
@@ -336,7 +350,7 @@ def save_folder(
 
 @contextlib.contextmanager
 def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields an empty folder that replaces `folder` at the end of the `with` block.
+    """Yields an empty folder, which replaces `folder` at the end of the `with` block.
 
     If the block raises, the new folder is removed, and `folder` is not changed. If
     `folder` is a symbolic link, the folder that it points to is replaced.
@@ -360,7 +374,8 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
         if bad := array.size - np.count_nonzero(np.isfinite(array)):
             raise ValueError(
                 f"{folder} is not written: {bad:,} of {array.size:,} entries of {name}"
-                f" are not finite in {dtype}"
+                f" are not finite in {dtype}; use a dtype with a larger range, or"
+                " weights of an earlier step"
             )
         yield name, array
 
@@ -408,7 +423,7 @@ def _write_text(path: pathlib.Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _named(path: pathlib.Path) -> Iterator[None]:
-    """Adds the file name to an OSError; errors of a full disk do not have one."""
+    """Adds the file name to an OSError, which lacks it if the disk is full."""
     try:
         yield
     except OSError as error:

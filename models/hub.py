@@ -18,8 +18,8 @@ def resolve_folder(
     Args:
       model: a local folder or a Hub id.
       described_in: a folder for the config and the tokenizer. If it is set and the
-        cache does not have the weights, only these files are downloaded, to this
-        folder. None downloads the whole model to the cache.
+        cache does not have the weights, only config and tokenizer are downloaded, to
+        this folder. None downloads the whole model to the cache.
 
     Raises:
       ValueError: `model` is neither a folder nor a Hub id that can be downloaded, or
@@ -65,6 +65,6 @@ def _one_line_errors(model: str) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{model}: no such folder, and could not be downloaded from the Hugging"
-            f" Face Hub ({reason})"
+            f"{model}: no such folder, and the download from the Hugging Face Hub"
+            f" failed ({reason}); give the path of a folder, or a correct Hub id"
         ) from None

@@ -39,7 +39,10 @@ from sharding.rules import constrain
 
 
 def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
-    """Returns the config without adapters, with head counts divisible by `tensor`."""
+    """Returns the config for inference on `tensor` devices per copy of the weights.
+
+    The config has no adapters, and `tensor` divides its numbers of heads.
+    """
     kv_heads = math.lcm(config.num_kv_heads, tensor)
     sharing = config.num_heads // config.num_kv_heads
     return dataclasses.replace(
@@ -176,14 +179,17 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
     """Converts parameters from the training layout to the inference layout and dtype.
 
-    Weights are transferred in the inference dtype, one layer or one table at a time, to
-    limit peak memory. Each array of layers and each table has a program of its own,
-    because the compiler may start all transfers of a program at once.
+    Weights are cast to the inference dtype before their transfer. To limit peak memory,
+    each embedding table, head and array of layers is converted by a separate jitted
+    function, because the compiler may start all transfers of one function together.
 
     Args:
       params: the parameters of `trained`, on its mesh.
       trained: the model in training.
       served: the inference model, on the same devices in the same order.
+
+    Returns:
+      The parameters of `served`, with the structure of `abstract_served`.
     """
     made = {}
     for name, table in params.items():
@@ -201,7 +207,12 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
 def table_program(
     name: str, trained: Decoder, served: InferenceDecoder
 ) -> Callable[[jax.Array], jax.Array]:
-    """Returns the program that converts one table, such as the embedding."""
+    """Returns the jitted function that converts one parameter outside the layers.
+
+    Args:
+      name: the name of the parameter, such as "embedding".
+      trained, served: the models, as in `served_params`.
+    """
     way = [tree and tree[name] for tree in _way(trained, served)]
 
     @functools.partial(jax.jit, out_shardings=way[-1])
@@ -215,11 +226,14 @@ def table_program(
 def layers_program(
     trained: Decoder, served: InferenceDecoder
 ) -> Callable[[Params, np.int32], Params]:
-    """Returns the program that converts one array of layers.
+    """Returns the jitted function that makes one array of layers.
+
+    Args:
+      trained, served: the models, as in `served_params`.
 
     Returns:
-      A function of the parameters of all layers, and of the int32 index of the first
-      layer in the array.
+      A function `(parameters of all layers, int32 index of the first layer in the
+      array) -> parameters of these layers`.
     """
     here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
 
@@ -248,10 +262,11 @@ def layers_program(
 
 
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
-    """Returns the shardings of a transfer: training, intermediate and inference.
+    """Returns the shardings that the parameters have one after another.
 
-    The intermediate mesh is that of `between_mesh`. Without this step the partitioner
-    would gather whole weights on every device.
+    These are the sharding of training, the one on `between_mesh` if it exists, and the
+    one of inference. Without the second, XLA's partitioner would gather whole weights
+    on every device. Without a mesh, the shardings are None.
     """
     there = Decoder(served.config, mesh=served.mesh)
     if served.mesh is None or trained.mesh is None or there.mesh is None:
@@ -282,7 +297,13 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 def _widened(
     name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
-    """Returns a layer's weight with the number of heads of `served_config`."""
+    """Replicates kv heads and pads query heads of a weight, as `served_config` asks.
+
+    Args:
+      name: the name of the weight; weights without heads are returned unchanged.
+      x: the weight of one layer.
+      trained, served: the configs before and after.
+    """
     axis = 1 if name in ("q", "k", "v") else 0
     if name in ("k", "v", "k_bias", "v_bias"):
         return jnp.repeat(x, served.num_kv_heads // trained.num_kv_heads, axis)

@@ -59,9 +59,7 @@ def adapters(
     shape: Sequence[int],
     dtype: jax.typing.DTypeLike,
 ) -> tuple[jax.Array, ...]:
-    """Returns a kernel's adapters `(A, B)` in a Flax module, or `()` if it has none.
-
-    A kernel also has none if the module is applied to parameters without adapters.
+    """Declares the adapters of a kernel as parameters of a Flax module.
 
     Args:
       module: the layer of the kernel.
@@ -70,6 +68,10 @@ def adapters(
       axes: the logical axes of the kernel.
       shape: the shape of the kernel.
       dtype: the dtype of the kernel; adapters have at least float32.
+
+    Returns:
+      The arrays A and B; or `()` if the kernel has no adapters, or if the module is
+      applied to parameters without adapters.
     """
     if lora is None or name not in lora.kernels:
         return ()
@@ -120,7 +122,7 @@ def merge(
 
 
 def parts(layers: Params, name: str) -> tuple[Any, ...]:
-    """Returns a kernel's `(weight, A, B)`, or `(weight,)` if it has no adapters."""
+    """Returns the arrays of a kernel: `(W, A, B)`, or `(W,)` without adapters."""
     names = (name, name + A, name + B) if name + A in layers else (name,)
     return tuple(layers[name] for name in names)
 
@@ -159,7 +161,7 @@ def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
       seed: the random seed of A.
 
     Returns:
-      The trained part of the tree, or `{}` if the model has no adapters.
+      The adapters, in the form that `split` returns; `{}` for a model without adapters.
     """
     trained, frozen = split(shapes)
     if not frozen:

@@ -16,16 +16,17 @@ from models.safetensors_io import Specs
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Weight:
-    """Represents one row of the table.
+    """Describes a weight of the decoder, in a Hugging Face file and in the tree.
 
     Attributes:
       hf_name: the Hugging Face name, with `{}` in place of the layer index.
       path: the path in the parameter tree.
-      hf_axes: the axes in the file: V vocabulary, D model width, F MLP width, Q all
-        query heads, K all kv heads, H one head. A layer's matrix is [out, in] in the
-        file and [in..., out...] in the tree. Other weights differ at most by a reshape.
-      only: the models that have the weight: "qkv_bias", "qk_norm", "untied", or "" for
-        all.
+      hf_axes: the axes in the file, one letter each: V vocabulary, D model width, F MLP
+        width, Q all query heads, K all kv heads, H one head. A matrix of a layer is
+        `[out, in]` in the file and `[in..., out...]` in the tree. Other weights differ
+        at most by a reshape.
+      only: the condition for a model to have the weight: "qkv_bias" or "qk_norm" (this
+        field of its config is set), "untied" (the head is not the embedding), or "".
     """
 
     hf_name: str
@@ -42,7 +43,7 @@ class Weight:
         return self.layered and len(self.hf_axes) == 2
 
     def among(self, config: DecoderConfig) -> bool:
-        """Returns whether a model has the weight."""
+        """Returns whether a model with this config has the weight."""
         if self.only == "untied":
             return not config.tie_word_embeddings
         return not self.only or bool(getattr(config, self.only))
@@ -59,11 +60,19 @@ class Weight:
         return tuple(sizes[axis] for axis in self.hf_axes)
 
     def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Returns a view of the file's array in the shape of one layer in the tree."""
+        """Converts an array of the file to the tree.
+
+        Args:
+          array: the array in the file's shape.
+          shape: the shape of the weight in the tree, without the axis of layers.
+
+        Returns:
+          A view of `array`.
+        """
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
-        """Returns a view of one layer's array from the tree in the file's shape."""
+        """Converts one layer's array from the tree to a view in the file's shape."""
         shape = self.hf_shape(config)
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 
@@ -94,7 +103,10 @@ TABLE: tuple[Weight, ...] = (
 
 
 def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
-    """Yields `(Hugging Face name, table row, layer or None)` in file order."""
+    """Yields `(Hugging Face name, Weight, layer index)` of all tensors in file order.
+
+    The layer index is None for a weight that does not belong to a layer.
+    """
     table = [weight for weight in TABLE if weight.among(config)]
     layered = [weight for weight in table if weight.layered]
     before, after = table.index(layered[0]), table.index(layered[-1]) + 1

@@ -47,7 +47,7 @@ _SUPPORTED: Mapping[str, Any] = {
 
 
 def describe(config: DecoderConfig, *, base: str) -> str:
-    """Returns the text of adapter_config.json.
+    """Returns the text of adapter_config.json for a model with adapters.
 
     Args:
       config: the architecture, with the sizes of the adapters.
@@ -91,7 +91,7 @@ def _names(kernel: str, layer: int) -> tuple[str, str]:
 def export_tensors(
     params: Params, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the adapters of a parameter tree as `(name, array)`.
+    """Yields `(name in the file, host array)` of each adapter of a parameter tree.
 
     With several processes, all processes must exhaust the iterator.
     """
@@ -168,12 +168,12 @@ def load_adapters(
     """Loads a PEFT folder onto a model's mesh.
 
     Args:
-      folder: the folder; it may have adapters of only some kernels and layers.
+      folder: the folder; it may have adapters for only some kernels and layers.
       model: the model, with its mesh.
 
     Returns:
-      The model's config with adapters of all kernels, and the adapters. Those missing
-      in the folder are zero.
+      The model's config with adapters for all kernels, and the adapters, which are
+      zero where the folder has none.
 
     Raises:
       ValueError: a setting is not supported, or the model lacks a tensor of the folder
@@ -188,8 +188,8 @@ def load_adapters(
     for name, array in tensors.items():
         if name not in specs:
             raise ValueError(
-                f"{folder / WEIGHTS}: tensor {name} does not fit the model, which has"
-                " no such kernel or layer"
+                f"{folder / WEIGHTS}: tensor {name} belongs to a kernel or layer that"
+                " the model does not have; use the base model of these adapters"
             )
         if array.shape != specs[name][0]:
             raise ValueError(

@@ -46,7 +46,8 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         length = int.from_bytes(start, "little")
         if not 2 <= length <= size - 8:
             raise ValueError(
-                f"{path}: not a safetensors file: its header would have {length} bytes"
+                f"{path}: not a safetensors file: it has {size} bytes, but its first 8"
+                f" bytes say that its header has {length}; copy or download it again"
             )
         try:
             header = json.loads(file.read(length))
@@ -56,7 +57,10 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
                 for name, e in header.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: damaged safetensors header: {error!r}") from None
+            raise ValueError(
+                f"{path}: damaged safetensors header ({error!r}); copy or download it"
+                " again"
+            ) from None
     end = 8 + length + max((stop for *_, stop in entries.values()), default=0)
     if end != size:
         raise ValueError(
@@ -77,7 +81,7 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         if stop - start != dtype.itemsize * int(np.prod(shape)):
             raise ValueError(
                 f"{path}: tensor {name} has {stop - start} bytes, which does not match"
-                f" its dtype {stored} and shape {shape}"
+                f" its dtype {stored} and shape {shape}; copy or download it again"
             )
         tensors[name] = np.frombuffer(data[start:stop], dtype).reshape(shape)
     return tensors

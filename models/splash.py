@@ -1,7 +1,7 @@
 """Computes attention over packed rows on TPUs with JAX's splash attention.
 
-Splash attention supports segment ids and grouped queries, and skips blocks above the
-diagonal. It does not support shared prefixes, which need another implementation.
+Splash attention supports segment ids and grouped-query attention, and skips blocks
+above the diagonal. It does not support shared prefixes.
 
 Axes: B rows, T positions, N query heads, K kv heads, H head width.
 """

@@ -81,8 +81,8 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
     if fsdp % over_fsdp:
         sizes = " ".join(f"{k}={v}" for k, v in zip(SIZES, shape, strict=True))
         raise ValueError(
-            f"mesh {sizes}: data x fsdp must be a multiple of the {slices} slices or"
-            " nodes"
+            f"config.mesh {sizes}: data x fsdp must be a multiple of the {slices}"
+            " slices or nodes"
         )
     return mesh_utils.create_hybrid_device_mesh(
         (data // over_data, fsdp // over_fsdp, tensor),
@@ -95,9 +95,20 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
 def resolve_shape(
     n_devices: int, *, data: int, fsdp: int, tensor: int
 ) -> tuple[int, int, int]:
-    """Returns the three mesh sizes, with -1 replaced; see `make_mesh`."""
+    """Computes the mesh sizes, with -1 replaced by the size that uses all devices.
+
+    Args:
+      n_devices: the number of devices.
+      data, fsdp, tensor: the sizes, as in `make_mesh`.
+
+    Returns:
+      The sizes of data, fsdp and tensor.
+
+    Raises:
+      ValueError: the sizes do not match the number of devices.
+    """
     sizes = dict(zip(SIZES, (data, fsdp, tensor), strict=True))
-    asked = f"mesh data={data} fsdp={fsdp} tensor={tensor}"
+    asked = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"
     free = [axis for axis, size in sizes.items() if size == -1]
     if len(free) > 1:
         raise ValueError(f"{asked}: only one axis may be -1")
@@ -113,7 +124,10 @@ def resolve_shape(
             )
         sizes[free[0]] = n_devices // known
     elif known != n_devices:
-        raise ValueError(f"{asked} needs {known} devices, but there are {n_devices}")
+        raise ValueError(
+            f"{asked}: needs {known} devices, but there are {n_devices}; set one size"
+            " to -1"
+        )
     return sizes["data"], sizes["fsdp"], sizes["tensor"]
 
 
@@ -133,12 +147,13 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
 
 
 def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
-    """Returns a mesh between the trained and the served one, to publish in two steps.
+    """Returns the mesh of an intermediate sharding, to publish weights in two steps.
 
-    Its tensor size is that of `served`, taken from the fsdp axis of `trained`.
+    The mesh has the tensor size of `served`. Its fsdp size is that of `trained`,
+    divided by the factor by which the tensor size grows.
 
     Args:
-      trained: the mesh of the update.
+      trained: the mesh of the trainer.
       served: the mesh of the sampler, from `served_mesh`.
 
     Returns:
@@ -157,10 +172,10 @@ def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
 
 
 def platform(mesh: Mesh | None) -> str:
-    """Returns `cpu`, `gpu` or `tpu`: the platform of the mesh's devices.
+    """Returns the platform of a mesh's devices: "cpu", "gpu" or "tpu".
 
-    With ahead-of-time compilation it can differ from the platform of this machine.
-    Without a mesh, it is JAX's default platform.
+    With ahead-of-time compilation it can differ from the platform of this machine. If
+    `mesh` is None, returns JAX's default platform.
     """
     name = mesh.devices.flat[0].platform if mesh else jax.default_backend()
     return "gpu" if name in ("cuda", "rocm") else name

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def share_replicas(tree: Any) -> Any:
-    """Returns the arrays with one buffer for all equal shards of a process.
+    """Returns equal arrays in which all equal shards of a process share one buffer.
 
     By default JAX copies an array to each virtual CPU device. Such copies of the
     weights exceed the cache that the cores share, and the matrix products of a decode

@@ -35,7 +35,7 @@ RULES: Mapping[str, str | tuple[str, ...] | None] = {
 
 
 def mesh_axes(name: str | None) -> tuple[str, ...]:
-    """Returns the mesh axes that shard a logical axis; `()` for None.
+    """Returns the mesh axes that shard a logical axis; `()` if it is not sharded.
 
     Raises:
       ValueError: `RULES` does not have the name.
@@ -54,12 +54,16 @@ def shards(name: str, mesh: Mesh | AbstractMesh) -> int:
 
 
 def spec(*axes: str | None) -> PartitionSpec:
-    """Returns the partition spec for logical names of the leading dimensions."""
+    """Returns the partition spec of an array, without checks.
+
+    Args:
+      *axes: the logical axis of each leading dimension; None for an unsharded one.
+    """
     return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
 
 
 def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
-    """Returns the sharding of `spec(*axes)` on a mesh (no axes: replicated)."""
+    """Returns the sharding `spec(*axes)` on a mesh; without axes it replicates."""
     return NamedSharding(mesh, spec(*axes))
 
 
@@ -80,7 +84,7 @@ def partition_spec(
     shape: Sequence[int],
     name: str = "array",
 ) -> PartitionSpec:
-    """Returns the partition spec of an array, and checks it against the shape.
+    """Returns the partition spec of an array, after checking it against the shape.
 
     Args:
       axes: a logical axis name for each dimension; None for an unsharded dimension.

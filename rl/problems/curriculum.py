@@ -77,7 +77,7 @@ class Curriculum:
         tell: Callable[[str], None] = print,
     ):
         if not stages:
-            raise ValueError("no stage is given")
+            raise ValueError("=(): must have at least one stage")
         for i, stage in enumerate(stages[:-1]):
             if stage.steps is None and stage.advance is None:
                 raise ValueError(
@@ -273,4 +273,4 @@ def _make_stage(section: Mapping[str, Any]) -> Stage:
 
 def _check_mapping(key: str, value: Any) -> None:
     if not hasattr(value, "items"):
-        raise ValueError(f"{key}={value!r}: must be a section")
+        raise ValueError(f"{key}={value!r}: must be a dict")

@@ -92,7 +92,7 @@ def test_configs_of_the_package_are_found_from_any_folder(tmp_path, monkeypatch)
         GOOD + "    c = base.get_config()\n    c.steps = 3\n    return c\n"
     )
     assert read_config("configs/quickstart.py").steps == 3
-    with pytest.raises(UnreadableConfig, match="^quickstart.py: no such file$"):
+    with pytest.raises(UnreadableConfig, match="^quickstart.py: no such file; "):
         read_config("quickstart.py")
 
 

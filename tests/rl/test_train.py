@@ -577,7 +577,7 @@ BAD = [
         ({"batch.row_lengths": "(16,)"}, "the longest must be at least"),
         ({"batch.micro_tokens": 64}, "micro_tokens=64: must be at least"),
         ({"reward.overlong_factor": 1.0}, "config.reward.overlong_buffer=512: must be"
-         " less than the maximum response length of 32 tokens"),
+         " less than max_response_tokens=32"),
         ({"data.template": "qwen"}, "template='qwen'"),
         ({"reward.function": "nowhere:f"}, "reward.function='nowhere:f': cannot be"
          " imported (ModuleNotFoundError: No module named 'nowhere')"),
