@@ -1,4 +1,7 @@
-"""Defines the sampler's programs: prefill, insert into slots, decode, narrow.
+"""Defines the jitted programs of the sampler.
+
+`prefill` computes the cache of prompts, `insert` starts completions in slots, `decode`
+samples tokens, and `narrow` moves the remaining completions to a smaller batch.
 
 Axes: B slots, Q prefilled rows of T positions, R completions of one insertion, S cached
 positions, W maximum new tokens, K kv heads, H head width.
@@ -78,7 +81,7 @@ def _stop_ids(params: SamplingParams) -> jax.Array:
 
 
 def _specs(state: Slots) -> Slots:
-    """Returns the partition spec of each array.
+    """Returns the partition spec of each array of the state, in the same structure.
 
     Slots are sharded as "batch", and the cache also as "kv_heads".
     """
@@ -108,9 +111,14 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 def empty(
     model: InferenceDecoder, batch: int, size: int, width: int, page: int = 0
 ) -> Slots:
-    """Returns `batch` unused slots with S = `size` and W = `width`.
+    """Returns the state of a decode batch without completions.
 
-    The cache has room for a shared prefix of `page` tokens.
+    Args:
+      model: the inference model.
+      batch: B, the number of slots.
+      size: S, the number of cache columns of a slot.
+      width: W, the maximum number of new tokens of a slot.
+      page: the length of the prefix that all prompts share; 0 for none.
     """
     cache = KVCache.zeros(
         model.config, batch, size, model.dtype, stacked=model.stacked, page=page
@@ -157,10 +165,10 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 
 
 def _first_rows(mesh, lead, count: int, entries):
-    """Replicates the first `count` rows, which are sharded over the copies.
+    """Replicates the first `count` rows of arrays that are sharded by rows.
 
-    Each copy adds its own rows to an array of `count` rows. XLA's partitioner would
-    gather the padding rows too.
+    Each copy of the weights adds its own rows to an array of `count` rows. XLA's
+    partitioner would gather the padding rows too.
     """
     axes = mesh_axes("batch")
 
@@ -199,7 +207,11 @@ def insert(
         a slot of B or more is dropped.
       last: int32 `[R]`, the last token of each completion's prompt.
       limit: int32 `[R]`, the maximum number of tokens of each completion.
-      path: uint32 `[R, 2]`, the indices of prompt and completion in the call.
+      path: uint32 `[R, 2]`, the indices of prompt and completion in the call of
+        `sample`. They and `root` determine the completion's random numbers.
+
+    Returns:
+      The new decode state.
     """
 
     # Draw for all tokens at once: one hash takes as long as hundreds of hashes.
@@ -230,7 +242,7 @@ def insert(
 def decode(
     model, pace: Pace, truncates: bool, params, state: Slots, dynamic: Dynamic, wake
 ):
-    """Decodes until `wake` slots are done, but at most `pace.call` tokens per slot.
+    """Samples until `wake` slots are done, but at most `pace.call` tokens per slot.
 
     The devices of a copy exchange only sums of `[B, D]` and a few numbers per sampled
     token. All devices synchronize when the loop checks how many slots are done.
@@ -244,8 +256,8 @@ def decode(
       wake: int32, the number of done slots at which to return.
 
     Returns:
-      The new state, and its done, count, token_ids and logprobs replicated on all
-      devices, so that all processes make the same decisions.
+      The new state, and the tuple of its done, count, token_ids and logprobs. The tuple
+      is replicated on all devices, so that all processes make the same decisions.
     """
     mesh = model.mesh
     table = head_table(params)
@@ -341,6 +353,8 @@ def decode(
 
 def narrow(mesh, state: Slots, keep) -> Slots:
     """Copies completions to a smaller batch, one array at a time to save memory.
+
+    Returns the new decode state.
 
     Args:
       mesh: the mesh of the state.

@@ -20,7 +20,11 @@ _BLOCK = 128
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Holds the mesh axes that shard the vocabulary, and reduces over them."""
+    """Describes how the vocabulary is sharded, and reduces arrays over its shards.
+
+    Attributes:
+      axes: the mesh axes that shard the vocabulary; `()` if it is not sharded.
+    """
 
     axes: tuple[str, ...] = ()
 
@@ -34,10 +38,11 @@ class Split:
         return jax.lax.pmin(x, self.axes) if self.axes else x
 
     def first(self, words: int) -> jax.Array | int:
-        """Returns the index of this device's first entry of the vocabulary."""
+        """Returns the index of this device's first entry, given its `words` entries."""
         return jax.lax.axis_index(self.axes) * words if self.axes else 0
 
     def vocabulary(self, words: int) -> int:
+        """Returns V, given the number of entries of each device."""
         return words * (jax.lax.axis_size(self.axes) if self.axes else 1)
 
 
@@ -132,7 +137,10 @@ class _Tiles:
         self._blocks = -(-self._vocabulary // _BLOCK)
 
     def cut(self, x: jax.Array, fill: float) -> jax.Array:
-        """Reshapes `[B, W] -> [B, N, 128]`, padded with `fill`."""
+        """Divides this device's entries into blocks: `[B, W] -> [B, N, 128]`.
+
+        Positions that belong to other devices or to no entry are set to `fill`.
+        """
         if self._split.axes and self._words % _BLOCK:
             width = -(-(self._words + _BLOCK) // _BLOCK) * _BLOCK
             own = jnp.full((self._rows, width), fill, x.dtype)
@@ -143,7 +151,11 @@ class _Tiles:
         return x.reshape(self._rows, -1, _BLOCK)
 
     def all(self, sums: jax.Array) -> jax.Array:
-        """Returns the sums of all blocks of the vocabulary, from all devices."""
+        """Adds the block sums `[B, N]` of all devices.
+
+        Returns:
+          The sums of all blocks of the vocabulary, equal on all devices.
+        """
         if not self._split.axes:
             return sums
         whole = jnp.zeros((self._rows, self._vocabulary // _BLOCK + 2), sums.dtype)
@@ -152,7 +164,15 @@ class _Tiles:
         return self._split.sum(whole)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns a block of each row `[B, 128]`, and a mask, False for padding."""
+        """Returns the entries of one block per row, equal on all devices.
+
+        Args:
+          cut: the result of `cut`.
+          block: int `[B]`, the index of a block in the whole vocabulary.
+
+        Returns:
+          The entries `[B, 128]`, and a mask that is False past the end of the vocabulary.
+        """
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
         word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)
@@ -160,7 +180,12 @@ class _Tiles:
         return self._split.sum(jnp.where(here, own, 0)), word < self._vocabulary
 
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
-        """Returns the first block with the largest logit, `[B]`."""
+        """Returns the index `[B]` of the first block whose maximum is `top`.
+
+        Args:
+          tops: the maximum of each block, `[B, N]`.
+          top: the maximum of each row, `[B, 1]`.
+        """
         block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
         found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)
         return self._split.min(found)
@@ -171,7 +196,16 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 
 
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Returns the index where the cumulative weight exceeds `uniform` of the total."""
+    """Samples an index of each row in proportion to its weight.
+
+    Args:
+      weights: the weights, `[B, N]`.
+      uniform: a random number in [0, 1) for each row.
+
+    Returns:
+      The first index `[B]` at which the cumulative weight exceeds `uniform` times the
+      sum of the weights.
+    """
     cumulative = jnp.cumsum(weights, axis=-1)
     goal = uniform * cumulative[:, -1]
     index = jnp.sum(cumulative <= goal[:, None], axis=-1)
@@ -179,10 +213,10 @@ def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
 
 
 def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Array:
-    """Returns thresholds `[B]`; the nucleus is the set of weights at or above them.
+    """Returns the smallest weight in the nucleus of each row, `[B]`.
 
-    The threshold is the largest weight such that the weights at or above it have at
-    least `top_p` of the mass. It is found by bisection on float32 bit patterns, whose
+    It is the largest threshold for which the weights at or above the threshold have at
+    least `top_p` of the total. It is found by bisection on float32 bit patterns, whose
     order is that of the positive values, until one weight is left between the bounds.
     Weights below about 1e-7 of the total are lost to rounding.
     """

@@ -201,16 +201,19 @@ class JaxSampler:
                 return state, _Drawn(*jax.device_get(drawn)), True
 
     def _ends_to_narrow(self, running, batch: int) -> int:
-        """Returns how many completions must end before the batch can shrink."""
+        """Returns how many running completions must end before the batch can shrink."""
         copies, narrower = self._layout.copies, self._layout.narrower(batch)
         slots, fewer = batch // copies, narrower // copies
         groups = collections.Counter(slot // slots for slot in running)
         return sum(max(0, live - fewer) for live in groups.values())
 
     def _narrow(self, state, running, batch: int):
-        """Moves the running completions to smaller batches as far as they fit.
+        """Shrinks the batch as long as the running completions fit into a smaller one.
 
-        Idle slots cost as much time as running ones while the last completions run.
+        An idle slot takes as much time as a running one.
+
+        Returns:
+          The decode state, the running tasks by their new slots, and the batch size.
         """
         copies = self._layout.copies
         while (size := self._layout.narrower(batch)) and not self._ends_to_narrow(
@@ -239,6 +242,9 @@ class JaxSampler:
           prompts: the prompts in order; those that do not fit are not read.
           shared: the length of the prefix that all prompts share.
           shape: the number of rows and the length of a row.
+
+        Returns:
+          The keys and values of the prompts that fit.
         """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
@@ -289,7 +295,14 @@ class _Drawn(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Holds texts prefilled together, with the index of the first text."""
+    """Holds the keys and values of texts that were prefilled together.
+
+    Attributes:
+      first: the index of the first text in the queue.
+      last_tokens: int32 `[R]`, the last token of each text, which is not prefilled.
+      k, v: the keys and values of the packed rows; see `decoding.prefill`.
+      places: the places of the R texts in the rows.
+    """
 
     first: int
     last_tokens: np.ndarray
@@ -355,9 +368,9 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Returns the arguments of `insert` for `refill` completions.
+    """Returns the arguments of `decoding.insert`, padded to `refill` completions.
 
-    Missing completions get distinct slots that are out of range.
+    The padding has distinct slots that are out of range, which `insert` drops.
     """
     slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)

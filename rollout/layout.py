@@ -176,8 +176,9 @@ class Layout:
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
         """Returns the number of rows and the row length of a prefill of prompts.
 
-        Each copy gets one row, long enough for the prompts of one insertion. With many
-        copies the rows are shorter, and if needed fewer, to limit the tokens read.
+        Each copy of the weights gets one row, long enough for the prompts of one
+        insertion. With many copies the rows are shorter, and if needed fewer, to limit
+        the number of prefilled tokens.
 
         Args:
           batch: the decode batch size.
@@ -186,7 +187,7 @@ class Layout:
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
     def prefill_begun(self, batch: int, columns: int, page: int) -> tuple[int, int]:
-        """Returns the shape of a prefill of prompts with partial completions.
+        """Returns the rows and the row length to prefill partial completions.
 
         Args:
           batch: the decode batch size.
@@ -205,7 +206,7 @@ class Layout:
 
     @property
     def cached(self) -> int:
-        """The number of cached positions in the slots of each copy."""
+        """The number of cached positions in all slots of one copy of the weights."""
         columns, _ = self.lengths(0, 0, self.page)
         return self.rows(self.slots) // self.copies * columns
 
@@ -304,15 +305,16 @@ def make_layout(
             return layout
     raise ValueError(
         f"config.rollout.slots={slots}: the sampler's weights and cache need at least"
-        f" {min(needs.values()) / 2**30:.1f} GiB of each device, but only"
+        f" {min(needs.values()) / 2**30:.1f} GiB per device, but only"
         f" {usable / 2**30:.1f} GiB are available; use fewer slots"
     )
 
 
 def layout_bytes(layout: Layout) -> int:
-    """Returns the bytes per device of weights, cache and replicated arrays.
+    """Returns the bytes per device of the weights, the cache and replicated arrays.
 
-    The keys and values of one prefill and the results of all slots are replicated.
+    The replicated arrays are the keys and values of one prefill, and the results of all
+    slots.
     """
     config = layout.model.config
     columns, width = layout.lengths(0, 0, layout.page)
@@ -332,7 +334,7 @@ def layout_bytes(layout: Layout) -> int:
 
 
 def placed(shapes, shardings):
-    """Returns a tree of shapes with their shardings."""
+    """Returns a tree of `ShapeDtypeStruct` with the given shardings."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         shapes,

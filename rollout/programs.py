@@ -1,4 +1,7 @@
-"""Describes the sampler's programs and their shapes, to compile ahead of time."""
+"""Lists the sampler's jitted programs with the shapes of their arguments.
+
+`tools.plan` compiles them ahead of time, without allocating arrays.
+"""
 
 import inspect
 from typing import Any, NamedTuple

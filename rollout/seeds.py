@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """Lists the purposes of a run's seeds."""
+    """Lists what a run needs separate sequences of seeds for."""
 
     SAMPLING = 0
     SHUFFLING = 1
@@ -28,5 +28,11 @@ def generator(*path: int) -> np.random.Generator:
 
 
 def run_seed(seed: int, stream: Stream, count: int) -> int:
-    """Returns seed number `count` of a stream in a run with `config.seed = seed`."""
+    """Returns one of the seeds of a run.
+
+    Args:
+      seed: the value of `config.seed`.
+      stream: the purpose of the seed.
+      count: the index of the seed within the stream.
+    """
     return derive(len(Stream) * seed + stream, count)

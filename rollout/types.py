@@ -142,7 +142,12 @@ class PolicySampler(Sampler, Protocol):
     """Defines the interface of a sampler of the policy in training."""
 
     def publish(self, params, version: int) -> None:
-        """Replaces the weights with the parameter tree `params`, numbered `version`."""
+        """Replaces the served weights.
+
+        Args:
+          params: the parameter tree.
+          version: the policy version, which later completions report for their tokens.
+        """
         ...
 
     def make_room(self) -> None:
@@ -150,7 +155,7 @@ class PolicySampler(Sampler, Protocol):
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Returns metrics of the last publish and of server restarts."""
+        """Returns metrics of the last publish and of server restarts, by name."""
         ...
 
 
@@ -168,7 +173,7 @@ def so_far(
     found = [list(completions) for completions in begun]
     if [len(completions) for completions in found] != [params.n] * len(prompts):
         raise ValueError(
-            f"begun: must have {params.n} completions for each of {len(prompts)}"
+            f"begun: must have n={params.n} completions for each of {len(prompts)}"
             " prompts"
         )
     for i, completions in enumerate(found):

@@ -1,6 +1,6 @@
 """Samples with vLLM servers that the trainer starts, updates and supervises.
 
-Inputs: prompts; at a publish, parameters, which are written to a file for the servers.
+Inputs: prompts; at each publish, parameters, which servers read from a file.
 Outputs: completions over HTTP, with the policy version that sampled each token.
 Read `sampler` first; `server` starts a process, and `extension` runs inside vLLM.
 """

@@ -40,7 +40,7 @@ class ServerBusy(RuntimeError):
 
 
 class OutOfStep(SamplerError):
-    """Reports a server that serves another version than published, or reports none."""
+    """Reports that a server does not serve the published version, or reports none."""
 
 
 class ServerRefused(SamplerError):
@@ -52,7 +52,7 @@ class ServerRefused(SamplerError):
 
     @property
     def internal(self) -> bool:
-        """Whether the status is 500 or more, so that the engine may be dead."""
+        """Whether the status is 500 or more, which may mean that the engine is dead."""
         return self.status >= 500
 
 
@@ -163,10 +163,12 @@ class VllmClient:
         self._closed = True
         self.cut()
 
-    # -- attaching -------------------------------------------------------------------
+    # -- checks of a started server --------------------------------------------------
 
     def attach(self, *, max_model_len: int) -> float:
         """Reads the name of the served model, and selects the route to generate tokens.
+
+        Must be called before the first request for tokens.
 
         Args:
           max_model_len: the maximum length of a prompt with its completion.
@@ -204,7 +206,7 @@ class VllmClient:
         timeout: float,
         adapter: bool = False,
     ) -> None:
-        """Attaches to a server that will serve a policy in training.
+        """Calls `attach`, and checks that the server can serve a policy in training.
 
         Args:
           max_model_len: the maximum length of a prompt with its completion.
@@ -257,7 +259,7 @@ class VllmClient:
           timeout: the maximum seconds without data; None waits until `cut`.
 
         Raises:
-          Aborted: the server dropped the request, by `abort` or for an update.
+          Aborted: the server ended the request, by `abort` or for an update.
           OutOfStep: the server does not report the version of a token.
           ServerGone, ServerBusy, ServerRefused: the errors of `call`.
         """
@@ -288,7 +290,7 @@ class VllmClient:
         return Completion(token_ids, logprobs, reason, versions)
 
     def abort(self, names: Sequence[str], *, timeout: float) -> None:
-        """Ends requests by name; the server ignores names that it does not have."""
+        """Ends requests by name; names without a running request are ignored."""
         body = {"request_ids": [_REQUEST + name for name in names]}
         self.call("POST", ABORT, body, timeout=timeout)
 
@@ -402,7 +404,7 @@ class VllmClient:
         return time.monotonic() - begin
 
     def _name_adapter(self, path: str, *, timeout: float) -> None:
-        """Registers the loaded adapters and uses them for later requests."""
+        """Registers the loaded adapters, and makes later requests use them."""
         models = self.call("GET", "/v1/models", timeout=timeout)["data"]
         if ADAPTER not in [model["id"] for model in models]:
             folder = str(pathlib.Path(path).parent)

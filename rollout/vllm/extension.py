@@ -48,6 +48,9 @@ class PolicyWorker:
     ) -> str:
         """Checks that this server can serve the policy of a trainer.
 
+        The server must have the model and the dtype of the trainer, and must be able to
+        read the trainer's weight folder.
+
         Args:
           shapes: the shapes of the policy's tensors, by Hugging Face name.
           dtype: the dtype of the policy's tensors.
@@ -65,7 +68,8 @@ class PolicyWorker:
             if served.get(name) != shapes.get(name):
                 return (
                     f"wrong model: {name} has shape {served.get(name)} on the server,"
-                    f" and {shapes.get(name)} in the trainer (None: no such tensor)"
+                    f" and {shapes.get(name)} in the trainer (None: no such tensor);"
+                    " start the server with --model set to the trainer's model"
                 )
         try:
             found = pathlib.Path(owner).read_text()
@@ -122,12 +126,16 @@ class PolicyWorker:
 def _checked_tensors(
     path: str, checksums: dict[str, int]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields the tensors of a file after checking their checksums."""
+    """Yields `(name, tensor)` of all tensors of a file, after checking each checksum.
+
+    Raises:
+      ValueError: a checksum differs, or the file and `checksums` have different names.
+    """
     with safe_open(path, "pt") as file:
         names = set(file.keys())
         for name in sorted(checksums.keys() ^ names):
             kind = "checksum" if name in names else "weights"
-            raise ValueError(f"{path}: no {kind} of {name}")
+            raise ValueError(f"{path}: the trainer published no {kind} of {name}")
         for name, announced in checksums.items():
             tensor = file.get_tensor(name)
             found = checksum(tensor.reshape(-1).view(torch.uint8).numpy())

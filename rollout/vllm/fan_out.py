@@ -41,7 +41,7 @@ class FleetSampler:
         return 0
 
     def close(self) -> None:
-        """Ends the servers that the fleet started; attached servers keep running."""
+        """Ends the servers that the fleet started, but not those at given URLs."""
         self._fleet.close()
 
     def sample(
@@ -82,7 +82,13 @@ class FleetSampler:
         in_flight: dict[str, Member] = {}  # by request name
 
         def draw(prompt: Sequence[int], start: Completion, own_seed: int) -> Completion:
-            """Samples one completion; repeats the request if a server fails."""
+            """Samples one completion, and repeats the request if a server fails.
+
+            Args:
+              prompt: the token ids of the prompt.
+              start: the completion so far.
+              own_seed: the random seed of the completion.
+            """
             faults = 0
             text = [*prompt, *start.token_ids.tolist()]
             left = params.max_tokens - len(start.token_ids)
@@ -123,8 +129,8 @@ class FleetSampler:
                     faults += 1
                     if faults > fleet.max_restarts + 2:
                         raise ServerFailed(
-                            f"{faults} requests for one completion failed; last error:"
-                            f" {fault}"
+                            f"{faults} requests for one completion failed; see the logs"
+                            f" of the vLLM servers; last error: {fault}"
                         )
                     fleet.report(member, epoch, fault)
                 time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
@@ -145,7 +151,7 @@ class FleetSampler:
             finished.put(None)
 
         def abort() -> None:
-            """Aborts all running requests; a repeated call aborts those sent since."""
+            """Aborts all requests that are running at the time of the call."""
             names_of = collections.defaultdict(list)
             for name, member in list(in_flight.items()):
                 names_of[member].append(name)

@@ -1,9 +1,9 @@
 """Manages the vLLM servers of a run: their state, free slots and restarts.
 
 A server is restarted and updated if its process has ended, or if it has requests but
-processes no token for `stall_seconds`. The fleet does not restart a server that it only
-attached to; it waits until the server answers again. The sampler passes callbacks that
-check a server, update it, and verify its log-probs after a restart.
+processes no token for `stall_seconds`. The fleet does not restart a server given by
+`rollout.vllm.url`; it waits until the server answers again. The sampler passes
+callbacks that check a server, update it, and verify its log-probs after a restart.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Member:
-    """Holds a server and its state."""
+    """Represents one server of a fleet, with its state."""
 
     client: VllmClient
-    process: ServerProcess | None = None  # None for a server that runs elsewhere
+    process: ServerProcess | None = None  # None for a server given by its URL
     # Held while the server is updated or restarted.
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     attached: bool = False  # whether it was checked since its last start
@@ -65,7 +65,7 @@ class ServerFleet:
 
         Args:
           servers: the servers to start, which end with this process.
-          urls: the URLs of running servers to attach to, which are never ended.
+          urls: the URLs of servers that run already; the fleet never ends them.
           api_key: the key of the servers at `urls`.
           concurrency: the maximum number of concurrent requests per server. One fewer
             than the server's slots leaves a slot for the probe.
@@ -100,7 +100,7 @@ class ServerFleet:
         """Starts the servers; `update_all` waits for them.
 
         Args:
-          attach: a function that checks a server which has just started.
+          attach: a function that checks a server after each start.
           update: a function that loads the current weights into a server.
           check_restarted: a function that checks a restarted server, given the client
             and the result of `update`.
@@ -184,7 +184,14 @@ class ServerFleet:
         return [m for m in self.members if m.up and m.pending < self._concurrency]
 
     def report(self, member: Member, epoch: int, error: Exception) -> None:
-        """Restarts a server that is not healthy, once per fault."""
+        """Restarts a server after a failed request, unless the server is healthy.
+
+        Args:
+          member: the server.
+          epoch: the server's epoch at the time of the request. Of several reports with
+            the same epoch, only the first restarts the server.
+          error: the error of the request.
+        """
         if not self._healthy(member):
             self._take_out(member, epoch, error)
 
@@ -194,7 +201,7 @@ class ServerFleet:
             member.client.cut()
 
     def close(self) -> None:
-        """Ends the servers that this fleet started; attached servers keep running."""
+        """Ends the servers that this fleet started, but not those at given URLs."""
         with self._changed:
             if self.closed:
                 return
@@ -208,7 +215,13 @@ class ServerFleet:
     # -- restarts --------------------------------------------------------------------
 
     def _bring_up(self, member: Member) -> Any:
-        """Waits for a server, checks and updates it; restarts it after a fault."""
+        """Waits until a server is started, checks it and loads the current weights.
+
+        A server that fails meanwhile is restarted.
+
+        Returns:
+          The result of `update`; None if all restarts are used up.
+        """
         with member.lock:
             while not member.dead:
                 try:
@@ -250,7 +263,10 @@ class ServerFleet:
             except (ServerGone, ServerBusy) as error:
                 if self.closed or time.monotonic() > deadline:
                     url = member.client.url
-                    raise ServerFailed(f"no server answers at {url}: {error}") from None
+                    raise ServerFailed(
+                        f"the vLLM server at {url} does not answer; start it, or correct"
+                        f" its url ({error})"
+                    ) from None
                 time.sleep(0.5)
 
     def _healthy(self, member: Member) -> bool:
@@ -268,7 +284,8 @@ class ServerFleet:
                 return
             member.up = False
             member.epoch += 1
-        log.warning("restarting a server: %s", error)
+        action = "waiting for it" if member.process is None else "restarting it"
+        log.warning("a vLLM server failed, %s: %s", action, error)
         member.client.cut()
         run = threading.Thread(target=self._replace, args=(member, error), daemon=True)
         run.start()
@@ -293,7 +310,11 @@ class ServerFleet:
         member.up = member.attached = False
         member.restarts += 1
         if member.restarts > self.max_restarts:
-            log.error("too many failures, not restarting a server again: %s", error)
+            log.error(
+                "a vLLM server failed more than %d times and is not used any more: %s",
+                self.max_restarts,
+                error,
+            )
             member.dead = True
             self._last_error = error
             if member.process is not None:
@@ -311,8 +332,8 @@ class ServerFleet:
     def _raise_if_none_left(self) -> None:
         if all(member.dead for member in self.members):
             raise ServerFailed(
-                f"all vLLM servers failed after {self.max_restarts} restarts each; last"
-                f" error: {self._last_error}"
+                f"all vLLM servers failed after {self.max_restarts} restarts each; see"
+                f" WORKDIR/vllm-*.log; last error: {self._last_error}"
             )
 
     def _watch(self) -> None:
@@ -337,7 +358,10 @@ class ServerFleet:
                     self._take_out(member, epoch, error)
 
     def _on_each(self, act: Callable[[Member], Any]) -> dict[Member, Any]:
-        """Calls `act` on all servers in parallel; raises the first error."""
+        """Calls `act` for all servers in parallel; returns the results by server.
+
+        Raises the first error after all calls have ended.
+        """
         with ThreadPoolExecutor(max(1, len(self.members))) as pool:
             calls = {member: pool.submit(act, member) for member in self.members}
         return {member: call.result() for member, call in calls.items()}

@@ -26,7 +26,7 @@ def make_servers(
     Args:
       sets: the GPUs of each server; see `device_sets`.
       python: the interpreter of the environment with vLLM.
-      key: the name of the flag or config key that sets `python`, for error messages.
+      key: the flag or config key that sets `python`, for error messages.
       folder: the folder of the model.
       logs: the folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
       spec: other fields of `ServerSpec`.
@@ -100,11 +100,22 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 def _check_shared(
     sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
 ) -> None:
-    """Rejects shared GPUs unless the memory shares of JAX and vLLM are set and fit."""
+    """Checks that a GPU that JAX and vLLM share has enough memory for both.
+
+    Args:
+      sets: the GPUs of each server.
+      own: the GPUs that JAX uses.
+      fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
+
+    Raises:
+      ValueError: two servers share a GPU; or JAX and vLLM share a GPU, and their memory
+        shares are not set or exceed 1.
+    """
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(
-            f"GPUs {twice} are given to more than one vLLM server; list each GPU once"
+            f"config.rollout.vllm.devices: GPUs {twice} are given to more than one vLLM"
+            " server; list each GPU once"
         )
     shared = sorted(taken.keys() & set(own))
     share_of_jax = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or 0)

@@ -98,8 +98,8 @@ class VllmSampler(FleetSampler):
         run, _, version = label.rpartition(":")
         if run != self._run:
             raise OutOfStep(
-                f"a server sampled tokens with weights {label!r}, which this run did"
-                " not publish: is another trainer updating it?"
+                f"a vLLM server sampled tokens with weights {label!r}, which this run"
+                " did not publish; stop any other trainer that updates this server"
             )
         return int(version)
 
@@ -141,7 +141,7 @@ class VllmSampler(FleetSampler):
         }
 
     def _attach(self, client: VllmClient) -> None:
-        """Checks that a server which has just started can serve the policy."""
+        """Checks after a start of a server that it can serve the policy."""
         weights = self._weights
         policy = {
             "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
@@ -182,7 +182,18 @@ class VllmSampler(FleetSampler):
     def _check_probes(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
     ) -> np.ndarray:
-        """Compares log-probs of all servers with the trainer's; see `publish`."""
+        """Compares the servers' log-probs of probe completions with the trainer's.
+
+        Args:
+          params: the published parameters.
+          answers: the client and the probe completion of each server.
+
+        Returns:
+          The absolute differences of all probe tokens, in nats.
+
+        Raises:
+          OutOfStep: see `_check_probe`.
+        """
         sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
         scored = self._probe(params, sequences)
         own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
@@ -196,12 +207,26 @@ class VllmSampler(FleetSampler):
     def _check_probe(
         self, client: VllmClient, answer: Completion, own: np.ndarray
     ) -> np.ndarray:
-        """Returns the differences of a server's log-probs from the trainer's `own`."""
+        """Compares a server's log-probs of a probe completion with the trainer's.
+
+        Args:
+          client: the client of the server.
+          answer: the server's completion of the probe prompt.
+          own: the trainer's log-probs of the leading tokens of `answer`.
+
+        Returns:
+          The absolute difference for each entry of `own`, in nats.
+
+        Raises:
+          OutOfStep: the server sampled with another version, or the mean difference
+            exceeds the tolerance.
+        """
         version = self._version_of(self._published.label)
         if (answer.versions != version).any():
             raise OutOfStep(
-                f"{client.url} reports version {answer.versions.min()} after version"
-                f" {version} was published to it"
+                f"{client.url} sampled with version {answer.versions.min()} after"
+                f" version {version} was published to it; restart the server, and stop"
+                " any other trainer that updates it"
             )
         served = answer.sampler_logprobs
         gap = np.abs(own - served[: len(own)])
@@ -211,7 +236,8 @@ class VllmSampler(FleetSampler):
                 f"{client.url} does not serve version {version}: log-probs of"
                 f" {len(gap)} probe tokens differ by {gap.mean():.3g} on average (limit"
                 f" {self._probe_tolerance:g}); worst: server {served[worst]:.4f},"
-                f" trainer {own[worst]:.4f}"
+                f" trainer {own[worst]:.4f}; if rounding explains the difference, raise"
+                " config.rollout.vllm.probe_tolerance"
             )
         return gap
 
@@ -230,7 +256,8 @@ class VllmSampler(FleetSampler):
         same = int(np.cumprod(answer.token_ids == token_ids).sum())
         if not same:
             raise OutOfStep(
-                f"{client.url} sampled token {answer.token_ids[0]} after its restart,"
-                f" but {token_ids[0]} was sampled before with the same weights and seed"
+                f"{client.url} was restarted and then sampled token"
+                f" {answer.token_ids[0]} for the probe, but token {token_ids[0]} before"
+                " the restart, with the same weights and seed; restart the run"
             )
         self._check_probe(client, answer, own[:same])

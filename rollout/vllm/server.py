@@ -164,7 +164,10 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 class ServerProcess:
-    """Manages a server process, which ends with this process even after `kill -9`."""
+    """Starts and ends one server process.
+
+    The server also ends if this process is killed by `kill -9`.
+    """
 
     def __init__(self, spec: ServerSpec, *, log_file: pathlib.Path):
         """Prepares a server without starting it.
@@ -222,8 +225,8 @@ class ServerProcess:
         while True:
             if process.poll() is not None:
                 raise ServerFailed(
-                    f"vLLM exited with status {process.returncode} while starting"
-                    f" ({self.log_file}):\n{self.log_tail()}"
+                    f"vLLM exited with status {process.returncode} while starting;"
+                    f" the end of {self.log_file}:\n{self.log_tail()}"
                 )
             try:
                 client.call("GET", "/health", timeout=2)
@@ -233,20 +236,23 @@ class ServerProcess:
             if time.monotonic() - begin > timeout:
                 self.stop()
                 raise ServerFailed(
-                    f"vLLM was not ready after {timeout:.0f} s"
-                    f" ({self.log_file}):\n{self.log_tail()}"
+                    f"vLLM was not ready after {timeout:.0f} s; the end of"
+                    f" {self.log_file}:\n{self.log_tail()}"
                 )
         log.info("vLLM at %s ready in %.0f s", self.url, time.monotonic() - begin)
 
     def log_tail(self, lines: int = 30) -> str:
-        """Returns the last lines of the log since the last start."""
+        """Returns the last `lines` lines that were logged since the last start."""
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
             text = file.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """Returns one line: the last exception but EngineDead, and the log's path."""
+        """Returns one line with the last error in the log, and the path of the log.
+
+        Errors that report only that the engine is dead are ignored.
+        """
         found = re.findall(r"\b\w*(?:Error|Exception): .+", self.log_tail(1000))
         causes = [text for text in found if "EngineDead" not in text]
         return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"

@@ -53,7 +53,7 @@ def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Returns the ids of all processes below `root`, without zombies."""
+    """Returns the ids of all descendants of the process `root` that are not zombies."""
     children: dict[int, list[int]] = {}
     for pid, parent, _ in _processes():
         children.setdefault(parent, []).append(pid)
@@ -65,12 +65,12 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_tree(root: int) -> None:
-    """Kills the processes below `root`, including those started during the call."""
+    """Kills all descendants of `root`, including those started during the call."""
     _kill(lambda: descendants(root))
 
 
 def kill_session(supervisor: int) -> None:
-    """Kills the remaining processes of a supervisor that was killed itself."""
+    """Kills the processes that a supervisor left because it was killed itself."""
     _kill(lambda: [pid for pid, _, s in _processes() if s == supervisor != pid])
 
 

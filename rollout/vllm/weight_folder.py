@@ -102,7 +102,7 @@ class WeightFolder:
     def write(
         self, params: Any, label: str, *, keep: PublishedWeights | None
     ) -> PublishedWeights:
-        """Writes a version, tensor by tensor, to the slot that `keep` does not use.
+        """Writes a version, one tensor at a time, to a folder that `keep` does not use.
 
         Args:
           params: the parameter tree.
@@ -191,5 +191,6 @@ def _check_space(folder: pathlib.Path, needed: int) -> None:
     if free < needed:
         raise OSError(
             f"{folder} has {free / 1e9:.2f} GB free, but the policy's weights need"
-            f" {needed / 1e9:.2f} GB (config.rollout.vllm.weight_dir)"
+            f" {needed / 1e9:.2f} GB; set config.rollout.vllm.weight_dir to a directory"
+            " with more space"
         )

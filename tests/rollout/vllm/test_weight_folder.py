@@ -74,7 +74,7 @@ def test_room_for_two_versions_is_checked_before_a_byte_is_written(
     tmp_path, monkeypatch, caplog
 ):
     size = shutil.disk_usage(tmp_path).total // 4 // 3  # of each of three tensors
-    with pytest.raises(OSError, match=r"GB free, .* \(config\.rollout\.vllm\.weight_d"):
+    with pytest.raises(OSError, match=r"GB free, .*; set config\.rollout\.vllm\.weig"):
         _folder(tmp_path, size=size)
     assert list(tmp_path.iterdir()) == []
     # Without a weight_dir it is shared memory, or a folder on the disk.
