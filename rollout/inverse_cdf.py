@@ -171,7 +171,7 @@ class _Tiles:
           block: int `[B]`, the index of a block in the whole vocabulary.
 
         Returns:
-          The entries `[B, 128]`, and a mask that is False past the end of the vocabulary.
+          The entries `[B, 128]`, and a mask, False past the end of the vocabulary.
         """
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]

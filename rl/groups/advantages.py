@@ -105,11 +105,11 @@ def load_advantage(
       function: name of a function in `ADVANTAGES`, or a user's "module:function".
 
     Returns:
-      A function from a step's groups to the advantages of each group. They have the
-      form that `check_advantages` returns.
+      A function from the groups of a step to the advantages of each group, in the form
+      that `check_advantages` returns.
 
     Raises:
-      ValueError: the function cannot be imported, or an argument of it is unknown.
+      ValueError: the function cannot be imported, or has an unknown argument.
     """
     advantage = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"
@@ -133,7 +133,8 @@ def check_advantages(
     """Checks the advantages of a group and converts them to float64.
 
     Returns:
-      An array `[G]`, or a list of arrays if a completion has token advantages.
+      An array `[G]`; or, if a completion has token advantages, a list with an array for
+      each completion.
 
     Raises:
       ValueError: the number or shape of the values is wrong, or a value is not finite.

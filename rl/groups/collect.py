@@ -33,9 +33,9 @@ class PartialGroup:
     """Represents a group with at least one unfinished completion.
 
     Attributes:
-      draw: drawn problem of the group.
-      created_step: step in which the group's first token was sampled. If the group has
-        no tokens, the step in which it was last passed to the sampler.
+      draw: the group's problem, as it was drawn.
+      created_step: step in which the group's first token was sampled. For a group
+        without tokens, the step in which it was last passed to the sampler.
       completions: the G completions, finished or unfinished.
     """
 
@@ -53,9 +53,10 @@ class PartialGroup:
         return sum(c.unfinished for c in self.completions)
 
     def fits(self, params: SamplingParams) -> bool:
-        """Returns whether the sampling of this group can continue under `params`.
+        """Returns whether this group can be completed under `params`.
 
-        A new stage may have changed the group size or the token limit.
+        It cannot if a new stage changed the group size, or lowered the token limit to
+        the length of an unfinished completion.
         """
         return len(self.completions) == params.n and all(
             len(c.token_ids) < params.max_tokens or not c.unfinished
@@ -175,10 +176,12 @@ class Collector:
         solved = f"{stats.solve_all} all right, {stats.solve_none} all wrong"
         message = (
             f"only {len(kept)} of {self._groups} informative groups after"
-            f" {stats.rounds} rounds ({stats.sampled} groups sampled: {solved})"
+            f" {stats.rounds} rounds ({stats.sampled} groups sampled: {solved}); use"
+            " problems that the policy solves sometimes, or raise"
+            " config.dynamic_sampling.max_rounds"
         )
         if self._settings.on_shortfall == "stop":
-            raise Shortfall(f"{message}; config.dynamic_sampling.on_shortfall='stop'")
+            raise Shortfall(f"{message} (config.dynamic_sampling.on_shortfall='stop')")
         if self._settings.on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
@@ -186,7 +189,7 @@ class Collector:
         self._left, self._partial = _renumbered(kept), _renumbered(self._partial)
         if self._shortfalls >= MAX_SHORTFALLS:
             raise Shortfall(
-                f"{message}; {self._shortfalls} consecutive steps without an update"
+                f"{message} ({self._shortfalls} consecutive steps without an update)"
             )
         return []
 
@@ -203,7 +206,7 @@ class Collector:
     def _round(
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
-        """Samples one round of groups and judges them.
+        """Samples one round of groups, and returns those that were judged.
 
         With `carry`, sampling pauses once enough groups are informative. Unfinished
         groups are retained for the next round.
@@ -310,7 +313,10 @@ class Collector:
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:
-    """Adds 1 to all policy versions, because the skipped step changes no weights."""
+    """Adds 1 to the steps and policy versions of groups after a skipped step.
+
+    The step changed no weights, so the groups must not become a version older.
+    """
     return [
         dataclasses.replace(
             group,

@@ -57,7 +57,7 @@ class SampledGroup:
     """Holds the judged group of a drawn problem.
 
     Attributes:
-      draw: drawn problem.
+      draw: the problem, as it was drawn.
       group: group of the completions that have a verdict.
       asked: number of completions sampled, with or without a verdict.
     """
@@ -104,7 +104,13 @@ class Draws:
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:
-        """Draws `n` problems for groups of `size` completions."""
+        """Draws `n` problems.
+
+        Args:
+          n: number of problems to return.
+          size: number of completions of each group.
+          seed: seed that decides which of the offered problems are skipped.
+        """
         rates = self._rates.at(self._step)
         teaches = rates.mixed(size)
         chances = self._chances(rates, teaches)
@@ -181,7 +187,7 @@ class Draws:
         """Restores a result of `state()`.
 
         Raises:
-          ValueError: the state was written with other stages, levels or problems.
+          ValueError: the state belongs to a run with other stages, levels or problems.
         """
         self._curriculum.restore(state)
         self._rates.restore(state["rates"])

@@ -41,7 +41,7 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
       A function `(groups, step) -> (group, advantages) pairs`, or None for "".
 
     Raises:
-      ValueError: the function cannot be imported, or an argument of it is unknown.
+      ValueError: the function cannot be imported, or has an unknown argument.
     """
     if not function:
         return None

@@ -78,7 +78,7 @@ def build_groups(
 
 
 def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
-    """Returns arrays of the components by name; missing values are NaN."""
+    """Returns the components of all scores as arrays by name; missing ones are NaN."""
     names = dict.fromkeys(name for score in scores for name in score.components)
     return {
         name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
@@ -91,7 +91,11 @@ def shuffled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Permutes verdicts and rewards among the completions, as a control experiment.
 
-    If the policy of such a run improves, the reward's information is not the cause.
+    If such a run still improves the policy, the information in the reward is not the
+    cause.
+
+    Returns:
+      `correct` and `rewards`, both in the same permuted order.
     """
     order = generator(seed).permutation(len(rewards))
     return correct[order], rewards[order]

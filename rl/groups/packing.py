@@ -31,7 +31,7 @@ def pack_groups(
         the mini-batches in turn.
 
     Returns:
-      The micro-batches of each mini-batch, with advantages and loss weights.
+      For each mini-batch, its micro-batches with advantages and loss weights set.
     """
     advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -75,8 +75,8 @@ def make_segments(
       groups: groups of the mini-batch.
       advantages: advantages of each group's completions.
       version: policy version from which the step starts.
-      sampler_is_trainer: whether the trainer's program sampled the completions. If not,
-        all tokens are off-policy; if so, only those of other versions.
+      sampler_is_trainer: whether the trainer's own devices sampled the completions. If
+        so, only tokens of other versions are off-policy; otherwise all tokens are.
     """
     segments = []
     for index, (group, values) in enumerate(zip(groups, advantages, strict=True)):
@@ -116,15 +116,15 @@ def best_fit(
       prompts: number of prompt tokens of each segment.
 
     Returns:
-      The indices of segments, by row and within a row by group.
+      For each row, a list of its groups, each of which is a list of segment indices.
 
     Raises:
       ValueError: a segment is longer than the capacity.
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(
-            f"a prompt with its completion has {max(lengths)} tokens, but a row holds"
-            f" {capacity}; raise config.batch.row_lengths"
+            f"a prompt with its completion has {max(lengths)} tokens, but the longest"
+            f" row has {capacity}; raise config.batch.row_lengths"
         )
     total: collections.Counter[int] = collections.Counter()
     for group, length in zip(groups, lengths, strict=True):
@@ -197,7 +197,12 @@ def pack(
 
 
 def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
-    """Returns the number R of rows of a micro-batch, at least one per device."""
+    """Returns the number R of rows of a micro-batch; at least one row per device.
+
+    Args:
+      length: row length T in tokens.
+      micro_tokens, row_multiple: arguments of `pack`.
+    """
     return max(1, micro_tokens // (length * row_multiple)) * row_multiple
 
 

@@ -22,11 +22,13 @@ _STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
 
 
 class Rate(NamedTuple):
-    """Represents Beta distributions of solve rates.
+    """Holds the parameters of the Beta distributions of solve rates.
+
+    Both are above 0. They are numbers for one problem, or arrays `[P]` over problems.
 
     Attributes:
-      right: first parameter, above 0: a number, or an array `[P]` over problems.
-      wrong: second parameter, in the same form.
+      right: first parameter, which grows with correct completions.
+      wrong: second parameter, which grows with wrong completions.
     """
 
     right: Any
@@ -37,12 +39,15 @@ class Rate(NamedTuple):
         return self.right / (self.right + self.wrong)
 
     def mixed(self, n: int) -> Any:
-        """Returns the probability that `n` completions have correct and wrong ones."""
+        """Returns the probability that `n` completions differ in correctness."""
         return 1 - _row(self.right, self.wrong, n) - _row(self.wrong, self.right, n)
 
 
 def _row(this, other, n: int):
-    """Computes the ratio of beta functions B(this + n, other) / B(this, other)."""
+    """Computes the probability that `n` draws in a row have the outcome `this`.
+
+    It is B(this + n, other) / B(this, other), with the beta function B.
+    """
     chance = 1.0
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)
@@ -75,7 +80,7 @@ class SolveRates:
         return self._last >= 0
 
     def at(self, step: int) -> Rate:
-        """Returns the solve rates `[P]` of all problems at `step`."""
+        """Returns the distributions of all problems at `step`, as arrays `[P]`."""
         prior = self._priors()
         kept = self._kept(step, slice(None))
         return Rate(
@@ -88,7 +93,11 @@ class SolveRates:
         return np.exp2(-age / self._half_life)
 
     def _priors(self) -> Rate:
-        """Fits the prior of each level, `[levels]`, by the method of moments."""
+        """Fits the prior of each level by the method of moments.
+
+        Returns:
+          Parameters as arrays over the levels.
+        """
         total = self._groups.sum()
         of_all = (self._moments.sum(0) + _WEIGHT * _UNIFORM) / (total + _WEIGHT)
         moments = self._moments + _WEIGHT * of_all
@@ -144,7 +153,7 @@ class SolveRates:
         """Restores a result of `state()`.
 
         Raises:
-          ValueError: the state was written with another number of problems or levels.
+          ValueError: the state has a different number of problems or levels.
         """
         right, wrong, last = (
             from_json(np.ndarray, state[name]) for name in ("right", "wrong", "last")

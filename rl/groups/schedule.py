@@ -57,10 +57,12 @@ class Rollouts:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Returns the groups of `step` and their rollout stats; waits if necessary.
+        """Returns the groups of a step and their rollout stats, once they are sampled.
 
-        Errors of `Collector.collect` are raised here. The served policy version must be
-        `step`.
+        Errors of `Collector.collect` are raised here.
+
+        Args:
+          step: the step, which must equal the served policy version.
         """
         if not self._staleness:
             return self._collector.collect(step)
@@ -73,15 +75,18 @@ class Rollouts:
         return groups, stats
 
     def wait(self) -> None:
-        """Waits until the next batch is sampled, under `one_step_off` only.
+        """Waits until the next batch is sampled, if the schedule is `one_step_off`.
 
-        Call it before a publish.
+        Must be called before a publish, so that one version samples the whole batch.
         """
         if self._waits:
             concurrent.futures.wait([batch for _, batch in self._ahead])
 
     def state(self) -> dict[str, Any]:
-        """Returns the collector's state before the first batch not yet taken."""
+        """Returns the state for `restore`.
+
+        A restored run samples every batch again that `take` has not returned yet.
+        """
         if not self._ahead:
             return self._collector.state()
         state, _ = self._ahead[0]

@@ -32,9 +32,10 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
 
 
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
-    """Returns whether under half of the 8-grams in the last 512 tokens are distinct.
+    """Returns whether the end of a completion repeats itself.
 
-    Compares 64-bit hashes of the 8-grams; 2,048 completions take 0.2 s.
+    It does if fewer than half of the 8-grams in the last 512 tokens are distinct. The
+    function compares 64-bit hashes of the 8-grams; 2,048 completions take 0.2 s.
     """
     token_ids = token_ids[-_TAIL:]
     count = len(token_ids) - _WINDOW + 1
@@ -65,8 +66,8 @@ class RolloutStats:
       carried: number of surplus groups from earlier steps that were retained.
       partial: number of partial groups from earlier steps that were retained.
       unfinished: number of unfinished completions left for the next step.
-      of_offered: for each group, the number of offered problems that it represents and
-        the verdicts of its completions.
+      of_offered: for each group, the verdicts of its completions, after the number of
+        offered problems that the group represents (1 / probability of the draw).
     """
 
     stage: Stage
@@ -119,7 +120,7 @@ class RolloutStats:
 
     @property
     def counts(self) -> Counts:
-        """Numerators and denominators of the metrics by which stages advance.
+        """(numerator, denominator) of each metric by which stages advance.
 
         Groups are weighted so that they represent all offered problems, including the
         skipped ones.

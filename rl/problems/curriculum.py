@@ -5,8 +5,8 @@ length, the group size, the temperature, `eps_high` and the learning rate. A sta
 after its number of steps, or earlier by its advance rule. The rule compares a metric,
 pooled over a window of steps, with a threshold. Skipped steps do not count.
 
-Within a stage, each pass over a level draws every problem once. A new pass begins when
-a level is used up, and a message reports it.
+Within a stage, each pass over a level draws every problem of the level once. When all
+have been drawn, a new pass begins, and a message reports it.
 """
 
 import collections
@@ -24,7 +24,7 @@ Counts = Mapping[Metric, tuple[float, float]]
 
 
 class NoProblem(ValueError):
-    """Signals that no problem has a level that a stage requires."""
+    """Signals that a stage names a level that no problem has."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Curriculum:
       stages: stages in order; the last stage never ends.
       problems: all problems that may be drawn.
       seed: seed of the order within each level.
-      tell: function called with a message at each new stage and pass.
+      tell: function called with a message when a stage or a new pass begins.
 
     Raises:
       ValueError: there are no stages, or a stage before the last one cannot end.
@@ -161,7 +161,7 @@ class Curriculum:
             self._window = self._window[-(longest.window if longest else 1) :]
 
     def metrics(self) -> dict[str, float]:
-        """Returns the stage, counted from 1, and the complete passes of each level."""
+        """Returns the number of the stage, from 1, and the complete passes by level."""
         passes = {
             "curriculum/passes" + ("" if level is None else f"_{level}"): stream.epoch
             for level, stream in self._streams.items()
@@ -209,10 +209,10 @@ def fill_gaps(
     At equal distance the easier level is used.
 
     Returns:
-      The stages with their shares moved, and a message for each moved share.
+      The stages with the new levels, and a message for each replaced level.
 
     Raises:
-      NoProblem: a level is below or above all levels of the problems.
+      NoProblem: a level is below or above all levels that have problems.
     """
     there = sorted({p.level for p in problems if p.level is not None})
     filled, told = [], []

@@ -22,14 +22,19 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
     if not hasattr(module, name):
         # The file shows that another module of this name was found first.
         file = getattr(module, "__file__", None) or "a module of Python"
-        raise ValueError(f"{key}={where!r}: {file} has no {name!r}")
+        raise ValueError(f"{key}={where!r}: {file} does not define {name!r}")
     return getattr(module, name)
 
 
 def load_named(
     where: str, known: Mapping[str, Callable[..., Any]], *, key: str
 ) -> Callable[..., Any]:
-    """Returns a function of `known` by name, or imports "module:function"."""
+    """Returns the function `known[where]`, or imports "module:function".
+
+    Raises:
+      ValueError: the name is unknown, or the import fails; the message begins with
+        `key`.
+    """
     if ":" in where:
         return load_function(where, key=key)
     if where not in known:
@@ -42,10 +47,10 @@ def load_named(
 def argument_names(
     function: Callable[..., Any], known: Sequence[str], *, key: str
 ) -> frozenset[str]:
-    """Returns the names of a function's arguments.
+    """Returns the names of a function's arguments, after checking them.
 
     Raises:
-      ValueError: a name is not in `known`; the message begins with `key`.
+      ValueError: an argument is not in `known`; the message begins with `key`.
     """
     named = inspect.signature(function).parameters.keys()
     for name in sorted(named - {*known}):

@@ -61,7 +61,11 @@ def read_problems(
 
 
 def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
-    """Writes a file for `read_problems`; raises ValueError on invalid problems."""
+    """Writes problems to a JSONL file, which `read_problems` reads.
+
+    Raises:
+      ValueError: a problem is not valid; see `_checked`.
+    """
     checked = _checked(((f"problem {p.id!r}", p) for p in problems), str(path))
     replace_rows(path, map(dataclasses.asdict, checked))
 
@@ -92,7 +96,16 @@ def _read(
 
 
 def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
-    """Checks that ids are unique, texts not empty and values JSON-serializable."""
+    """Returns the problems of all rows, after checking them.
+
+    Args:
+      rows: for each problem, its place for error messages, and the problem.
+      source: the source of all problems, for error messages.
+
+    Raises:
+      ValueError: there are no problems, an id occurs twice, a text is empty, or a value
+        cannot be stored as JSON.
+    """
     places: dict[str, str] = {}
     problems = []
     for where, problem in rows:
@@ -134,6 +147,7 @@ def _parse(
         return ValueError(
             f"{where}: field {column!r} {what}; the row has {there or 'no columns'};"
             f" set config.data.fields.{name} (--fields {name}=COLUMN) to use another"
+            " column"
         )
 
     def text(name: str) -> str:
@@ -174,18 +188,29 @@ def _as_text(answer: Any) -> Any:
 
 
 def _rest(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the columns that are not fields, merged with a column `meta`."""
+    """Returns the value of `Problem.meta`.
+
+    It has all columns that are not fields, and the entries of a column `meta`.
+    """
     rest = {k: v for k, v in row.items() if k not in columns.values()}
     meta = rest.pop("meta", None) or {}
     return {**rest, **(meta if isinstance(meta, dict) else {"meta": meta})}
 
 
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Returns the warning that `count` of `total` problems are left out of a set.
+    """Checks that the share of problems that are left out is small enough.
+
+    Args:
+      message: what is wrong with these problems.
+      count: number of problems to leave out.
+      total: number of all problems.
+      unreadable: largest allowed share, `config.data.unreadable`.
+
+    Returns:
+      The warning: `message`, and that the problems are left out.
 
     Raises:
-      ValueError: the share of left-out problems is larger than `unreadable`
-        (`config.data.unreadable`).
+      ValueError: the share is larger; the error begins with `message`.
     """
     if count > unreadable * total:
         raise ValueError(

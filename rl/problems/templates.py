@@ -161,7 +161,8 @@ def render_prompt(
             raise ValueError(f"template={template!r}: {error}") from None
     if not text:
         raise ValueError(
-            f"template={template!r}: the problem, and so the prompt, is empty"
+            f"template={template!r}: the prompt of an empty problem would be empty;"
+            " give a problem with text"
         )
     return text
 
@@ -210,8 +211,8 @@ def encode_set(
     A prompt fits if it has at most `max_prompt_tokens` tokens.
 
     Returns:
-      The readable prompts by problem text, the problems whose prompts fit, and a
-      message about unreadable prompts ("" if there are none).
+      The token ids of readable prompts by problem text, the problems whose prompts are
+      readable and fit, and a message about unreadable prompts ("" if there are none).
 
     Raises:
       ValueError: the share of unreadable prompts is larger than `unreadable`.

@@ -54,7 +54,7 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
 def default_stop_ids(
     folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase, *, vocab_size: int
 ) -> tuple[int, ...]:
-    """Returns the stop token ids of a model.
+    """Returns the ids that end a completion of a model, sorted:
 
     * `eos_token_id` of `generation_config.json`; of `config.json` if that is missing
     * the end-of-sequence token of the tokenizer
@@ -93,8 +93,8 @@ def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
     """
     if beyond := sorted(i for i in ids if not 0 <= i < vocab_size):
         raise UnreadableText(
-            f"{what}: token id {beyond[0]} has no row in the embedding: vocab_size is"
-            f" {vocab_size} in config.json"
+            f"{what}: token id {beyond[0]} has no row in the embedding, because"
+            f" config.json has vocab_size={vocab_size}"
         )
 
 

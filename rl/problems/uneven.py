@@ -1,4 +1,4 @@
-"""Generates sums most of which give no training signal, to test sampling policies."""
+"""Generates sums for tests of sampling policies; most of them give no gradient."""
 
 import dataclasses
 
@@ -14,8 +14,10 @@ def problems(
 
     Args:
       count: number of problems.
-      easy: share of problems for which every number from 0 to 199 is correct.
-      hard: share of problems for which only 200 is correct, which is not their sum.
+      easy: share of problems that accept every number from 0 to 199, so that nearly all
+        completions are correct.
+      hard: share of problems that accept only 200, so that nearly all completions are
+        wrong: the largest sum is 198.
       held_out: number of held-out pairs, as in `arithmetic.problems`.
       seed: seed of the split and of the selection.
     """

@@ -82,9 +82,9 @@ def problems(
       count: number of problems, distributed evenly over the levels.
       levels: levels to use. Problems of level 1, 2 and 3 have 1, 2 and 3 steps. Level 4
         has one step with larger numbers. Level 5 adds a story with unused numbers.
-      most: largest number that is drawn; the smallest is 2. Factors of a product are at
+      most: largest number in a problem; the smallest is 2. Factors of a product are at
         most half of `most`. At levels 4 and 5 these limits are ten times as large, and
-        numbers are uniform in their logarithm. Results may be larger.
+        the logarithms of the numbers are uniform. Results may be larger.
       seed: seed of the draws.
 
     Raises:
@@ -123,7 +123,17 @@ def problems(
 def _draw(
     templates: dict[str, str], most: int, larger: bool, rng: np.random.Generator
 ) -> tuple[str, str, int]:
-    """Draws a problem; returns its text, its answer and its template's index."""
+    """Draws a template and its words and numbers.
+
+    Args:
+      templates: the answer of each template.
+      most: largest number, as in `problems`.
+      larger: whether numbers are up to ten times as large.
+      rng: random generator.
+
+    Returns:
+      The text of the problem, its answer, and the index of the template.
+    """
     index = int(rng.integers(len(templates)))
     template = list(templates)[index]
     who, other = rng.choice([*_NAMES], 2, replace=False).tolist()

@@ -30,9 +30,9 @@ LARGEST = 2**24
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """Describes how to call a function."""
+    """Describes a user's reward function."""
 
-    grouped: bool  # whether one item holds all completions of a problem
+    grouped: bool  # whether a worker receives all completions of a problem together
     place: str  # `file:line` of the function
 
 
@@ -67,8 +67,9 @@ def open_function(
       problem: problem of the completions; None if only the form is requested.
 
     Returns:
-      A function from completions of the problem to answers. Called with None, it
-      returns the form. Errors are returned as a `Fault`.
+      A function from completions of the problem to an `Answer` for each. Called with
+      None, it returns the `Form` of the user's function. Errors are returned as a
+      `Fault`.
     """
     named = f"{key}={where!r}"
     try:
@@ -146,7 +147,7 @@ def _is_batch(function: Callable) -> bool:
 
 
 def _other_contract(function: Callable) -> str:
-    """Returns how a function's signature breaks the contract, or ""."""
+    """Returns how a function's signature breaks the contract; "" if it does not."""
     signature = inspect.signature(function)
     try:
         signature.bind("completion", "problem")

@@ -1,6 +1,6 @@
-"""Parses reward formulas and runs their terms in workers.
+"""Parses `reward.function` and `eval.reward`, and runs their terms in workers.
 
-A formula is a sum of terms with optional weights: "verifier", "my_reward:score" or
+Their values are sums of terms with optional weights: "verifier", "my_reward:score" or
 "verifier + 0.1*my_reward:brevity". The first term decides whether a completion is
 correct. A completion that any term cannot judge has no verdict.
 """
@@ -33,17 +33,21 @@ class RewardError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """Represents a term of a formula: a weight, and "verifier" or "module:function"."""
+    """Represents a weighted term of a reward."""
 
     weight: float
-    name: str
+    name: str  # "verifier" or "module:function"
 
 
 def parse(function: str, *, key: str) -> tuple[Term, ...]:
-    """Parses a formula into its terms.
+    """Parses a reward into its terms.
+
+    Args:
+      function: value of `reward.function` or `eval.reward`.
+      key: dotted config key of the value, with which error messages begin.
 
     Raises:
-      ValueError: the formula is invalid or repeats a term; the message names `key`.
+      ValueError: the text is not a sum of terms, or repeats a term.
     """
     terms: list[Term] = []
     at = 0
@@ -67,22 +71,24 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
 
 
 class Rewards:
-    """Builds rewards from formulas and owns the worker processes that judge.
+    """Builds reward functions, and owns the worker processes that run them.
 
     Args:
-      formulas: formulas by their config keys.
-      workers: number of worker processes for the verifier. User functions share as
-        many other worker processes.
+      formulas: values of `reward.function` and `eval.reward` by config key.
+      workers: number of worker processes for the verifier. All user functions share
+        another pool of the same size.
       timeout: seconds that a verdict, or a call of a user function, may take.
       right_from: smallest reward of a correct completion, for functions that do not
         return "correct".
-      literal: whether answers with arithmetic left to do are wrong.
-      after: delimiter; the verifier ignores text before its last occurrence.
+      literal: whether the verifier rejects answers that leave something to calculate,
+        such as 48+24 for 72.
+      after: text such as "</think>"; the verifier reads only what follows its last
+        occurrence. Empty: the whole completion.
       on_lost: function called with a message if every attempt of a call timed out or
         ended its worker. By default a warning is printed.
 
     Raises:
-      ValueError: a formula is invalid, or a function cannot be imported.
+      ValueError: a value is not a sum of terms, or a function cannot be imported.
     """
 
     def __init__(
@@ -136,7 +142,11 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Counts: judged and lost completions, replaced workers, verdicts by rule."""
+        """Numbers since the start of the run, by name.
+
+        They are the judged and lost completions, the replaced workers, and the verdicts
+        of each rule of the verifier.
+        """
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:
             counts["judged"] = self._judged
@@ -146,7 +156,7 @@ class Rewards:
         return counts
 
     def reward(self, key: str) -> Reward:
-        """Returns the reward function of the formula with the config key `key`."""
+        """Returns the reward function that the config key `key` names."""
         terms = self._terms[key]
 
         def sum_terms(
@@ -219,7 +229,7 @@ class Rewards:
 
 
 def uses_verifier(formula: str, *, key: str) -> bool:
-    """Returns whether a formula has the verifier as a term."""
+    """Returns whether the verifier is a term of a reward; see `parse`."""
     return any(term.name == VERIFIER for term in parse(formula, key=key))
 
 
@@ -230,14 +240,19 @@ def try_out(
     timeout: float,
     right_from: float,
 ) -> None:
-    """Calls the user functions of some formulas once, to find errors before a run.
+    """Calls the user functions of rewards once, to find errors before a run.
 
     The functions judge two completions of `problem`: its boxed gold answer and an empty
     text.
 
+    Args:
+      formulas: values of `reward.function` and `eval.reward` by config key.
+      problem: a problem of the run.
+      timeout, right_from: arguments of `Rewards`.
+
     Raises:
-      ValueError: a formula is invalid, or a function cannot be imported, breaks its
-        contract, takes too long or ends its worker.
+      ValueError: a value is not a sum of terms; or a function cannot be imported,
+        breaks its contract, takes too long or ends its worker.
     """
     names = {
         key: [t.name for t in parse(formula, key=key) if t.name != VERIFIER]
@@ -263,7 +278,11 @@ def _refuse(reason: str) -> None:
 
 
 def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
-    """Returns the weighted sum of scores; components include each term's reward."""
+    """Returns the weighted sum of one completion's scores.
+
+    The verdict is that of the first term, unless a term has no verdict. The components
+    include the unweighted reward of each term.
+    """
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]
     components: dict[str, float] = {}

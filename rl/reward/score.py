@@ -19,7 +19,7 @@ class Score:
 
     @classmethod
     def of(cls, verdict: Verdict) -> "Score":
-        """Returns the score +1 if correct, -1 if wrong, NaN without a verdict."""
+        """Returns the score of a verdict: +1 if correct, -1 if wrong, NaN if None."""
         worth = {True: 1.0, False: -1.0, None: math.nan}
         return cls(reward=worth[verdict.correct], verdict=verdict)
 

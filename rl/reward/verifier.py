@@ -49,7 +49,10 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """Returns the gold answers with their unit; percentages with and without `%`."""
+    """Returns the gold answers with the problem's unit.
+
+    If the unit is a percent sign, returns them with and without it.
+    """
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
     if unit in ("%", r"\%"):

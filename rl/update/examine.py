@@ -1,7 +1,7 @@
-"""Computes digests of arrays and counts non-finite entries, on the device.
+"""Computes a digest of each array, and the number of its entries that are not finite.
 
-One pass over device memory returns two integers per array. Copying the state of a 7B
-model to the host would take a minute.
+Both are computed on the devices, in one pass over their memory. Copying the state of a
+7B model to the host would take a minute.
 """
 
 import functools
@@ -46,11 +46,17 @@ def examine(tree: Any) -> dict[str, Finding]:
 
 
 def check_finite(tree: Any, where: str) -> dict[str, Finding]:
-    """Returns `examine(tree)`; raises NotFinite if an entry is not finite.
+    """Checks that all entries of all arrays are finite.
 
     Args:
       tree: tree of arrays.
       where: description of the tree, with which the error message begins.
+
+    Returns:
+      The result of `examine(tree)`.
+
+    Raises:
+      NotFinite: an entry is NaN or infinite; the message names the first such array.
     """
     found = examine(tree)
     bad = [(name, f.nonfinite) for name, f in found.items() if f.nonfinite]
@@ -89,7 +95,7 @@ def _mesh(array: jax.Array) -> Mesh | None:
 
 
 def _on_device(array: jax.Array) -> jax.Array:
-    """Copies an array to device memory if it is in pinned host memory."""
+    """Returns the array in device memory, copied there if it is in host memory."""
     if array.sharding.memory_kind != "pinned_host":
         return array
     return jax.device_put(array, array.sharding.with_memory_kind("device"))

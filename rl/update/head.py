@@ -114,11 +114,17 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 
 
 def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
-    """Returns indices into the flat mask, and the number of chunks that they fill.
+    """Sorts the positions of the mask to the front.
 
-    First come the indices of all true entries. The remaining indices are distinct and
-    past the end: gathers clip or fill them, and scatters drop them. The number of
-    indices is a multiple of `chunk`.
+    Args:
+      mask: the positions to score.
+      chunk: number of positions that are processed at a time.
+
+    Returns:
+      Indices into the flat mask, and the number of chunks with a position of the mask.
+      First come the indices of all true entries. The others are distinct and past the
+      end: gathers clip or fill them, and scatters drop them. Their total number is a
+      multiple of `chunk`.
     """
     flat = mask.reshape(-1)
     count = jnp.sum(flat)
@@ -129,7 +135,7 @@ def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _own_words(target_ids: jax.Array, vocab: int) -> jax.Array:
-    """Returns flat target ids relative to this device's first vocabulary entry."""
+    """Returns the flat target ids, minus the id of this device's first entry."""
     return target_ids.reshape(-1) - jax.lax.axis_index(mesh_axes("vocab")) * vocab
 
 
@@ -142,7 +148,7 @@ def _logits(hidden, words, temperature):
 
 
 def _gathered(part: jax.Array) -> jax.Array:
-    """Gathers all columns from the devices that hold a part of them."""
+    """Gathers a block `[W, D]` from the devices that split its columns."""
     _, columns, _ = table_axes()
     if jax.lax.axis_size(columns) == 1:
         # XLA on CPU would transpose the table and back even for an axis of size 1.
@@ -151,7 +157,10 @@ def _gathered(part: jax.Array) -> jax.Array:
 
 
 def _scattered(whole: jax.Array) -> jax.Array:
-    """Returns this device's columns, summed over the devices that hold other rows."""
+    """Returns this device's columns of a block's gradient `[W, D]`.
+
+    They are summed over devices that have other rows of the batch.
+    """
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)
     if size == 1:

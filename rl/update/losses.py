@@ -73,7 +73,7 @@ class Segments(flax.struct.PyTreeNode):
 
     @property
     def lengths(self) -> Tokens:
-        """Length of each token's completion, counting tokens in the mask; else 0."""
+        """Number of masked tokens in each token's completion; 0 outside the mask."""
         return self.sum(self.mask.astype(jnp.float32))
 
 
@@ -282,8 +282,8 @@ def load_loss(
       arguments: values of the loss's arguments other than `ARRAYS` and `SCALARS`.
 
     Returns:
-      The loss as a function of keyword arguments, and the set of names from `ARRAYS`
-      and `SCALARS` that it takes.
+      The loss with `arguments` bound, and the names of `ARRAYS` and `SCALARS` that it
+      takes as keyword arguments.
 
     Raises:
       ValueError: the loss cannot be imported, or its arguments are not valid.

@@ -34,7 +34,7 @@ KL_ESTIMATES = {"k1": k1, "k3": k3}
 
 
 class Objective(NamedTuple):
-    """Holds the function that the update minimises.
+    """Holds the function that the update minimizes.
 
     Attributes:
       loss: function `(policy_logprobs [R, T], entropy [R, T], Batch, Hyper) -> (loss,
@@ -154,7 +154,13 @@ def objective_from_config(c: RunConfig) -> Objective:
 
 
 def _check_result(surrogate, named, key: str) -> None:
-    """Checks the shapes that a loss returns, before any expensive work."""
+    """Checks the shapes and metric names that a loss returns, before expensive work.
+
+    Args:
+      surrogate: the loss.
+      named: the names of the arrays that it takes.
+      key: config key and value of the loss, with which error messages begin.
+    """
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
     of_segments: Any = (tokens[np.int32], tokens[bool], tokens[np.int32])
     arrays: dict[str, Any] = dict.fromkeys(named, tokens[np.float32]) | {
@@ -193,8 +199,8 @@ def token_logprobs(
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
     """Computes the log-probability and entropy of each token of the loss mask.
 
-    Entry t of the results belongs to `token_ids[t]`. This function does the shift: the
-    hidden state at position t - 1 predicts the token at position t.
+    The hidden state at position t - 1 predicts the token at position t. The results are
+    shifted, so that entry t belongs to `token_ids[t]`.
     """
     hidden: Any = model.apply(
         {"params": params},

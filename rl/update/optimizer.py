@@ -29,8 +29,11 @@ def make_optimizer(
     that then applies is `max_grad_norm`.
 
     Args:
-      settings: the section `config.optimizer`.
+      settings: section `config.optimizer`.
       eps: epsilon of Adam.
+
+    Raises:
+      ValueError: the user's function cannot be imported or returns another type.
     """
     function = settings.function
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
@@ -59,7 +62,10 @@ def _matrices(params) -> dict:
 
 
 def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
-    """Stores `inner`'s floating-point state in `dtype` between updates."""
+    """Returns `inner`, but with its floating-point state stored in `dtype`.
+
+    The state is converted to float32 for each update.
+    """
 
     def cast(state, to):
         return jax.tree.map(

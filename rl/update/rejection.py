@@ -29,18 +29,18 @@ Rejection = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 def mask(
     log_weights: np.ndarray, off_policy: np.ndarray, completions: np.ndarray, cap: float
 ) -> np.ndarray:
-    """Removes off-policy tokens without `1/cap <= exp(log_weight) <= cap`."""
+    """Removes off-policy tokens with `exp(log_weight)` outside [1/cap, cap]."""
     return ~off_policy | (np.abs(log_weights) <= np.log(cap))
 
 
 def geometric(
     log_weights: np.ndarray, off_policy: np.ndarray, completions: np.ndarray, cap: float
 ) -> np.ndarray:
-    """Keeps completions whose importance weights have a mean in [1/cap, cap].
+    """Removes completions whose mean importance weight is not in [1/cap, cap].
 
-    The mean is geometric, over the off-policy tokens of the completion. All tokens of a
-    completion are kept or removed together. A mean over thousands of tokens is close to
-    1, so useful caps are too, for example 1.001.
+    The mean is the geometric mean over the off-policy tokens of the completion. All
+    tokens of a completion are removed together. A mean over thousands of tokens is
+    close to 1, so a useful cap is also close to 1, for example 1.001.
     """
     counts = np.bincount(completions, off_policy)
     sums = np.bincount(completions, np.where(off_policy, log_weights, 0))
@@ -98,13 +98,13 @@ def rejection_weights(
     )
     if weights.shape != gaps.shape:
         raise ValueError(
-            "config.objective.correction: must return one weight for each token, of"
-            f" shape {gaps.shape}, but returned {weights.shape}"
+            "config.objective.correction: the function must return one weight for each"
+            f" token, of shape {gaps.shape}, but returned shape {weights.shape}"
         )
     if wrong := int((~np.isfinite(weights)).sum()):
         raise ValueError(
-            f"config.objective.correction: {wrong} of {len(gaps)} weights are not"
-            " finite"
+            "config.objective.correction: the function returned"
+            f" {wrong} of {len(gaps)} weights that are not finite"
         )
     of_batches, start = [], 0
     for inside in masks:

@@ -95,7 +95,7 @@ def make_step(
       model: decoder, which defines the dtypes and the rematerialization policy.
       optimizer: optimizer at learning rate 1 (see `rl.update.optimizer`).
       mesh: device mesh; batches, parameters and optimizer state are sharded over it.
-      objective: loss to minimise.
+      objective: loss to minimize.
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
         updates. It then shares no device memory with activations.
@@ -243,7 +243,7 @@ def make_step(
 
 
 def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
-    """Builds the jitted `(params, Batch, Hyper) -> log-probabilities [R, T]`."""
+    """Returns the jitted function `(params, Batch, Hyper) -> log-probs [R, T]`."""
     logprobs = _logprobs(model, mesh, head_chunk)
     return jax.jit(lambda *of: logprobs(*of)[0], out_shardings=laid_out(mesh, "batch"))
 
@@ -277,7 +277,10 @@ def _at_rest(shardings: TrainState) -> TrainState:
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:
-    """Shards optimizer moments like their parameters and replicates counters."""
+    """Returns the sharding of each array of the training state.
+
+    Optimizer moments are sharded like their parameters; counters are replicated.
+    """
     shapes, _ = lora.split(abstract_params(model)[0])
     params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)

@@ -264,8 +264,8 @@ class ServerFleet:
                 if self.closed or time.monotonic() > deadline:
                     url = member.client.url
                     raise ServerFailed(
-                        f"the vLLM server at {url} does not answer; start it, or correct"
-                        f" its url ({error})"
+                        f"the vLLM server at {url} does not answer; start it, or"
+                        f" correct its url ({error})"
                     ) from None
                 time.sleep(0.5)
 

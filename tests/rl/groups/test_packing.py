@@ -169,5 +169,7 @@ def test_rows_are_as_long_as_fills_them_best():
 
 
 def test_a_segment_longer_than_every_row_is_an_error():
-    with pytest.raises(ValueError, match="has 9 tokens, but a row holds 8; raise"):
+    with pytest.raises(
+        ValueError, match="has 9 tokens, but the longest row has 8; raise"
+    ):
         _rows([3, 9], 8)
