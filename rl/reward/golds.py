@@ -26,7 +26,7 @@ def readable(
 
     Args:
       problems: problems that the verifier will judge.
-      where: key and value of the problems' source, with which messages begin.
+      where: name of the problems' source, with which messages begin.
       workers: number of worker processes.
       timeout: seconds that one gold may take.
       unreadable: largest share of problems that may be left out.
