@@ -185,7 +185,7 @@ def decode_attention(
     attend = functools.partial(_decode_attention, block=block)
     # The kernel requires a head width that is a power of two, as in Qwen2.5.
     power_of_two = not q.shape[-1] & (q.shape[-1] - 1)
-    if implementation == "triton" and power_of_two and not cached.page:
+    if implementation == "triton" and power_of_two and not cached.prefix:
         interpret = platform(mesh) == "cpu"
         attend = functools.partial(_decode_by_kernel, block=block, interpret=interpret)
     if mesh is None:
@@ -193,11 +193,11 @@ def decode_attention(
     lead = [None] * (cached.k.ndim - 4)
     of: Callable[..., Any] = spec  # untyped: specs take the place of arrays in a tree
     heads, entries = of("batch", "heads"), of(*lead, "batch", "kv_heads")
-    rows, whole, of_page = of("batch"), of(), of(*lead, "kv_heads")
+    rows, whole, of_prefix = of("batch"), of(), of(*lead, "kv_heads")
     split = Cached(
         k=entries,
         v=entries,
-        page=(of_page,) * len(cached.page),
+        prefix=(of_prefix,) * len(cached.prefix),
         layer=whole,
         seen=Seen(visible=rows, length=rows, newest=whole, reach=whole),
     )
@@ -230,7 +230,7 @@ def _decode_by_kernel(q, cached, *, block, interpret):
 
 
 def _decode_attention(q, cached, *, block):
-    k, v, page, layer, seen = cached
+    k, v, prefix, layer, seen = cached
     batch, heads, width = q.shape
     size = v.shape[-2]
     grouped = q.reshape(batch, k.shape[-3], heads // k.shape[-3], width)
@@ -274,14 +274,14 @@ def _decode_attention(q, cached, *, block):
             scores, lambda weights: product("bkgs,bksh->bkgh", weights, columns(v, -2))
         )
 
-    def of_page():
-        page_k, page_v = (
+    def of_prefix():
+        prefix_k, prefix_v = (
             x if x.ndim == 3 else jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
-            for x in page
+            for x in prefix
         )
-        scores = product("bkgh,khp->bkgp", grouped, page_k) * width**-0.5
+        scores = product("bkgh,khp->bkgp", grouped, prefix_k) * width**-0.5
         return weighed(
-            scores, lambda weights: product("bkgp,kph->bkgh", weights, page_v)
+            scores, lambda weights: product("bkgp,kph->bkgh", weights, prefix_v)
         )
 
     def visit(n, carry):
@@ -296,8 +296,8 @@ def _decode_attention(q, cached, *, block):
         blocks = jnp.minimum(1 + -(-behind // block), size // block)
         newest = part(seen.newest // block * block)
         found = jax.lax.fori_loop(1, blocks, visit, newest)
-    if page:
-        found = merged(found, of_page())
+    if prefix:
+        found = merged(found, of_prefix())
     _, total, mixed = found
     # Dividing after the reduction over S saves a pass over the scores.
     return (mixed / total).astype(v.dtype).reshape(q.shape)

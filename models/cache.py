@@ -56,14 +56,14 @@ class Cached(NamedTuple):
 
     Attributes:
       k, v: the arrays of a `KVCache` that contain the layer.
-      page: the arrays of the shared prefix's keys and values for the layer, or `()`.
+      prefix: the arrays of the shared prefix's keys and values for the layer, or `()`.
       layer: int32, the index of the layer in its arrays.
       seen: the columns that the newest position of each row attends to.
     """
 
     k: jax.Array
     v: jax.Array
-    page: tuple[jax.Array, ...]
+    prefix: tuple[jax.Array, ...]
     layer: jax.Array
     seen: Seen
 
@@ -95,9 +95,9 @@ class KVCache:
       v: values, arrays `[L, B, K, S, H]` or `[B, K, S, H]`.
       length: int32 `[B]`, the number of valid columns of each row.
       clock: int32, the column to write next.
-      page: keys and values of the prefix that all rows share. For each array of layers
-        the first tuple has keys `[L, K, H, P]`, the second values `[L, K, P, H]`, or
-        both without the axis L if L is 1. Without a prefix both tuples are empty.
+      prefix: keys and values of the prefix that all rows share. For each array of
+        layers the first tuple has keys `[L, K, H, P]` and the second has values
+        `[L, K, P, H]`, without the axis L if L is 1. Both are empty without a prefix.
         `length` does not count the prefix.
     """
 
@@ -105,7 +105,7 @@ class KVCache:
     v: Entries
     length: jax.Array
     clock: jax.Array
-    page: tuple[Entries, Entries]
+    prefix: tuple[Entries, Entries]
 
     @classmethod
     def zeros(
@@ -116,7 +116,7 @@ class KVCache:
         dtype,
         *,
         stacked: int,
-        page: int = 0,
+        prefix: int = 0,
     ) -> "KVCache":
         """Creates an empty cache.
 
@@ -126,7 +126,7 @@ class KVCache:
           size: S, the number of columns.
           dtype: the dtype of keys and values.
           stacked: L, the number of layers in one array; divides the number of layers.
-          page: P, the length of the shared prefix; 0 for none.
+          prefix: P, the length of the shared prefix; 0 for none.
         """
         heads, width = config.num_kv_heads, config.head_dim
         lead = () if stacked == 1 else (stacked,)
@@ -135,9 +135,9 @@ class KVCache:
             count = config.num_layers // stacked
             return tuple(jnp.zeros((*lead, *shape), dtype) for _ in range(count))
 
-        of_page = (
-            (arrays(heads, width, page), arrays(heads, page, width))
-            if page
+        of_prefix = (
+            (arrays(heads, width, prefix), arrays(heads, prefix, width))
+            if prefix
             else ((), ())
         )
         return cls(
@@ -145,7 +145,7 @@ class KVCache:
             v=arrays(batch, heads, size, width),
             length=jnp.zeros(batch, jnp.int32),
             clock=jnp.int32(0),
-            page=of_page,
+            prefix=of_prefix,
         )
 
     @property
@@ -153,8 +153,8 @@ class KVCache:
         return self.v[0].shape[-2]
 
     @property
-    def page_length(self) -> int:
-        _, v = self.page
+    def prefix_length(self) -> int:
+        _, v = self.prefix
         return v[0].shape[-2] if v else 0
 
     def age(self) -> jax.Array:
@@ -174,8 +174,8 @@ class KVCache:
 
     def of_array(self, i: int, seen: Seen) -> Cached:
         """Returns the cache of the first layer in array number `i` of layers."""
-        page = tuple(entries[i] for entries in self.page if entries)
-        return Cached(self.k[i], self.v[i], page, jnp.int32(0), seen)
+        prefix = tuple(entries[i] for entries in self.prefix if entries)
+        return Cached(self.k[i], self.v[i], prefix, jnp.int32(0), seen)
 
     def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
         """Returns the cache with prefilled prompts copied to some of its rows.
@@ -217,7 +217,7 @@ class KVCache:
             return jax.lax.fori_loop(0, len(cache), layer, cache)
 
         def of_first_row(entries, axis):
-            kept = jax.lax.slice_in_dim(entries, 0, self.page_length, axis=axis)
+            kept = jax.lax.slice_in_dim(entries, 0, self.prefix_length, axis=axis)
             return kept[..., 0, :, :, :]
 
         return dataclasses.replace(
@@ -225,12 +225,12 @@ class KVCache:
             k=jax.tree.map(lambda c, e: put(c, e, turned_k), self.k, k),
             v=jax.tree.map(lambda c, e: put(c, e, turned_v), self.v, v),
             length=self.length.at[slot].set(
-                places.length - self.page_length, mode="drop", unique_indices=True
+                places.length - self.prefix_length, mode="drop", unique_indices=True
             ),
-            page=(
+            prefix=(
                 tuple(of_first_row(entries, -1) for entries in k),
                 tuple(of_first_row(entries, -2) for entries in v),
             )
-            if self.page_length
-            else self.page,
+            if self.prefix_length
+            else self.prefix,
         )

@@ -18,12 +18,12 @@ import tqdm
 
 from rollout.types import (
     Completion,
+    Completions,
     OnFinished,
     OnPause,
     Sampler,
     SamplingParams,
-    SoFar,
-    so_far,
+    start_completions,
 )
 
 Thing = TypeVar("Thing")
@@ -194,12 +194,12 @@ class WatchedSampler:
         params: SamplingParams,
         *,
         seed: int,
-        begun: SoFar | None = None,
+        partial: Completions | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `rollout.types.Sampler.sample`."""
-        started = so_far(prompts, params, begun)
+        started = start_completions(prompts, params, partial)
         total = sum(c.unfinished for completions in started for c in completions)
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
@@ -216,7 +216,7 @@ class WatchedSampler:
                 prompts,
                 params,
                 seed=seed,
-                begun=begun,
+                partial=partial,
                 on_finished=finished,
                 on_pause=pause,
             )

@@ -349,11 +349,11 @@ def make_embedded(
         prompt_length=c.rollout.max_prompt_tokens,
         response_length=c.rollout.max_response_tokens,
         common=common_length([prompt.tolist() for prompt in spec.prompts.values()]),
-        begun=carry,
+        partial=carry,
         room=memory and memory - device_bytes(resident),
     )
     sampler = JaxSampler(layout, params)
     sizes = len(sampler.batches())
     with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
-        sampler.warm_up(begun=carry, on_compiled=compiled.update)
+        sampler.warm_up(partial=carry, on_compiled=compiled.update)
     return sampler

@@ -1,7 +1,7 @@
 """Defines the jitted programs of the sampler.
 
 `prefill` computes the cache of prompts, `insert` starts completions in slots, `decode`
-samples tokens, and `narrow` moves the remaining completions to a smaller batch.
+samples tokens, and `compact` moves the remaining completions to a smaller batch.
 
 Axes: B slots, Q prefilled rows of T positions, R completions of one insertion, S cached
 positions, W maximum new tokens, K kv heads, H head width.
@@ -19,7 +19,7 @@ from models.cache import Entries, KVCache, Places
 from models.decoder import head_table
 from models.inference import InferenceDecoder
 from rollout.inverse_cdf import Split, draw_tokens
-from rollout.layout import Pace
+from rollout.layout import PlatformSettings
 from rollout.prompts import Rows
 from rollout.types import SamplingParams
 from sharding.rules import constrain, laid_out, mesh_axes, shards, spec
@@ -86,14 +86,14 @@ def _specs(state: Slots) -> Slots:
     Slots are sharded as "batch", and the cache also as "kv_heads".
     """
     lead = [None] * (state.cache.k[0].ndim - 4)
-    cache, page = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
+    cache, prefix = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
     specs = jax.tree.map(lambda _: spec("batch"), state)
     return specs.replace(
         cache=specs.cache.replace(
             k=(cache,) * len(state.cache.k),
             v=(cache,) * len(state.cache.v),
             clock=spec(),
-            page=jax.tree.map(lambda _: page, state.cache.page),
+            prefix=jax.tree.map(lambda _: prefix, state.cache.prefix),
         )
     )
 
@@ -109,7 +109,7 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def empty(
-    model: InferenceDecoder, batch: int, size: int, width: int, page: int = 0
+    model: InferenceDecoder, batch: int, size: int, width: int, prefix: int = 0
 ) -> Slots:
     """Returns the state of a decode batch without completions.
 
@@ -118,10 +118,10 @@ def empty(
       batch: B, the number of slots.
       size: S, the number of cache columns of a slot.
       width: W, the maximum number of new tokens of a slot.
-      page: the length of the prefix that all prompts share; 0 for none.
+      prefix: the length of the prefix that all prompts share; 0 for none.
     """
     cache = KVCache.zeros(
-        model.config, batch, size, model.dtype, stacked=model.stacked, page=page
+        model.config, batch, size, model.dtype, stacked=model.stacked, prefix=prefix
     )
     assert model.mesh is not None
     state = Slots(
@@ -240,20 +240,26 @@ def insert(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def decode(
-    model, pace: Pace, truncates: bool, params, state: Slots, dynamic: Dynamic, wake
+    model,
+    settings: PlatformSettings,
+    truncates: bool,
+    params,
+    state: Slots,
+    dynamic: Dynamic,
+    min_done,
 ):
-    """Samples until `wake` slots are done, but at most `pace.call` tokens per slot.
+    """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
 
     The devices of a copy exchange only sums of `[B, D]` and a few numbers per sampled
     token. All devices synchronize when the loop checks how many slots are done.
 
     Args:
       model, params: an `InferenceDecoder` and its parameters.
-      pace: the settings of the decode loop.
+      settings: the settings of the decode loop.
       truncates: whether to apply `dynamic.top_p`; each value is compiled separately.
       state: the decode state, which is donated.
       dynamic: the sampling parameters.
-      wake: int32, the number of done slots at which to return.
+      min_done: int32, the number of done slots at which to return.
 
     Returns:
       The new state, and the tuple of its done, count, token_ids and logprobs. The tuple
@@ -275,7 +281,7 @@ def decode(
             top_p,
             split,
             truncates=truncates,
-            one_pass=pace.one_pass,
+            one_pass=settings.one_pass,
         ),
         mesh=mesh,
         in_specs=(words, rows, rows, spec(), spec()),
@@ -288,7 +294,7 @@ def decode(
         hidden, k, v = model(
             params,
             state.token[:, None],
-            cache.page_length + cache.length[:, None],
+            cache.prefix_length + cache.length[:, None],
             jnp.ones_like(state.token)[:, None],
             cache,
             longest,
@@ -332,15 +338,15 @@ def decode(
     def some(drawn: jax.Array, state: Slots) -> tuple[jax.Array, Slots]:
         _, state = jax.lax.fori_loop(
             0,
-            pace.tokens,
+            settings.tokens,
             lambda i, carry: (carry[0], body(carry[0] + i, carry[1])),
             (longest(state), state),
-            unroll=pace.tokens == 1,
+            unroll=settings.tokens == 1,
         )
-        return drawn + pace.tokens, state
+        return drawn + settings.tokens, state
 
     _, state = jax.lax.while_loop(
-        lambda carry: (carry[0] < pace.call) & (jnp.sum(carry[1].done) < wake),
+        lambda carry: (carry[0] < settings.call) & (jnp.sum(carry[1].done) < min_done),
         lambda carry: some(*carry),
         (jnp.int32(0), state),
     )
@@ -351,7 +357,7 @@ def decode(
     )
 
 
-def narrow(mesh, state: Slots, keep) -> Slots:
+def compact(mesh, state: Slots, keep) -> Slots:
     """Copies completions to a smaller batch, one array at a time to save memory.
 
     Returns the new decode state.

@@ -25,14 +25,14 @@ from rollout import decoding
 from rollout.layout import Layout
 from rollout.prompts import Prompts, common_length, pack
 from rollout.types import (
-    NOT_BEGUN,
+    EMPTY,
     Completion,
+    Completions,
     FinishReason,
     OnFinished,
     OnPause,
     SamplingParams,
-    SoFar,
-    so_far,
+    start_completions,
 )
 from sharding.replicas import share_replicas
 
@@ -70,24 +70,24 @@ class JaxSampler:
         return self._layout.batches()
 
     def warm_up(
-        self, *, begun: bool = False, on_compiled: Callable[[], None] = lambda: None
+        self, *, partial: bool = False, on_compiled: Callable[[], None] = lambda: None
     ) -> None:
         """Compiles the programs for prompts and completions of the layout's lengths.
 
         Args:
-          begun: whether to compile prefill for partial completions too.
+          partial: whether to compile prefill for partial completions too.
           on_compiled: a function called after each batch size of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
-        page = self._layout.page
-        columns, width = self._layout.lengths(1, 1, page)
+        prefix = self._layout.prefix
+        columns, width = self._layout.lengths(1, 1, prefix)
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(0))
         for batch in self.batches():
             shapes = [self._layout.prefill(batch, 1)]
-            if begun:
-                shapes.append(self._layout.prefill_begun(batch, columns, page))
-            state = decoding.empty(self._model, batch, columns, width, page)
+            if partial:
+                shapes.append(self._layout.prefill_partial(batch, columns, prefix))
+            state = decoding.empty(self._model, batch, columns, width, prefix)
             for shape in shapes:
                 block = self.read(0, [[0]], 0, shape)
                 state = decoding.insert(
@@ -97,7 +97,7 @@ class JaxSampler:
                     *_padded([], [], block, batch, self._layout.refill(batch)),
                 )
             state, *_ = self._decode(state, dynamic, False, batch)
-            self._narrow(state, {}, batch)
+            self._compact(state, {}, batch)
             on_compiled()
 
     def sample(
@@ -106,11 +106,11 @@ class JaxSampler:
         params: SamplingParams,
         *,
         seed: int,
-        begun: SoFar | None = None,
+        partial: Completions | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        results = so_far(prompts, params, begun)
+        results = start_completions(prompts, params, partial)
         longest = max((len(prompt) for prompt in prompts), default=0)
         if not all(len(prompt) for prompt in prompts):
             raise ValueError("prompts: each must have at least one token")
@@ -121,9 +121,9 @@ class JaxSampler:
                 f"{params.max_tokens} exceeds the model's {limit} positions"
             )
         layout = self._layout
-        alike = prompts and common_length(prompts) >= layout.page
-        page = layout.page if alike else 0
-        columns, width = layout.lengths(longest, params.max_tokens, page)
+        alike = prompts and common_length(prompts) >= layout.prefix
+        prefix = layout.prefix if alike else 0
+        columns, width = layout.lengths(longest, params.max_tokens, prefix)
         unfinished = sum(c.unfinished for group in results for c in group)
         batch = layout.batch(unfinished)
         refill = layout.refill(batch)
@@ -131,10 +131,10 @@ class JaxSampler:
         dynamic = decoding.dynamic_params(params)
         truncates = params.top_p < 1 and params.temperature > 0
         root = jax.random.key_data(jax.random.key(seed))
-        state = decoding.empty(self._model, batch, columns, width, page)
+        state = decoding.empty(self._model, batch, columns, width, prefix)
         shapes = (
             layout.prefill(batch, longest),
-            layout.prefill_begun(batch, columns, page),
+            layout.prefill_partial(batch, columns, prefix),
         )
         waiting = _Waiting(self, prompts, results, params.max_tokens, shapes)
         running: dict[int, _Task] = {}
@@ -142,7 +142,7 @@ class JaxSampler:
         free = sorted(range(batch), key=lambda slot: slot % (batch // layout.copies))
         while running or waiting:
             if not waiting:
-                state, running, batch = self._narrow(state, running, batch)
+                state, running, batch = self._compact(state, running, batch)
             while free and waiting:
                 tasks, block = waiting.take(min(len(free), refill))
                 slots = [free.pop(0) for _ in tasks]
@@ -153,11 +153,11 @@ class JaxSampler:
                     root,
                     *_padded(slots, tasks, block, batch, refill),
                 )
-            ends = refill if waiting else self._ends_to_narrow(running, batch)
+            ends = refill if waiting else self._ends_to_compact(running, batch)
             idle = batch - len(running)
-            wake = idle + min(ends, len(running))
+            min_done = idle + min(ends, len(running))
             state, drawn, enough = self._decode(
-                state, dynamic, truncates, wake, on_pause
+                state, dynamic, truncates, min_done, on_pause
             )
             for slot in [slot for slot in running if drawn.done[slot]]:
                 task = running.pop(slot)
@@ -178,36 +178,36 @@ class JaxSampler:
         state,
         dynamic,
         truncates: bool,
-        wake: int,
+        min_done: int,
         on_pause: OnPause | None = None,
     ):
-        """Decodes until `wake` slots are done, or `on_pause` returns True.
+        """Decodes until `min_done` slots are done, or `on_pause` returns True.
 
         Signals are handled between calls of the decode program.
         """
         while True:
             state, drawn = decoding.decode(
                 self._model,
-                self._layout.pace,
+                self._layout.settings,
                 truncates,
                 self._params,
                 state,
                 dynamic,
-                wake,
+                min_done,
             )
-            if np.sum(drawn[0]) >= wake:
-                return state, _Drawn(*jax.device_get(drawn)), False
+            if np.sum(drawn[0]) >= min_done:
+                return state, _Results(*jax.device_get(drawn)), False
             if on_pause is not None and on_pause():
-                return state, _Drawn(*jax.device_get(drawn)), True
+                return state, _Results(*jax.device_get(drawn)), True
 
-    def _ends_to_narrow(self, running, batch: int) -> int:
+    def _ends_to_compact(self, running, batch: int) -> int:
         """Returns how many running completions must end before the batch can shrink."""
-        copies, narrower = self._layout.copies, self._layout.narrower(batch)
-        slots, fewer = batch // copies, narrower // copies
+        copies, smaller = self._layout.copies, self._layout.smaller_batch(batch)
+        slots, fewer = batch // copies, smaller // copies
         groups = collections.Counter(slot // slots for slot in running)
         return sum(max(0, live - fewer) for live in groups.values())
 
-    def _narrow(self, state, running, batch: int):
+    def _compact(self, state, running, batch: int):
         """Shrinks the batch as long as the running completions fit into a smaller one.
 
         An idle slot takes as much time as a running one.
@@ -216,7 +216,7 @@ class JaxSampler:
           The decode state, the running tasks by their new slots, and the batch size.
         """
         copies = self._layout.copies
-        while (size := self._layout.narrower(batch)) and not self._ends_to_narrow(
+        while (size := self._layout.smaller_batch(batch)) and not self._ends_to_compact(
             running, batch
         ):
             slots, fewer = batch // copies, size // copies
@@ -225,7 +225,7 @@ class JaxSampler:
             )
             stay = np.reshape(running_first, (copies, slots))[:, :fewer].ravel()
             keep = (stay % slots).astype(np.int32)
-            state = decoding.narrow(self._mesh, state, keep)
+            state = decoding.compact(self._mesh, state, keep)
             running = {
                 new: running[old]
                 for new, old in enumerate(stay.tolist())
@@ -260,18 +260,18 @@ class _Task(NamedTuple):
     Attributes:
       prompt, sample: the indices of its prompt and completion in the call.
       text: the index of the text to prefill.
-      begun: the partial completion of an earlier call.
+      partial: the partial completion of an earlier call.
       limit: the maximum number of tokens to add.
     """
 
     prompt: int
     sample: int
     text: int
-    begun: Completion
+    partial: Completion
     limit: int
 
 
-class _Drawn(NamedTuple):
+class _Results(NamedTuple):
     """Holds the slots' results on the host; see `decoding.Slots`."""
 
     done: np.ndarray
@@ -291,7 +291,7 @@ class _Drawn(NamedTuple):
             reason = "stop" if stopped else "length"
         logprobs = self.logprobs[here].copy()
         versions = np.full(len(ids), version, np.int32)
-        return task.begun.followed_by(Completion(ids, logprobs, reason, versions))
+        return task.partial.followed_by(Completion(ids, logprobs, reason, versions))
 
 
 class _Block(NamedTuple):
@@ -323,28 +323,35 @@ class _Waiting:
     """
 
     def __init__(
-        self, sampler: JaxSampler, prompts: Prompts, begun: SoFar, limit: int, shapes
+        self,
+        sampler: JaxSampler,
+        prompts: Prompts,
+        partial: Completions,
+        limit: int,
+        shapes,
     ):
         self._sampler, self._shapes = sampler, shapes
         self._texts: list[Sequence[int]] = []
-        self._is_begun: list[bool] = []
+        self._is_partial: list[bool] = []
         self._tasks: collections.deque[_Task] = collections.deque()
-        for p, (prompt, completions) in enumerate(zip(prompts, begun, strict=True)):
+        for p, (prompt, completions) in enumerate(zip(prompts, partial, strict=True)):
             unfinished = [s for s, c in enumerate(completions) if c.unfinished]
             fresh = [s for s in unfinished if not len(completions[s].token_ids)]
             if fresh:
-                self._add(prompt, [(p, s) for s in fresh], NOT_BEGUN, limit)
+                self._add(prompt, [(p, s) for s in fresh], EMPTY, limit)
             for s in (s for s in unfinished if len(completions[s].token_ids)):
                 self._add(prompt, [(p, s)], completions[s], limit)
         shares = sampler.shares_prefixes and self._texts
         self._shared = common_length(self._texts) if shares else 0
         self._block: _Block | None = None
 
-    def _add(self, prompt, numbers, begun: Completion, limit: int) -> None:
-        left = limit - len(begun.token_ids)
-        self._tasks += [_Task(p, s, len(self._texts), begun, left) for p, s in numbers]
-        self._texts.append([*prompt, *begun.token_ids.tolist()])
-        self._is_begun.append(len(begun.token_ids) > 0)
+    def _add(self, prompt, numbers, partial: Completion, limit: int) -> None:
+        left = limit - len(partial.token_ids)
+        self._tasks += [
+            _Task(p, s, len(self._texts), partial, left) for p, s in numbers
+        ]
+        self._texts.append([*prompt, *partial.token_ids.tolist()])
+        self._is_partial.append(len(partial.token_ids) > 0)
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -353,10 +360,10 @@ class _Waiting:
         """Returns up to `most` tasks whose texts are in one block, and the block."""
         first = self._tasks[0].text
         if self._block is None or first >= self._block.end:
-            is_begun, *others = self._is_begun[first:]
-            alike = itertools.takewhile(lambda other: other == is_begun, others)
+            is_partial, *others = self._is_partial[first:]
+            alike = itertools.takewhile(lambda other: other == is_partial, others)
             texts = self._texts[first : first + 1 + sum(1 for _ in alike)]
-            shape = self._shapes[is_begun]
+            shape = self._shapes[is_partial]
             self._block = None  # frees the old block before the next prefill
             self._block = self._sampler.read(first, texts, self._shared, shape)
         tasks: list[_Task] = []

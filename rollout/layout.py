@@ -32,7 +32,7 @@ _READERS = 8
 _READ_PART = 8
 
 
-class Pace(NamedTuple):
+class PlatformSettings(NamedTuple):
     """Holds the settings of prefill and decode for a platform.
 
     Attributes:
@@ -43,8 +43,8 @@ class Pace(NamedTuple):
         between calls.
       read: the number of prompt tokens that each copy prefills at a time. It is larger
         for a longer prompt, and smaller with many copies.
-      page: the minimum length of a common prefix of all prompts that is cached once
-        for all slots; 0 disables this, as the GPU kernel requires.
+      min_prefix: the minimum length of a common prefix of all prompts that is cached
+        once for all slots; 0 disables this, as the GPU kernel requires.
       parts: the divisors of `slots` that give the decode batch sizes, each of which
         is compiled before the first token.
       one_pass: the argument of `rollout.inverse_cdf.draw_tokens` with this name.
@@ -55,16 +55,18 @@ class Pace(NamedTuple):
     tokens: int
     call: int
     read: int
-    page: int = 0
+    min_prefix: int = 0
     parts: tuple[int, ...] = (8, 4, 2, 1)
     one_pass: bool = False
 
 
 # TPUs read slices of a stacked array in place; GPUs and CPUs copy them first. `call` is
 # chosen so that one call takes about a second.
-_PACES = {
-    "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024, page=64),
-    "gpu": Pace(
+_SETTINGS = {
+    "cpu": PlatformSettings(
+        layers=False, columns=0, tokens=1, call=4, read=1024, min_prefix=64
+    ),
+    "gpu": PlatformSettings(
         layers=False,
         columns=64,
         tokens=8,
@@ -73,8 +75,14 @@ _PACES = {
         parts=(4, 1),
         one_pass=True,
     ),
-    "tpu": Pace(
-        layers=True, columns=256, tokens=8, call=64, read=2048, page=64, parts=(4, 1)
+    "tpu": PlatformSettings(
+        layers=True,
+        columns=256,
+        tokens=8,
+        call=64,
+        read=2048,
+        min_prefix=64,
+        parts=(4, 1),
     ),
 }
 
@@ -89,10 +97,10 @@ class Layout:
       slots: the maximum number of completions decoded together.
       prompt_length, response_length: the lengths that the programs are compiled for;
         longer prompts or responses need further compilation.
-      page: the length of the common prefix of all prompts, cached once for all slots;
+      prefix: the length of the common prefix of all prompts, cached once for all slots;
         0 for no prefix. Calls with a shorter common prefix need further compilation.
-      begun: whether calls continue partial completions.
-      pace: the platform's settings of prefill and decode.
+      partial: whether calls continue partial completions.
+      settings: the platform's settings of prefill and decode.
       bucket: the multiple that lengths are rounded up to. Lengths above the compiled
         ones are rounded up to the bucket times a power of two.
     """
@@ -102,9 +110,9 @@ class Layout:
     slots: int
     prompt_length: int
     response_length: int
-    page: int
-    begun: bool
-    pace: Pace
+    prefix: int
+    partial: bool
+    settings: PlatformSettings
     bucket: int = 64
 
     @functools.cached_property
@@ -120,10 +128,10 @@ class Layout:
             self.mesh,
             dtype=self.trained.dtype,
             attention=self.trained.attention,
-            stacked=config.num_layers if self.pace.layers else 1,
+            stacked=config.num_layers if self.settings.layers else 1,
             # On GPU only the kernel reads blocks of columns: an XLA loop of dynamic
             # length waits for the host after each block.
-            cache_block=self.pace.columns if self._by_blocks else 0,
+            cache_block=self.settings.columns if self._by_blocks else 0,
         )
 
     @property
@@ -134,18 +142,18 @@ class Layout:
     def copies(self) -> int:
         return shards("batch", self.mesh)
 
-    def lengths(self, prompt: int, response: int, page: int) -> tuple[int, int]:
+    def lengths(self, prompt: int, response: int, prefix: int) -> tuple[int, int]:
         """Returns the cache columns and the maximum number of new tokens of a slot.
 
         Args:
           prompt: the length of the longest prompt.
           response: the maximum number of new tokens.
-          page: the length of the shared prefix of the prompts.
+          prefix: the length of the shared prefix of the prompts.
         """
         prompt = self._known(prompt, self.prompt_length)
         response = self._known(response, self.response_length)
-        step = self.pace.columns or self.bucket
-        columns = _round_up(prompt - page + response, step)
+        step = self.settings.columns or self.bucket
+        columns = _round_up(prompt - prefix + response, step)
         return columns, _round_up(response, self.bucket)
 
     def _known(self, length: int, known: int) -> int:
@@ -158,14 +166,14 @@ class Layout:
 
     def batches(self) -> list[int]:
         """Returns the decode batch sizes, ascending."""
-        return sorted({self.rows(max(1, self.slots // n)) for n in self.pace.parts})
+        return sorted({self.rows(max(1, self.slots // n)) for n in self.settings.parts})
 
     def batch(self, completions: int) -> int:
         """Returns the smallest batch size for all completions, or else the largest."""
         sizes = self.batches()
         return next((size for size in sizes if size >= completions), sizes[-1])
 
-    def narrower(self, batch: int) -> int:
+    def smaller_batch(self, batch: int) -> int:
         """Returns the next smaller decode batch size, or 0."""
         return max((size for size in self.batches() if size < batch), default=0)
 
@@ -186,28 +194,28 @@ class Layout:
         """
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
-    def prefill_begun(self, batch: int, columns: int, page: int) -> tuple[int, int]:
+    def prefill_partial(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
         """Returns the rows and the row length to prefill partial completions.
 
         Args:
           batch: the decode batch size.
           columns: the number of cache columns.
-          page: the length of the shared prefix.
+          prefix: the length of the shared prefix.
         """
-        return self._reading(batch, page + columns)
+        return self._reading(batch, prefix + columns)
 
     def _reading(self, batch: int, longest: int) -> tuple[int, int]:
-        most = max(_READERS * self.pace.read, self.cached // _READ_PART)
+        most = max(_READERS * self.settings.read, self.cached // _READ_PART)
         needed = self.refill(batch) // self.copies * longest
         each = most // self.copies // self.bucket * self.bucket
-        length = max(longest, min(needed, self.pace.read, each))
+        length = max(longest, min(needed, self.settings.read, each))
         length = _round_up(length, self.bucket)
         return min(self.copies, max(1, most // max(1, length))), length
 
     @property
     def cached(self) -> int:
         """The number of cached positions in all slots of one copy of the weights."""
-        columns, _ = self.lengths(0, 0, self.page)
+        columns, _ = self.lengths(0, 0, self.prefix)
         return self.rows(self.slots) // self.copies * columns
 
     def rows(self, count: int) -> int:
@@ -249,20 +257,20 @@ def make_layout(
     prompt_length: int = 0,
     response_length: int = 0,
     common: int = 0,
-    begun: bool = False,
+    partial: bool = False,
     room: int | None = None,
-    pace: Pace | None = None,
+    settings: PlatformSettings | None = None,
 ) -> Layout:
     """Creates a layout with the fewest devices per copy that have enough memory.
 
     Args:
       trained: the model in training, with its mesh.
-      slots, prompt_length, response_length, begun: the attributes of `Layout`.
+      slots, prompt_length, response_length, partial: the attributes of `Layout`.
       common: the length of the common prefix of all prompts. It is cached once if it
-        has at least `Pace.page` tokens.
+        has at least `PlatformSettings.min_prefix` tokens.
       tensor: the number of devices per copy; 0 chooses the minimum.
       room: the bytes per device available to the sampler; None for unlimited.
-      pace: the settings of prefill and decode; None for those of the platform.
+      settings: the settings of prefill and decode; None for those of the platform.
 
     Raises:
       ValueError: `tensor` does not divide the devices, MLP width or vocabulary; or it
@@ -270,8 +278,8 @@ def make_layout(
     """
     assert trained.mesh is not None
     c, devices = trained.config, trained.mesh.size
-    pace = pace or _PACES[platform(trained.mesh)]
-    page = common if 0 < pace.page <= common else 0
+    settings = settings or _SETTINGS[platform(trained.mesh)]
+    prefix = common if 0 < settings.min_prefix <= common else 0
     usable = math.inf if room is None else (1 - _SPARE) * room
     sizes = {
         "devices": devices,
@@ -294,9 +302,9 @@ def make_layout(
             slots,
             prompt_length=prompt_length,
             response_length=response_length,
-            page=page,
-            begun=begun,
-            pace=pace,
+            prefix=prefix,
+            partial=partial,
+            settings=settings,
         )
         if tensor:
             return layout
@@ -317,12 +325,12 @@ def layout_bytes(layout: Layout) -> int:
     slots.
     """
     config = layout.model.config
-    columns, width = layout.lengths(0, 0, layout.page)
+    columns, width = layout.lengths(0, 0, layout.prefix)
     batch = layout.rows(layout.slots)
-    positions = layout.cached + layout.page
+    positions = layout.cached + layout.prefix
     read = [layout.prefill(batch, 0)]
-    if layout.begun:
-        read.append(layout.prefill_begun(batch, columns, layout.page))
+    if layout.partial:
+        read.append(layout.prefill_partial(batch, columns, layout.prefix))
     positions += max(math.prod(shape) for shape in read)
     heads = config.num_kv_heads // layout.tensor
     entries = 2 * config.num_layers * heads * config.head_dim * positions

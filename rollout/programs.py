@@ -32,20 +32,20 @@ class Program(NamedTuple):
 
 
 def programs(
-    layout: Layout, *, batch: int = 0, begun: bool = False
+    layout: Layout, *, batch: int = 0, partial: bool = False
 ) -> dict[str, Program]:
     """Returns the programs of `JaxSampler` by name.
 
     Args:
       layout: the sampler's layout; the devices of its mesh need not exist.
       batch: the decode batch size, one of `layout.batches()`; 0 for the largest.
-      begun: whether to add "prefill_begun"; "insert" then has the shapes of its
+      partial: whether to add "prefill_partial"; "insert" then has the shapes of its
         results.
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]
-    page = layout.page
-    columns, width = layout.lengths(1, 1, page)
+    prefix = layout.prefix
+    columns, width = layout.lengths(1, 1, prefix)
     refill = layout.refill(batch)
     whole = laid_out(mesh)
 
@@ -57,7 +57,7 @@ def programs(
     trained = placed(trained, param_shardings(layout.trained, layout.trained.mesh))
     weights = placed(*abstract_served(model))
     state = jax.eval_shape(
-        lambda: inspect.unwrap(decoding.empty)(model, batch, columns, width, page)
+        lambda: inspect.unwrap(decoding.empty)(model, batch, columns, width, prefix)
     )
     state = placed(state, decoding.shardings(state, mesh))
     dynamic = jax.tree.map(
@@ -74,15 +74,17 @@ def programs(
         return model, weights, Rows(row, row, row, row)
 
     read = {"prefill": reading(layout.prefill(batch, 1))}
-    if begun:
-        read["prefill_begun"] = reading(layout.prefill_begun(batch, columns, page))
+    if partial:
+        read["prefill_partial"] = reading(
+            layout.prefill_partial(batch, columns, prefix)
+        )
     k, v = jax.tree.map(
         lambda x: array(
             x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")
         ),
         jax.eval_shape(
             lambda *a: inspect.unwrap(decoding.prefill)(model, *a),
-            *read["prefill_begun" if begun else "prefill"][1:],
+            *read["prefill_partial" if partial else "prefill"][1:],
         ),
     )
     of_refill = array((refill,), jnp.int32)
@@ -102,6 +104,14 @@ def programs(
         ),
         "decode": Program(
             decoding.decode,
-            (model, layout.pace, False, weights, state, dynamic, array((), jnp.int32)),
+            (
+                model,
+                layout.settings,
+                False,
+                weights,
+                state,
+                dynamic,
+                array((), jnp.int32),
+            ),
         ),
     }

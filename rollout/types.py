@@ -86,12 +86,12 @@ class Completion:
         )
 
 
-NOT_BEGUN = Completion(
+EMPTY = Completion(
     np.zeros(0, np.int32), np.zeros(0, np.float32), "unfinished", np.zeros(0, np.int32)
 )
 OnFinished = Callable[[int, int, Completion], None]
 OnPause = Callable[[], bool | None]
-SoFar = Sequence[Sequence[Completion]]
+Completions = Sequence[Sequence[Completion]]
 
 
 class SamplerError(RuntimeError):
@@ -107,7 +107,7 @@ class Sampler(Protocol):
         params: SamplingParams,
         *,
         seed: int,
-        begun: SoFar | None = None,
+        partial: Completions | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
@@ -120,8 +120,8 @@ class Sampler(Protocol):
           prompts: the token ids of each prompt, at least one token.
           params: the sampling parameters.
           seed: a non-negative random seed, a new one for each call (`rollout.seeds`).
-          begun: the completions of each prompt that an earlier call returned; the call
-            continues unfinished ones with the current weights.
+          partial: the completions of each prompt that an earlier call returned. The
+            unfinished ones are continued with the current weights.
           on_finished: a function called with (prompt index, sample index, completion)
             when a completion ends, in any order, on the calling thread.
           on_pause: a function called regularly on the calling thread. An exception
@@ -159,28 +159,30 @@ class PolicySampler(Sampler, Protocol):
         ...
 
 
-def so_far(
-    prompts: Sequence[Sequence[int]], params: SamplingParams, begun: SoFar | None
+def start_completions(
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams,
+    partial: Completions | None,
 ) -> list[list[Completion]]:
-    """Returns a copy of `begun`, or `params.n` empty completions for each prompt.
+    """Returns a copy of `partial`, or `params.n` empty completions for each prompt.
 
     Raises:
       ValueError: a prompt does not have `params.n` completions, or an unfinished
         completion already has `params.max_tokens` tokens.
     """
-    if begun is None:
-        return [[NOT_BEGUN] * params.n for _ in prompts]
-    found = [list(completions) for completions in begun]
+    if partial is None:
+        return [[EMPTY] * params.n for _ in prompts]
+    found = [list(completions) for completions in partial]
     if [len(completions) for completions in found] != [params.n] * len(prompts):
         raise ValueError(
-            f"begun: must have n={params.n} completions for each of {len(prompts)}"
+            f"partial: must have n={params.n} completions for each of {len(prompts)}"
             " prompts"
         )
     for i, completions in enumerate(found):
         for c in completions:
             if c.unfinished and len(c.token_ids) >= params.max_tokens:
                 raise ValueError(
-                    f"begun: prompt {i} has an unfinished completion of"
+                    f"partial: prompt {i} has an unfinished completion of"
                     f" {len(c.token_ids)} tokens, not fewer than"
                     f" max_tokens={params.max_tokens}"
                 )

@@ -15,7 +15,7 @@ from rl.groups.state import from_json, to_json
 from rl.groups.stats import FilterOn, RolloutStats, informative
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
-from rollout.types import NOT_BEGUN, Completion, SamplingParams
+from rollout.types import EMPTY, Completion, SamplingParams
 
 _G = TypeVar("_G", Group, "PartialGroup")
 
@@ -223,7 +223,7 @@ class Collector:
             group if group.tokens else dataclasses.replace(group, created_step=step)
             for group in self._partial
         ] + [
-            PartialGroup(draw, step, (NOT_BEGUN,) * params.n)
+            PartialGroup(draw, step, (EMPTY,) * params.n)
             for draw in self._draws.draw(count, size=params.n, seed=seed)
         ]
         prompts = [self._prompt_of(group.draw.problem).tolist() for group in groups]
@@ -273,7 +273,7 @@ class Collector:
             prompts,
             params,
             seed=seed,
-            begun=[group.completions for group in groups],
+            partial=[group.completions for group in groups],
             on_finished=finished,
             on_pause=enough,
         )

@@ -14,7 +14,14 @@ import time
 from collections.abc import Sequence
 
 from rollout.seeds import derive
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar, so_far
+from rollout.types import (
+    Completion,
+    Completions,
+    OnFinished,
+    OnPause,
+    SamplingParams,
+    start_completions,
+)
 from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
 from rollout.vllm.fleet import Member, ServerFleet
 from rollout.vllm.server import ServerFailed
@@ -50,7 +57,7 @@ class FleetSampler:
         params: SamplingParams,
         *,
         seed: int,
-        begun: SoFar | None = None,
+        partial: Completions | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
@@ -69,7 +76,7 @@ class FleetSampler:
                     f" leave room for max_tokens={params.max_tokens}"
                 )
         fleet = self._fleet
-        results = so_far(prompts, params, begun)
+        results = start_completions(prompts, params, partial)
         todo = collections.deque(
             (i, j)
             for i, completions in enumerate(results)

@@ -15,7 +15,7 @@ import pytest
 
 from rl import progress
 from rl.progress import WatchedSampler, duration, each, phase, watch
-from rollout.types import NOT_BEGUN, SamplingParams
+from rollout.types import EMPTY, SamplingParams
 
 
 def _as_stderr(monkeypatch, stream):
@@ -174,16 +174,16 @@ def test_a_terminal_shows_a_bar_and_clears_it_when_it_is_done():
     assert re.search(r"^load: a folder\nload: done in \S+ s\nstep 1/20\n\Z", text, re.M)
 
 
-ENDED = dataclasses.replace(NOT_BEGUN, finish_reason="stop")
-BEGUN = [[NOT_BEGUN, ENDED, NOT_BEGUN], [NOT_BEGUN] * 3]
+ENDED = dataclasses.replace(EMPTY, finish_reason="stop")
+BEGUN = [[EMPTY, ENDED, EMPTY], [EMPTY] * 3]
 
 
 def test_a_watched_sampler_counts_and_passes_everything_on(log):
     told = []
 
     class Sampler:
-        def sample(self, prompts, params, *, seed, begun, on_finished, on_pause):
-            assert (prompts, params.n, seed, begun) == ([[1], [2]], 3, 7, BEGUN)
+        def sample(self, prompts, params, *, seed, partial, on_finished, on_pause):
+            assert (prompts, params.n, seed, partial) == ([[1], [2]], 3, 7, BEGUN)
             on_finished(1, 2, "a completion")
             assert on_pause() == "enough"
             _until(lambda: "evaluate: 1 of 5 completions" in log.getvalue())
@@ -195,7 +195,7 @@ def test_a_watched_sampler_counts_and_passes_everything_on(log):
         [[1], [2]],
         params,
         seed=7,
-        begun=BEGUN,
+        partial=BEGUN,
         on_finished=lambda *of: told.append(of),
         on_pause=lambda: "enough",
     )

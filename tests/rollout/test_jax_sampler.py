@@ -16,7 +16,7 @@ from rl.processes.compiles import Compiles
 from rollout import decoding, jax_sampler
 from rollout.inverse_cdf import draw_tokens
 from rollout.jax_sampler import JaxSampler
-from rollout.layout import Pace, make_layout
+from rollout.layout import PlatformSettings, make_layout
 from rollout.types import SamplingParams
 from sharding.mesh import SIZES, make_mesh
 from tests.models import reference
@@ -64,13 +64,17 @@ def test_greedy_equals_transformers(folder):
 
 
 PAGE = [5, 80, 33, 2, 17, 64, 90, 41, 8, 71] * 3
-CPU = Pace(layers=False, columns=0, tokens=1, call=4, read=128, page=8)
+CPU = PlatformSettings(
+    layers=False, columns=0, tokens=1, call=4, read=128, min_prefix=8
+)
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
-PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128, page=8)
+PACE = PlatformSettings(
+    layers=True, columns=16, tokens=4, call=8, read=128, min_prefix=8
+)
 
 
 @pytest.mark.parametrize(
-    ("shape", "tensor", "pace"),
+    ("shape", "tensor", "settings"),
     [
         ((1, 1, 1), 1, CPU),
         ((2, 1, 2), 2, CPU),
@@ -79,18 +83,20 @@ PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128, page=8)
     ],
 )
 def test_a_page_in_common_is_held_once_for_all_slots(
-    folder, shape, tensor, pace, monkeypatch
+    folder, shape, tensor, settings, monkeypatch
 ):
-    """One that is nearly the page must not be read as it: the last token of PAGE."""
+    """One that is nearly the prefix must not be read as it: the last token of PAGE."""
     path, _ = folder
     params = SamplingParams(n=3, max_tokens=20, stop_token_ids=STOP)
     prompts = [PAGE + prompt for prompt in _prompts(7)]
     how = dict(prompt_length=48, response_length=20)
-    sampler = _sampler(path, shape, 16, tensor, pace=pace, common=len(PAGE), **how)
+    sampler = _sampler(
+        path, shape, 16, tensor, settings=settings, common=len(PAGE), **how
+    )
     whole = _sampler(path, slots=4, **how)
-    assert sampler._layout.page == 30 and whole._layout.page == 0
-    columns = [s._layout.lengths(1, 1, s._layout.page)[0] for s in (sampler, whole)]
-    assert columns == [(48 - 30 + 20 + 15) // 16 * 16 if pace is PACE else 64, 128]
+    assert sampler._layout.prefix == 30 and whole._layout.prefix == 0
+    columns = [s._layout.lengths(1, 1, s._layout.prefix)[0] for s in (sampler, whole)]
+    assert columns == [(48 - 30 + 20 + 15) // 16 * 16 if settings is PACE else 64, 128]
     other = [*PAGE[:-1], 3, 9]
     for asked in (prompts, [*prompts, other], [PAGE + [7]], [other]):
         ours = sampler.sample(asked, params, seed=5)
@@ -100,7 +106,7 @@ def test_a_page_in_common_is_held_once_for_all_slots(
             np.testing.assert_allclose(
                 x.sampler_logprobs, y.sampler_logprobs, atol=1e-4
             )
-    # As with splash attention: each prompt is read with the page before it.
+    # As with splash attention: each prompt is read with the prefix before it.
     shared = sampler.sample(prompts, params, seed=5)
     monkeypatch.setattr(jax_sampler, "SHARES_PREFIXES", ())
     for x, y in zip(sampler.sample(prompts, params, seed=5), shared, strict=True):
@@ -108,11 +114,21 @@ def test_a_page_in_common_is_held_once_for_all_slots(
 
 
 def test_a_page_is_held_where_it_pays(folder):
-    assert _sampler(folder[0], common=30, pace=CPU._replace(page=31))._layout.page == 0
+    assert (
+        _sampler(
+            folder[0], common=30, settings=CPU._replace(min_prefix=31)
+        )._layout.prefix
+        == 0
+    )
     # A kernel reads the whole cache, or none of it.
-    assert _sampler(folder[0], common=90, pace=CPU._replace(page=0))._layout.page == 0
-    assert _sampler(folder[0], common=63)._layout.page == 0
-    assert _sampler(folder[0], common=64)._layout.page == 64
+    assert (
+        _sampler(
+            folder[0], common=90, settings=CPU._replace(min_prefix=0)
+        )._layout.prefix
+        == 0
+    )
+    assert _sampler(folder[0], common=63)._layout.prefix == 0
+    assert _sampler(folder[0], common=64)._layout.prefix == 64
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -208,7 +224,7 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
 
 
 @pytest.mark.parametrize(
-    ("shape", "tensor", "pace"),
+    ("shape", "tensor", "settings"),
     [
         ((2, 1, 1), 1, None),
         ((1, 4, 2), 2, None),
@@ -217,12 +233,12 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
     ],
 )
 def test_the_same_seed_gives_the_same_completions_on_any_mesh(
-    folder, shape, tensor, pace
+    folder, shape, tensor, settings
 ):
     path, _ = folder
     params = SamplingParams(n=4, max_tokens=40, stop_token_ids=STOP)
     one = _sampler(path, slots=4).sample(_prompts(), params, seed=5)
-    many = _sampler(path, shape, slots=16, tensor=tensor, pace=pace)
+    many = _sampler(path, shape, slots=16, tensor=tensor, settings=settings)
     many = many.sample(_prompts(), params, seed=5)
     for a, b in zip(one, many, strict=True):
         for x, y in zip(a, b, strict=True):
@@ -238,8 +254,10 @@ def test_where_not_all_copies_read_the_completions_are_the_same(folder, layers):
     params = SamplingParams(n=2, max_tokens=20, stop_token_ids=STOP)
     prompts = [prompt * 5 for prompt in _prompts(9)]
     how = dict(slots=16, tensor=2, prompt_length=64, response_length=20)
-    few = _sampler(path, (8, 1, 1), pace=PACE._replace(layers=layers, read=20), **how)
-    all_read = _sampler(path, (8, 1, 1), pace=PACE._replace(layers=layers), **how)
+    few = _sampler(
+        path, (8, 1, 1), settings=PACE._replace(layers=layers, read=20), **how
+    )
+    all_read = _sampler(path, (8, 1, 1), settings=PACE._replace(layers=layers), **how)
     assert few._layout.prefill(16, 1) == (2, 64)
     assert all_read._layout.prefill(16, 1) == (4, 64)
     groups = [s.sample(prompts, params, seed=5) for s in (few, all_read)]
@@ -257,10 +275,10 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     compiles, steps, longest = Compiles(), {}, 0
     decode = decoding.decode
 
-    def counted(model, pace, truncates, params, state, *rest):
+    def counted(model, settings, truncates, params, state, *rest):
         nonlocal longest
         before, size = np.asarray(state.count), state.count.size
-        state, drawn = decode(model, pace, truncates, params, state, *rest)
+        state, drawn = decode(model, settings, truncates, params, state, *rest)
         tokens = int((np.asarray(drawn[1]) - before).max())
         steps[size], longest = steps.get(size, 0) + tokens, max(longest, tokens)
         return state, drawn
@@ -273,7 +291,7 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     assert list(steps) == sorted(steps, reverse=True) and {16, 2} <= set(steps)
     assert sum(steps.values()) == max(lengths)
     # A signal is seen between two calls, which take as long as their tokens.
-    assert longest == sampler._layout.pace.call == 4
+    assert longest == sampler._layout.settings.call == 4
     # 16 slots to the last would do this many rows of work.
     assert sum(size * n for size, n in steps.items()) < 0.6 * 16 * max(lengths)
     monkeypatch.undo()
@@ -336,7 +354,7 @@ def test_a_pause_comes_where_no_completion_ends_and_what_it_raises_ends_the_call
 
 def _in_parts(sampler, trained, prompts, params, pauses):
     """Completions that every call but the last leaves unfinished; and all calls'."""
-    begun, calls = None, []
+    partial, calls = None, []
     for seed, pause in enumerate(pauses):
         left = [pause]
 
@@ -344,28 +362,30 @@ def _in_parts(sampler, trained, prompts, params, pauses):
             left[0] -= 1
             return left[0] < 0
 
-        begun = sampler.sample(prompts, params, seed=seed, begun=begun, on_pause=enough)
-        calls.append(begun)
+        partial = sampler.sample(
+            prompts, params, seed=seed, partial=partial, on_pause=enough
+        )
+        calls.append(partial)
         sampler.publish(trained, len(calls))
     return calls
 
 
 @pytest.mark.parametrize(
-    ("shape", "page"), [((1, 1, 1), []), ((2, 1, 2), []), ((2, 1, 2), PAGE)]
+    ("shape", "prefix"), [((1, 1, 1), []), ((2, 1, 2), []), ((2, 1, 2), PAGE)]
 )
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_what_a_call_leaves_unfinished_another_goes_on_with(
-    folder, shape, page, temperature
+    folder, shape, prefix, temperature
 ):
     path, _ = folder
-    sampler = _sampler(path, shape, pace=CPU, common=len(page))
-    assert sampler._layout.page == len(page)
+    sampler = _sampler(path, shape, settings=CPU, common=len(prefix))
+    assert sampler._layout.prefix == len(prefix)
     alone = sampler if shape == (1, 1, 1) else _sampler(path)
     trained = load_params(path, sampler._layout.trained, sampler._layout.trained.mesh)
     params = SamplingParams(
         n=3, max_tokens=40, temperature=temperature, stop_token_ids=STOP
     )
-    prompts = [page + prompt for prompt in _prompts(7)]
+    prompts = [prefix + prompt for prompt in _prompts(7)]
     calls = _in_parts(sampler, trained, prompts, params, [1, 2, 0, 3, 10**9])
     sizes = [[len(c.token_ids) for g in call for c in g] for call in calls]
     ended = [sum(not c.unfinished for g in call for c in g) for call in calls]
@@ -397,12 +417,12 @@ def test_what_a_call_leaves_unfinished_another_goes_on_with(
 def test_what_does_not_fit_what_is_begun_is_refused(folder):
     sampler = _sampler(folder[0])
     params = SamplingParams(n=2, max_tokens=9, stop_token_ids=STOP)
-    begun = sampler.sample(_prompts(), params, seed=0, on_pause=lambda: True)
+    partial = sampler.sample(_prompts(), params, seed=0, on_pause=lambda: True)
     with pytest.raises(ValueError, match="must have 2 completions for each"):
-        sampler.sample(_prompts(4), params, seed=0, begun=begun)
+        sampler.sample(_prompts(4), params, seed=0, partial=partial)
     params = SamplingParams(n=2, max_tokens=1, stop_token_ids=STOP)
     with pytest.raises(ValueError, match="unfinished completion of . tokens, not few"):
-        sampler.sample(_prompts(), params, seed=0, begun=begun)
+        sampler.sample(_prompts(), params, seed=0, partial=partial)
 
 
 @pytest.mark.parametrize("words", [384, 300])

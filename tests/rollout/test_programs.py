@@ -13,7 +13,13 @@ from models.config import DecoderConfig
 from models.decoder import LAYERS, Decoder, init_params
 from models.inference import abstract_served, served_params
 from rollout import decoding
-from rollout.layout import Pace, device_bytes, layout_bytes, make_layout, placed
+from rollout.layout import (
+    PlatformSettings,
+    device_bytes,
+    layout_bytes,
+    make_layout,
+    placed,
+)
 from rollout.programs import programs
 from sharding.mesh import SIZES, make_mesh
 from sharding.rules import laid_out
@@ -32,13 +38,13 @@ CONFIG = DecoderConfig(
     max_positions=512,
 )
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
-PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128)
+PACE = PlatformSettings(layers=True, columns=16, tokens=4, call=8, read=128)
 
 
 def _layout(tensor, config=CONFIG, **how):
     mesh = make_mesh(fsdp=8, devices=jax.devices()[:8])
     model = Decoder(config, mesh=mesh, dtype=jnp.float32)
-    how = dict(slots=16, prompt_length=16, response_length=48, pace=PACE) | how
+    how = dict(slots=16, prompt_length=16, response_length=48, settings=PACE) | how
     return make_layout(model, tensor=tensor, **how)
 
 
@@ -46,9 +52,10 @@ def _whole(layout, **how):
     """What every copy has whole: prompts that were read, and what decode says."""
     found = programs(layout, **how)
     decode = found["decode"]
-    model, pace, truncates, *of_decode = decode.arguments
+    model, settings, truncates, *of_decode = decode.arguments
     _, drawn = jax.eval_shape(
-        lambda *a: decoding.decode.__wrapped__(model, pace, truncates, *a), *of_decode
+        lambda *a: decoding.decode.__wrapped__(model, settings, truncates, *a),
+        *of_decode,
     )
     drawn = placed(drawn, jax.tree.map(lambda _: laid_out(layout.mesh), drawn))
     return found["insert"].arguments[3:5], drawn
@@ -153,27 +160,27 @@ def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tenso
 @pytest.mark.parametrize("tensor", [1, 2])
 def test_a_page_is_resident_once_in_each_copy(tensor):
     """Not in each of the 2 * tensor slots that a copy has."""
-    layout = _layout(tensor, common=12, pace=PACE._replace(page=8))
+    layout = _layout(tensor, common=12, settings=PACE._replace(min_prefix=8))
     weights, state = programs(layout)["decode"].arguments[3:5]
-    assert state.cache.page_length == 12 and state.cache.size == 64  # 52 in blocks
-    resident = [weights, state.cache.k, state.cache.v, state.cache.page]
+    assert state.cache.prefix_length == 12 and state.cache.size == 64  # 52 in blocks
+    resident = [weights, state.cache.k, state.cache.v, state.cache.prefix]
     assert device_bytes([resident, _whole(layout)]) == layout_bytes(layout)
     # 2 arrays of 3 layers, 2 kv heads (split by tensor) of width 16, 12 positions.
-    assert device_bytes(state.cache.page) == 2 * 3 * 2 // tensor * 16 * 12 * 4
+    assert device_bytes(state.cache.prefix) == 2 * 3 * 2 // tensor * 16 * 12 * 4
     exchanged = exchanges(programs(layout)["decode"].lower().compile().as_text())
     assert not [e for e in exchanged if e[0] >= 2 and e[1] == "all-gather"]
 
 
 def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
     layout = _layout(2)
-    found = programs(layout, begun=True)
-    assert found.keys() - programs(layout).keys() == {"prefill_begun"}
-    rows, length = found["prefill_begun"].arguments[2].ids.shape
-    assert (rows, length) == layout.prefill_begun(layout.batches()[-1], 64, 0)
+    found = programs(layout, partial=True)
+    assert found.keys() - programs(layout).keys() == {"prefill_partial"}
+    rows, length = found["prefill_partial"].arguments[2].ids.shape
+    assert (rows, length) == layout.prefill_partial(layout.batches()[-1], 64, 0)
     assert rows == layout.copies and length >= 64 == layout.lengths(1, 1, 0)[0]
     k, _ = jax.eval_shape(
         lambda *a: decoding.prefill.__wrapped__(layout.model, *a),
-        *found["prefill_begun"].arguments[1:],
+        *found["prefill_partial"].arguments[1:],
     )
     assert k[0].shape[-1] == length
 
@@ -190,10 +197,10 @@ def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():
 
 
 def test_what_is_begun_is_counted_where_calls_go_on_with_it():
-    layout = _layout(2, begun=True, response_length=240)
+    layout = _layout(2, partial=True, response_length=240)
     weights, state = programs(layout)["decode"].arguments[3:5]
     resident = [weights, state.cache.k, state.cache.v]
-    whole = _whole(layout, begun=True)
+    whole = _whole(layout, partial=True)
     assert device_bytes([resident, whole]) == layout_bytes(layout)
     assert layout_bytes(_layout(2, response_length=240)) < layout_bytes(layout)
 
@@ -238,12 +245,12 @@ def test_what_every_copy_has_whole_is_counted_and_does_not_grow_with_the_copies(
     # An eighth of a copy's cache: 65,536 positions, as 16 rows of the longest text.
     for layout in (many, more):
         assert layout.prefill(layout.slots, 1) == (64, 1024)
-        assert layout.prefill_begun(layout.slots, 4096, 0) == (16, 4096)
+        assert layout.prefill_partial(layout.slots, 4096, 0) == (16, 4096)
         assert layout_bytes(layout) == alone + 57_344 * 65_536 + drawn * layout.copies
     # With few slots, what eight copies read.
     few = dataclasses.replace(many, slots=64)
     assert few.prefill(64, 1) == (16, 1024)
-    assert few.prefill_begun(64, 4096, 0) == (4, 4096)
+    assert few.prefill_partial(64, 4096, 0) == (4, 4096)
 
 
 def test_published_weights_travel_a_layer_at_a_time():
@@ -260,13 +267,13 @@ def test_published_weights_travel_a_layer_at_a_time():
 APART = PACE._replace(layers=False)
 
 
-@pytest.mark.parametrize("pace", [PACE, APART])
-def test_what_a_publish_takes_does_not_grow_with_the_layers(pace):
+@pytest.mark.parametrize("settings", [PACE, APART])
+def test_what_a_publish_takes_does_not_grow_with_the_layers(settings):
     """A layer is whole once as it is gathered, and once as it is turned."""
     taken = []
     for layers in (4, 16):
         config = dataclasses.replace(CONFIG, num_layers=layers)
-        layout = _layout(1, config=config, pace=pace)
+        layout = _layout(1, config=config, settings=settings)
         program = programs(layout)["publish_layers"].lower().compile()
         taken.append(program.memory_analysis().temp_size_in_bytes)
     assert max(taken) <= 2 * 164_992  # 41,248 parameters of 4 bytes
@@ -288,7 +295,7 @@ def test_published_weights_stand_where_the_layout_says(shape, tensor):
     """Whatever parts the trainer's mesh has."""
     mesh = make_mesh(**dict(zip(SIZES, shape, strict=True)), devices=jax.devices()[:8])
     model = Decoder(CONFIG, mesh=mesh, dtype=jnp.float32)
-    layout = make_layout(model, slots=16, tensor=tensor, pace=APART)
+    layout = make_layout(model, slots=16, tensor=tensor, settings=APART)
     params = init_params(model, mesh, 0)
     served = served_params(params, model, layout.model)
     shapes, shardings = abstract_served(layout.model)
@@ -308,7 +315,7 @@ def test_published_weights_stand_where_the_layout_says(shape, tensor):
 
 def test_no_device_gathers_more_of_a_weight_than_its_part():
     """A device of a copy of two gets its half of a weight, and never the other."""
-    layout = _layout(2, pace=APART)
+    layout = _layout(2, settings=APART)
     text = programs(layout)["publish_layers"].lower().compile().as_text()
     gathered = [
         max(_elements(shape))

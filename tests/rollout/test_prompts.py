@@ -8,8 +8,8 @@ from rollout.seeds import generator
 
 
 def test_a_page_in_common_stands_once_in_a_row_and_every_prompt_sees_it():
-    page = [50, 51, 52]
-    prompts = [[*page, 1, 2, 9], [*page, 3, 9], [*page, 4, 5, 6, 9]]
+    prefix = [50, 51, 52]
+    prompts = [[*prefix, 1, 2, 9], [*prefix, 3, 9], [*prefix, 4, 5, 6, 9]]
     rows, places = pack(prompts, shared=3, rows=2, length=7)
     assert rows.ids.tolist() == [[50, 51, 52, 1, 2, 3, 0], [50, 51, 52, 4, 5, 6, 0]]
     assert rows.positions.tolist() == [[0, 1, 2, 3, 4, 3, 0], [0, 1, 2, 3, 4, 5, 0]]
@@ -45,9 +45,9 @@ def test_common_length(prompts, common):
 @pytest.mark.parametrize("seed", range(20))
 def test_every_prompt_is_found_again_where_it_is_said_to_be(seed):
     rng = generator(seed)
-    page = rng.integers(100, 200, rng.integers(0, 9)).tolist()
+    prefix = rng.integers(100, 200, rng.integers(0, 9)).tolist()
     prompts = [
-        [*page, *rng.integers(0, 99, rng.integers(1, 20)).tolist()]
+        [*prefix, *rng.integers(0, 99, rng.integers(1, 20)).tolist()]
         for _ in range(rng.integers(1, 30))
     ]
     shared = common_length(prompts)

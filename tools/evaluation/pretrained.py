@@ -119,11 +119,11 @@ def open_jax_sampler(
         tensor=0,
         response_length=context,
         # A prompt may be as long as the context.
-        begun=True,
+        partial=True,
         room=device_memory(mesh),
     )
     # Without fixed lengths, each call compiles shapes for its own lengths.
-    layout = dataclasses.replace(longest, response_length=0, begun=False)
+    layout = dataclasses.replace(longest, response_length=0, partial=False)
     return JaxSampler(layout, load_params(folder, model, mesh))
 
 

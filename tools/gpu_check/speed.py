@@ -107,14 +107,17 @@ def _decode_at(
     state = jax.device_put(state, decoding.shardings(state, layout.mesh))
     sampling = dataclasses.replace(ENDLESS, top_p=top_p)
     dynamic = decoding.dynamic_params(sampling)
-    how = layout.model, layout.pace, top_p < 1, sampler._params
+    how = layout.model, layout.settings, top_p < 1, sampler._params
 
     def run():
         nonlocal state
         state, drawn = decoding.decode(*how, state, dynamic, slots)
         return drawn[0]
 
-    each, middle = clock(run, 3) / layout.pace.call, context + 3.5 * layout.pace.call
+    each, middle = (
+        clock(run, 3) / layout.settings.call,
+        context + 3.5 * layout.settings.call,
+    )
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     weights = 2 * parameter_count(layout.trained.config)
     bound = (weights + position * slots * middle) / BANDWIDTH

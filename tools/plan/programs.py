@@ -25,7 +25,7 @@ from tools.plan.workload import Workload
 
 # Names of programs in the order in which a training step runs them.
 NAMES = (
-    "prefill", "prefill_begun", "insert", "decode", "score", "accumulate", "apply",
+    "prefill", "prefill_partial", "insert", "decode", "score", "accumulate", "apply",
     "publish_table", "publish_layers",
 )  # fmt: skip
 
@@ -108,20 +108,20 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             tensor=r.tensor,
             prompt_length=r.max_prompt_tokens,
             response_length=r.max_response_tokens,
-            begun=carry,
+            partial=carry,
             room=work.target.usable - device_bytes((state, base, reference)),
         )
-        found |= sampler_programs(layout, begun=carry)
+        found |= sampler_programs(layout, partial=carry)
         _, _, _, served, slots, *_ = found["decode"].arguments
-        assert layout.pace is not None
+        assert layout.settings is not None
         batch = layout.batches()[-1]
         # Each copy of the weights prefills one row of prompts.
         tokens: dict[str, float] = {
             name: found[name].arguments[2].ids.shape[-1] / layout.tensor
-            for name in ("prefill", "prefill_begun")
+            for name in ("prefill", "prefill_partial")
             if name in found
         }
-        tokens["decode"] = batch * layout.pace.tokens / work.trainer.count
+        tokens["decode"] = batch * layout.settings.tokens / work.trainer.count
         resident = dataclasses.replace(
             resident,
             served=device_bytes(served),
@@ -130,7 +130,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             copies=layout.copies,
             tensor=layout.tensor,
             batch=batch,
-            columns=layout.pace.columns or layout.lengths(1, 1, layout.page)[0],
+            columns=layout.settings.columns or layout.lengths(1, 1, layout.prefix)[0],
             tokens={**resident.tokens, **tokens},
         )
     return resident, {name: found[name] for name in NAMES if name in found}

@@ -13,7 +13,7 @@ from rl.groups.judge import build_groups
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
-from rollout.types import Completion, SamplingParams, so_far
+from rollout.types import Completion, SamplingParams, start_completions
 from tests.rl.examples import make_problem, of_each
 
 PARAMS = SamplingParams(n=4, max_tokens=60, stop_token_ids=(0,))
@@ -31,10 +31,10 @@ class Slots:
         self.slots, self.version, self.time, self.drawn = slots, 0, 0, 0
 
     def sample(
-        self, prompts, params, *, seed, begun=None, on_finished=None, on_pause=None
+        self, prompts, params, *, seed, partial=None, on_finished=None, on_pause=None
     ):
         rng = np.random.default_rng(seed)
-        texts = so_far(prompts, params, begun)
+        texts = start_completions(prompts, params, partial)
         waiting = [
             (p, s) for p, group in enumerate(texts) for s in range(len(group))
             if group[s].unfinished

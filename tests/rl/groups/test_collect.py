@@ -17,7 +17,7 @@ from rl.problems.arithmetic import make_tokenizer
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
-from rollout.types import NOT_BEGUN, Completion, SamplingParams
+from rollout.types import EMPTY, Completion, SamplingParams
 from tests.rl.examples import make_completion, make_problem, of_each
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
@@ -155,8 +155,8 @@ def test_ids_are_trained_on_as_they_were_drawn():
 
 def test_what_is_not_begun_stays_so_in_the_next_version():
     draw = Draw(make_problem(), 0, 1.0, (1.0, 1.0))
-    begun = PartialGroup(draw, 3, [NOT_BEGUN, make_completion(4, version=2)])
-    (later,) = _renumbered([begun])
+    partial = PartialGroup(draw, 3, [EMPTY, make_completion(4, version=2)])
+    (later,) = _renumbered([partial])
     assert later.created_step == 4 and not len(later.completions[0].token_ids)
     assert later.completions[1].versions.tolist() == [3] * 4
 

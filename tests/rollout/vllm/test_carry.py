@@ -14,7 +14,7 @@ def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
     sampler = policies.make_sampler(policy, tmp_path, urls=[url], concurrency=12)
     trained = [policy, policy.changed(3), policy.changed(4)]
     params = policies.draw(300, n=3, stop_token_ids=policies.STOP, ignore_stop=False)
-    begun, calls = None, []
+    partial, calls = None, []
     try:
         for version, of in enumerate(trained):
             sampler.publish(of.params, version)
@@ -23,18 +23,18 @@ def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
             def enough(ended=ended, last=version == 2):
                 return not last and len(ended) >= 3
 
-            begun = sampler.sample(
+            partial = sampler.sample(
                 PROMPTS,
                 params,
                 seed=version,
-                begun=begun,
+                partial=partial,
                 on_finished=lambda *of_one, ended=ended: ended.append(of_one),
                 on_pause=enough,
             )
-            calls.append(begun)
+            calls.append(partial)
             assert len(ended) == sum(
                 not c.unfinished and (version == 0 or calls[-2][p][s] is not c)
-                for p, group in enumerate(begun) for s, c in enumerate(group)
+                for p, group in enumerate(partial) for s, c in enumerate(group)
             )  # fmt: skip
             for member in sampler._fleet.members:
                 assert _others(member.client) == 0, "nobody draws on for nothing"
@@ -43,7 +43,7 @@ def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
     first = [c for group in calls[0] for c in group]
     assert any(c.unfinished and len(c.token_ids) > 5 for c in first)
     across = 0
-    for prompt, completions, before in zip(PROMPTS, begun, calls[0], strict=True):
+    for prompt, completions, before in zip(PROMPTS, partial, calls[0], strict=True):
         for c, start in zip(completions, before, strict=True):
             n = len(start.token_ids)
             assert c.token_ids[:n].tolist() == start.token_ids.tolist()

@@ -73,22 +73,22 @@ def test_a_call_that_ends_early_is_continued_by_the_next(sampler):
         judged.append(len(ended))
         return len(ended) >= 4
 
-    begun = sampler.sample(
+    partial = sampler.sample(
         PROMPTS, LONG, seed=3, on_pause=enough,
         on_finished=lambda *which: ended.append(which),
     )  # fmt: skip
-    sizes = [len(c.token_ids) for group in begun for c in group]
-    reasons = [c.finish_reason for group in begun for c in group]
+    sizes = [len(c.token_ids) for group in partial for c in group]
+    reasons = [c.finish_reason for group in partial for c in group]
     assert reasons.count("length") == len(ended) == sizes.count(50) < 12
     assert 0 in sizes, "three at a time are asked for, of twelve"
     assert any(0 < size < 50 for size in sizes), "and what was under way is kept"
     drawn, ended[:] = list(ended), []
     whole = sampler.sample(
-        PROMPTS, LONG, seed=4, begun=begun,
+        PROMPTS, LONG, seed=4, partial=partial,
         on_finished=lambda *which: ended.append(which),
     )  # fmt: skip
     assert len(ended) + len(drawn) == 12
-    for before, after in zip(sum(begun, []), sum(whole, []), strict=True):
+    for before, after in zip(sum(partial, []), sum(whole, []), strict=True):
         n = len(before.token_ids)
         assert len(after.token_ids) == 50 and after.finish_reason == "length"
         assert after.token_ids[:n].tolist() == before.token_ids.tolist()
@@ -101,10 +101,10 @@ def test_a_call_that_ends_early_does_not_wait_for_slots(sampler):
         other = pool.submit(sampler.sample, PROMPTS * 4, LONG, seed=5)
         time.sleep(0.3)
         began = time.monotonic()
-        begun = sampler.sample(PROMPTS, LONG, seed=6, on_pause=lambda: True)
+        partial = sampler.sample(PROMPTS, LONG, seed=6, on_pause=lambda: True)
         took = time.monotonic() - began
         assert not other.done() and took < 1.5
-        assert all(c.unfinished for group in begun for c in group)
+        assert all(c.unfinished for group in partial for c in group)
         # 48 completions of 0.2 s, three at a time; none of them was ended.
         assert {len(c.token_ids) for group in other.result() for c in group} == {50}
 
@@ -119,9 +119,9 @@ def test_servers_that_die_while_a_call_ends_do_not_hold_it_up(sampler, server):
                 os.kill(pid, signal.SIGKILL)
         return True
 
-    begun = sampler.sample(PROMPTS, LONG, seed=7, on_pause=enough)
-    assert all(c.unfinished for group in begun for c in group)
-    whole = sampler.sample(PROMPTS, LONG, seed=8, begun=begun)
+    partial = sampler.sample(PROMPTS, LONG, seed=7, on_pause=enough)
+    assert all(c.unfinished for group in partial for c in group)
+    whole = sampler.sample(PROMPTS, LONG, seed=8, partial=partial)
     assert {len(c.token_ids) for group in whole for c in group} == {50}
 
 
