@@ -60,7 +60,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         multiple = f"config.batch.prompts_per_update={b.prompts_per_update}"
         refuse("batch.prompts_per_step", f"must be a multiple of {multiple}")
     if needs_data and not c.data.train:
-        refuse("data.train", 'give JSONL files or "module:function"')
+        refuse("data.train", 'must be JSONL files or "module:function"')
     if r.schedule != "sync" and r.backend == "jax":
         refuse(
             "rollout.schedule",

@@ -159,16 +159,18 @@ def load_params(
             )
     for name, shape in expected.items():
         if name not in tensors:
-            raise ValueError(f"{folder}: tensor {name} is missing")
+            raise ValueError(
+                f"{folder}: tensor {name} is missing; copy or download the folder again"
+            )
         if tensors[name].shape != shape:
             raise ValueError(
                 f"{folder}: tensor {name} has shape {tensors[name].shape}, but"
-                f" config.json requires {shape}"
+                f" config.json requires {shape}; use the config.json of these weights"
             )
     if extra := sorted(set(tensors) - set(expected)):
         raise ValueError(
             f"{folder}: {len(extra)} tensors do not belong to the architecture in"
-            f" config.json, such as {extra[0]}"
+            f" config.json, such as {extra[0]}; use the config.json of these weights"
         )
 
     shapes, _ = abstract_params(model)

@@ -194,7 +194,7 @@ def load_adapters(
         if array.shape != specs[name][0]:
             raise ValueError(
                 f"{folder / WEIGHTS}: tensor {name} has shape {array.shape}, but the"
-                f" model requires {specs[name][0]}"
+                f" model requires {specs[name][0]}; use the adapters' own base model"
             )
     assert model.mesh is not None
     shapes, _ = lora.split(abstract_params(model)[0])

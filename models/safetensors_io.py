@@ -76,7 +76,7 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
             known = ", ".join(_DTYPES)
             raise ValueError(
                 f"{path}: tensor {name} has dtype {stored}, but only {known} are"
-                " supported"
+                " supported; save the model in one of them"
             )
         if stop - start != dtype.itemsize * int(np.prod(shape)):
             raise ValueError(

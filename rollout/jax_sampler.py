@@ -118,7 +118,8 @@ class JaxSampler:
         if longest + params.max_tokens > limit:
             raise ValueError(
                 f"the longest prompt ({longest} tokens) plus max_tokens="
-                f"{params.max_tokens} exceeds the model's {limit} positions"
+                f"{params.max_tokens} exceeds the model's {limit} positions; shorten"
+                " one of them"
             )
         layout = self._layout
         alike = prompts and common_length(prompts) >= layout.prefix

@@ -126,7 +126,7 @@ def partition_spec(
         if dim % size:
             raise ValueError(
                 f"{name}: dimension {axis!r} of size {dim} must be a multiple of the"
-                f" {size} devices of mesh axis {'x'.join(targets)}"
+                f" {size} devices of mesh axis {'x'.join(targets)}; change config.mesh"
             )
         resolved.append(targets or None)
     return PartitionSpec(*resolved)

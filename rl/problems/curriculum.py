@@ -263,7 +263,9 @@ def _make_stage(section: Mapping[str, Any]) -> Stage:
                     " share"
                 )
         if not levels or not all(share > 0 for share in levels.values()):
-            raise ValueError(f".levels={dict(levels)}: must have shares above 0")
+            raise ValueError(
+                f".levels={dict(levels)}: must map levels to shares above 0"
+            )
         settings["levels"] = {int(k): v for k, v in levels.items()}
     if advance is not None:
         _check_mapping(".advance", advance)

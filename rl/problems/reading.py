@@ -84,7 +84,8 @@ def _read(
     stems: list[str] = []
     for path in paths:
         if not path.is_file():
-            raise ValueError(f"{path}: no such file")
+            key = "" if source == str(path) else f"{source}: "
+            raise ValueError(f"{key}{path}: no such file")
         # Files in different folders may have equal names, but ids must differ.
         again = stems.count(path.stem)
         stems.append(path.stem)

@@ -295,7 +295,7 @@ def load_loss(
     if taken := given & {*arguments}:
         name = min(taken)
         raise ValueError(
-            f"{key}_args.{name}: is passed to every loss and cannot be set"
+            f"{key}_args.{name}: is passed to every loss and cannot be set; remove it"
         )
     check("objective.function_args", arguments, loss)
     for name, parameter in parameters.items():

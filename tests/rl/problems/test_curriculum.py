@@ -201,7 +201,10 @@ def test_no_stages_draw_from_everything():
         ),
         ({"name": "a", "step": 3}, "[0].step=3: unknown key"),
         ({"name": "a", "steps": 0}, "[0].steps=0: must be at least 1"),
-        ({"name": "a", "levels": {}}, "[0].levels={}: must have shares above 0"),
+        (
+            {"name": "a", "levels": {}},
+            "[0].levels={}: must map levels to shares above 0",
+        ),
         ({"name": "a", "levels": {"x": 1}}, "[0].levels.x=1: must map a level"),
         ({"name": "a", "group_size": 1}, "[0].group_size=1: must be at least 2"),
         (5, "[0]=5: must be a dict"),
