@@ -167,7 +167,7 @@ def _unknown_key(error: Exception) -> str:
 
 
 def user_path(text: str) -> pathlib.Path:
-    """Returns the path in a flag, with `~` replaced by the home folder."""
+    """Converts the value of a flag to a path, with `~` replaced by the home folder."""
     return pathlib.Path(text).expanduser()
 
 

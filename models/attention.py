@@ -239,11 +239,15 @@ def _decode_attention(q, cached, *, block):
     )
 
     def weighed(scores, mix):
-        """Returns the largest score, the sum of weights and the sum of weighted values.
+        """Computes softmax statistics over some columns of the cache.
 
         Args:
-          scores: the scores of some columns.
+          scores: the scores of the columns, `[B, K, N/K, columns]`.
           mix: a function that multiplies weights by the values of these columns.
+
+        Returns:
+          The largest score, the sum of the weights `exp(score - largest)`, and the sum
+          of the weighted values.
         """
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)
@@ -257,7 +261,7 @@ def _decode_attention(q, cached, *, block):
         return highest, total * old + new_total * new, mixed * old + new_mixed * new
 
     def part(start):
-        """Returns the statistics of `weighed` for one block of columns."""
+        """Returns the results of `weighed` for the block of columns from `start`."""
 
         def columns(entries, axis):
             starts, sizes = [0] * entries.ndim, list(entries.shape)

@@ -176,7 +176,7 @@ class _ByQueryHead:
 
 
 def _forward(q, k, v, rows: _Rows, interpret: bool):
-    """Returns the output, and the log-sum-exp of each query's scores."""
+    """Returns the output `[B, K, G, T, H]` and the log-sum-exp `[B, K, G, T]`."""
     grid = _ByQueryHead(rows.by_query, q, Q_BLOCK)
     return _call(
         functools.partial(_forward_kernel, K_BLOCK),
@@ -225,7 +225,7 @@ def _forward_kernel(k_block, order, count, ids, prefixes, q, k, v, out, logsumex
 
 
 def _d_queries(q, k, v, d_out, logsumexp, shift, rows: _Rows, interpret: bool):
-    """Returns the gradient with respect to the queries."""
+    """Returns the gradient with respect to the queries, `[B, K, G, T, H]`."""
     grid = _ByQueryHead(rows.by_query_back, q, BACK_BLOCK)
     inputs = rows.ids, rows.prefixes, logsumexp, shift, q, k, v, d_out
     (d_q,) = _call(
@@ -278,7 +278,7 @@ def _d_queries_kernel(
 
 
 def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, interpret: bool):
-    """Returns the gradients with respect to keys and values."""
+    """Returns the gradients with respect to keys and values, both `[B, K, T, H]`."""
     order, count = rows.by_key_back
     batch, kv_heads, sharing, length, width = q.shape
     c = BACK_BLOCK

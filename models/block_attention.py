@@ -84,7 +84,7 @@ def _scale(q: jax.Array) -> jax.Array:
 
 
 class _Layout:
-    """Splits rows into blocks, and lists the pairs of blocks to visit."""
+    """Divides rows into blocks, and computes attention over pairs of blocks."""
 
     def __init__(self, q, k, segment_ids, prefix_ids, block):
         self._length = q.shape[1]
@@ -99,31 +99,31 @@ class _Layout:
         self.rows = ids, prefixes, *of_queries
 
     def _split(self, x):
-        """Reshapes `[B, T, ...] -> [B, J, C, ...]`."""
+        """Divides rows into blocks: `[B, T, ...] -> [B, J, C, ...]`, padded with 0."""
         pad = self._blocks * self._block - self._length
         x = jnp.pad(x, ((0, 0), (0, pad), *[(0, 0)] * (x.ndim - 2)))
         return x.reshape(x.shape[0], self._blocks, self._block, *x.shape[2:])
 
     def queries(self, x):
-        """Reshapes `[B, T, N, H] -> [B, J, K, Q, H]`."""
+        """Groups queries by block and kv head: `[B, T, N, H] -> [B, J, K, Q, H]`."""
         x = self._split(x)
         x = x.reshape(*x.shape[:3], self._kv_heads, self._sharing, -1)
         x = x.transpose(0, 1, 3, 4, 2, 5)
         return x.reshape(*x.shape[:3], -1, x.shape[-1])
 
     def restore_queries(self, x):
-        """Reshapes `[B, J, K, Q, H] -> [B, T, N, H]`."""
+        """Reverses `queries`: `[B, J, K, Q, H] -> [B, T, N, H]`."""
         b, j, k, _, h = x.shape
         x = x.reshape(b, j, k, self._sharing, self._block, h)
         x = x.transpose(0, 1, 4, 2, 3, 5).reshape(b, j * self._block, -1, h)
         return x[:, : self._length]
 
     def keys(self, x):
-        """Reshapes `[B, T, K, H] -> [B, J, K, C, H]`."""
+        """Divides keys or values into blocks: `[B, T, K, H] -> [B, J, K, C, H]`."""
         return self._split(x).transpose(0, 1, 3, 2, 4)
 
     def restore_keys(self, x):
-        """Reshapes `[B, J, K, C, H] -> [B, T, K, H]`."""
+        """Reverses `keys`: `[B, J, K, C, H] -> [B, T, K, H]`."""
         x = x.transpose(0, 1, 3, 2, 4)
         return x.reshape(x.shape[0], -1, *x.shape[3:])[:, : self._length]
 

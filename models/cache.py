@@ -158,7 +158,7 @@ class KVCache:
         return v[0].shape[-2] if v else 0
 
     def age(self) -> jax.Array:
-        """Returns the age of each column, int32 `[S]`; 0 is the newest."""
+        """Returns how many positions ago each column was written, int32 `[S]`."""
         return (self.clock - 1 - jnp.arange(self.size)) % self.size
 
     def seen(self, longest: jax.Array) -> Seen:

@@ -351,7 +351,7 @@ def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
 
 
 def init_params(model: Decoder, mesh: Mesh, seed: int) -> Params:
-    """Returns random parameters, initialized in shards on the devices of `mesh`."""
+    """Returns randomly initialized parameters, sharded over `mesh`."""
     ids = jnp.zeros((1, 1), jnp.int32)
 
     def init(key):

@@ -59,7 +59,7 @@ def resolve_folder(
 
 @contextlib.contextmanager
 def _one_line_errors(model: str) -> Iterator[None]:
-    """Converts all errors of the Hub client to a ValueError of one line."""
+    """Converts each error of the Hub client to a ValueError with a one-line message."""
     try:
         yield
     except Exception as error:

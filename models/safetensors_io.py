@@ -132,7 +132,7 @@ def write_tensors(
 def _layout(
     specs: Specs, metadata: Mapping[str, str] | None
 ) -> tuple[bytes, dict[str, int], int]:
-    """Returns the header, the offset of each tensor, and the size of the file."""
+    """Returns a file's header, the offset of each tensor, and the size, in bytes."""
     order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))
     header: dict[str, dict[str, Any]] = {}
     offsets, cursor = {}, 0

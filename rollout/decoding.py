@@ -74,7 +74,7 @@ def dynamic_params(params: SamplingParams) -> Dynamic:
 
 
 def _stop_ids(params: SamplingParams) -> jax.Array:
-    """Returns the stop tokens, padded with -1 to a fixed shape."""
+    """Returns the stop tokens, int32 `[8]` or longer, padded with -1."""
     ids = () if params.ignore_stop else params.stop_token_ids
     size = max(8, len(ids))
     return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)

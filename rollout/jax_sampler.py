@@ -273,7 +273,7 @@ class _Task(NamedTuple):
 
 
 class _Results(NamedTuple):
-    """Holds the slots' results on the host; see `decoding.Slots`."""
+    """Holds the results of all slots on the host, in the shapes of `decoding.Slots`."""
 
     done: np.ndarray
     counts: np.ndarray
@@ -358,7 +358,11 @@ class _Waiting:
         return bool(self._tasks)
 
     def take(self, most: int):
-        """Returns up to `most` tasks whose texts are in one block, and the block."""
+        """Removes up to `most` tasks from the queue.
+
+        Returns:
+          The tasks, whose texts all belong to one prefilled block, and the block.
+        """
         first = self._tasks[0].text
         if self._block is None or first >= self._block.end:
             is_partial, *others = self._is_partial[first:]

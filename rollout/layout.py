@@ -169,7 +169,7 @@ class Layout:
         return sorted({self.rows(max(1, self.slots // n)) for n in self.settings.parts})
 
     def batch(self, completions: int) -> int:
-        """Returns the smallest batch size for all completions, or else the largest."""
+        """Returns the smallest decode batch size for `completions`, or the largest."""
         sizes = self.batches()
         return next((size for size in sizes if size >= completions), sizes[-1])
 
@@ -228,7 +228,10 @@ def _round_up(number: int, step: int) -> int:
 
 
 def device_bytes(tree) -> int:
-    """Returns the bytes per device of a tree of arrays or shapes with shardings."""
+    """Returns the bytes per device of a tree of arrays or of shapes with shardings.
+
+    Arrays in pinned host memory are not counted.
+    """
     return sum(
         math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
         for x in jax.tree.leaves(tree)

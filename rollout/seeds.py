@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """Lists what a run needs separate sequences of seeds for."""
+    """Lists the uses of random seeds in a run; each has its own sequence of seeds."""
 
     SAMPLING = 0
     SHUFFLING = 1
@@ -23,7 +23,7 @@ def derive(*path: int) -> int:
 
 
 def generator(*path: int) -> np.random.Generator:
-    """Returns the NumPy generator of a path."""
+    """Returns a NumPy random generator that is seeded with a path."""
     return np.random.default_rng(path)
 
 

@@ -68,7 +68,10 @@ def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
 
 
 def place(arrays: _Tree, sharding: NamedSharding) -> _Tree:
-    """Transfers host arrays to the devices; each process transfers its own shards."""
+    """Copies a tree of host arrays to the devices, with the same sharding for each.
+
+    Each process copies only the shards of its own devices.
+    """
     return jax.tree.map(
         lambda x: jax.make_array_from_callback(
             x.shape, sharding, lambda index: x[index]

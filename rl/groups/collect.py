@@ -290,7 +290,7 @@ class Collector:
         return number
 
     def state(self) -> dict[str, Any]:
-        """Returns the state for `restore`, as JSON."""
+        """Returns the state of the collector and its draws as JSON, for `restore`."""
         return {
             "problems": self._draws.state(),
             "rounds": self._rounds,

@@ -94,7 +94,7 @@ class Draws:
         self._counts = dict.fromkeys(_COUNTED, 0.0)
 
     def begin(self, step: int) -> Stage:
-        """Begins the sampling of `step` and returns its stage."""
+        """Resets the counts for a new step, and returns the step's curriculum stage."""
         stage = self._curriculum.begin(step)
         self._step = step
         self._pool = np.ones(len(self._levels), bool)
@@ -149,7 +149,7 @@ class Draws:
                 count["found"] += bool(correct.any() and not correct.all())
 
     def end_step(self, counts: Counts, *, updates: bool) -> None:
-        """Ends the step; calls `Curriculum.observe`."""
+        """Reports the step to the curriculum; arguments as in `Curriculum.observe`."""
         self._curriculum.observe(counts, updates=updates)
 
     def metrics(self) -> dict[str, float]:
@@ -180,7 +180,7 @@ class Draws:
         return self._curriculum.metrics() | named
 
     def state(self) -> dict[str, Any]:
-        """Returns the state for `restore`, as JSON."""
+        """Returns the state of curriculum and solve rates as JSON, for `restore`."""
         return self._curriculum.state() | {"rates": self._rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:

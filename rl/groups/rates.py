@@ -140,7 +140,7 @@ class SolveRates:
         self._moments[level] = fade * self._moments[level] + seen / chance
 
     def state(self) -> dict[str, Any]:
-        """Returns the state for `restore`, as JSON of 16 bytes per problem."""
+        """Returns the state as JSON, about 16 bytes per problem, for `restore`."""
         return {
             "right": to_json(self._right),
             "wrong": to_json(self._wrong),

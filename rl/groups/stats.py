@@ -48,7 +48,7 @@ def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
 
 
 def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:
-    """Returns a mask of the completions that occur more than once in a group."""
+    """Returns a mask `[G]` of completions that equal another one of their group."""
     keys = [text.tobytes() for text in texts]
     return np.array([keys.count(key) > 1 for key in keys], bool)
 

@@ -116,6 +116,10 @@ def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
 def _counts(
     numbers: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> Float64[np.ndarray, " _"]:
-    """Returns the number of tokens inside the masks, `[max number + 1]`, by number."""
+    """Counts the tokens inside the masks that have each number.
+
+    Returns:
+      Counts indexed by number, `[largest number + 1]`.
+    """
     inside = [number[mask] for number, mask in zip(numbers, masks, strict=True)]
     return np.bincount(np.concatenate(inside)).astype(np.float64)

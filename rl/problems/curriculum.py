@@ -100,7 +100,14 @@ class Curriculum:
         self._drawn: collections.Counter = collections.Counter()
 
     def begin(self, step: int) -> Stage:
-        """Begins the sampling of `step` and returns its stage."""
+        """Begins a step, and the next stage if the current one has ended.
+
+        Args:
+          step: index of the step, for the message about a new stage.
+
+        Returns:
+          The stage of the step.
+        """
         if self._ends():
             self._stage, self._steps = self._stage + 1, 0
             self._window, self._drawn = [], collections.Counter()
@@ -171,7 +178,7 @@ class Curriculum:
         }
 
     def state(self) -> dict[str, Any]:
-        """Returns the state for `restore`, as JSON."""
+        """Returns the stage and the position in each level as JSON, for `restore`."""
         return {
             "stage": self._stage,
             "steps": self._steps,

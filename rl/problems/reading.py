@@ -222,7 +222,11 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 
 
 class ProblemStream:
-    """Draws the problems of a list in passes, each in its own seeded order."""
+    """Draws problems in passes.
+
+    Each pass draws every problem once, in an order that depends on the seed and the
+    number of the pass.
+    """
 
     def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
         self._problems = list(problems)
@@ -234,7 +238,7 @@ class ProblemStream:
 
     @property
     def epoch(self) -> int:
-        """Number of complete passes."""
+        """Number of complete passes over the problems."""
         return self._epoch
 
     def _shuffle(self) -> np.ndarray:

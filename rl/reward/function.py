@@ -38,7 +38,7 @@ class Form:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """Holds what a function returned for one completion."""
+    """Holds the checked return value of a reward function for one completion."""
 
     reward: float | None  # None: the completion could not be judged
     correct: bool | None = None  # None: the function did not return "correct"
@@ -175,7 +175,12 @@ def _form(function: Callable) -> Form:
 
 
 def _answer(value: Any) -> Answer:
-    """Checks one value against the contract; raises the exception of an async call."""
+    """Converts the value that a reward function returned for one completion.
+
+    Raises:
+      _Broken: the value breaks the contract.
+      Exception: the value is the exception of an async call.
+    """
     if isinstance(value, Exception):
         raise value
     if not isinstance(value, Mapping):

@@ -137,7 +137,7 @@ class Rewards:
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """Ends all workers."""
+        """Ends all worker processes."""
         self._opened.close()
 
     @property
@@ -173,7 +173,11 @@ class Rewards:
         return sum_terms
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
-        """Wraps a user's function as a reward."""
+        """Returns a reward that calls a user's function in worker processes.
+
+        Raises:
+          RewardError: the function cannot be loaded.
+        """
         named = f"{key}={name!r}"
         ((form,),) = workers.map([((name, key, None), (None,))])
         if isinstance(form, Fault):

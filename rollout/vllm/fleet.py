@@ -118,7 +118,7 @@ class ServerFleet:
         return self._concurrency * len(self.members)
 
     def run(self, job: Callable[[], None], times: int) -> None:
-        """Calls `job`, which must not raise, in `times` threads."""
+        """Calls `job`, which must not raise, in each of `times` threads."""
         try:
             for _ in range(times):
                 self._threads.submit(job)
@@ -304,7 +304,10 @@ class ServerFleet:
                 self._changed.notify_all()
 
     def _restart(self, member: Member, error: Exception) -> None:
-        """Restarts a server, or marks it dead; the caller holds `member.lock`."""
+        """Restarts a server, or marks it dead after `max_restarts`.
+
+        The caller must hold `member.lock`.
+        """
         if self.closed:
             raise ServerGone("sampling was stopped")
         member.up = member.attached = False
@@ -337,7 +340,7 @@ class ServerFleet:
             )
 
     def _watch(self) -> None:
-        """Takes out servers that have requests but process no tokens."""
+        """Restarts servers that have requests but process no tokens."""
         while not self.closed:
             time.sleep(min(5.0, self._stall_seconds / 4))
             for member in self.members:

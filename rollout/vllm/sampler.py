@@ -82,7 +82,7 @@ class VllmSampler(FleetSampler):
         """Does nothing, because the servers have their own memory."""
 
     def metrics(self) -> dict[str, float]:
-        """Returns times and log-prob gaps of the last publish, and counts restarts."""
+        """Returns times and log-prob differences of the last publish, and restarts."""
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class VllmSampler(FleetSampler):
         }
 
     def _attach(self, client: VllmClient) -> None:
-        """Checks after a start of a server that it can serve the policy."""
+        """Checks that a server that has just started can serve the policy."""
         weights = self._weights
         policy = {
             "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
@@ -157,7 +157,12 @@ class VllmSampler(FleetSampler):
         )
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
-        """Loads the current weights; returns the pause time and a probe completion."""
+        """Loads the current weights into a server.
+
+        Returns:
+          The seconds for which the server was paused, and its completion of the probe
+          prompt.
+        """
         current = self._published
         paused = client.update(
             label=current.label,

@@ -170,7 +170,11 @@ def remove_abandoned(root: pathlib.Path) -> None:
 
 
 def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
-    """Creates a folder, and gives it its final name after locking it."""
+    """Creates the folder of a run, and gives it its final name once it is locked.
+
+    Returns:
+      The folder, and the file descriptor that holds the lock.
+    """
     unnamed = pathlib.Path(tempfile.mkdtemp(prefix=".policy-", dir=root))
     lock = os.open(unnamed / "owner", os.O_RDWR | os.O_CREAT, 0o600)
     os.write(lock, token.encode())
