@@ -108,24 +108,24 @@ def resolve_shape(
       ValueError: the sizes do not match the number of devices.
     """
     sizes = dict(zip(SIZES, (data, fsdp, tensor), strict=True))
-    asked = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"
+    given = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"
     free = [axis for axis, size in sizes.items() if size == -1]
     if len(free) > 1:
-        raise ValueError(f"{asked}: only one axis may be -1")
+        raise ValueError(f"{given}: only one axis may be -1")
     for axis, size in sizes.items():
         if size != -1 and size < 1:
-            raise ValueError(f"{asked}: {axis} must be at least 1, or -1")
+            raise ValueError(f"{given}: {axis} must be at least 1, or -1")
     known = int(np.prod([size for size in sizes.values() if size != -1]))
     if free:
         if n_devices % known:
             raise ValueError(
-                f"{asked}: the product of the other two sizes, {known}, must divide the"
+                f"{given}: the product of the other two sizes, {known}, must divide the"
                 f" {n_devices} devices"
             )
         sizes[free[0]] = n_devices // known
     elif known != n_devices:
         raise ValueError(
-            f"{asked}: needs {known} devices, but there are {n_devices}; set one size"
+            f"{given}: needs {known} devices, but there are {n_devices}; set one size"
             " to -1"
         )
     return sizes["data"], sizes["fsdp"], sizes["tensor"]

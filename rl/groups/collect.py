@@ -244,7 +244,7 @@ class Collector:
 
         def take(found: Sequence[Group]) -> None:
             new = {
-                i: SampledGroup(groups[i].draw, group, asked=params.n)
+                i: SampledGroup(groups[i].draw, group, sampled=params.n)
                 for i, group in zip(ended, found, strict=True)
             }
             judged.update(new)

@@ -59,12 +59,12 @@ class SampledGroup:
     Attributes:
       draw: the problem, as it was drawn.
       group: group of the completions that have a verdict.
-      asked: number of completions sampled, with or without a verdict.
+      sampled: number of completions sampled, with or without a verdict.
     """
 
     draw: Draw
     group: Group
-    asked: int
+    sampled: int
 
 
 class Draws:
@@ -166,7 +166,7 @@ class Draws:
         """
         count, rates = self._counts, self._rates.at(self._step)
         pool = self._pool
-        told = {
+        values = {
             name: float(count[name])
             for name in ("offered", "refused", "refused_in_vain")
         } | {
@@ -175,8 +175,8 @@ class Draws:
         }
         if count["compared"]:
             for name in ("expected", "found"):
-                told[name] = count[name] / count["compared"]
-        named = {f"draws/{name}": value for name, value in told.items()}
+                values[name] = count[name] / count["compared"]
+        named = {f"draws/{name}": value for name, value in values.items()}
         return self._curriculum.metrics() | named
 
     def state(self) -> dict[str, Any]:

@@ -98,8 +98,8 @@ class RolloutStats:
     def add(self, drawn: SampledGroup) -> None:
         group = drawn.group
         self.sampled += 1
-        self.completions += drawn.asked
-        self.unjudged += drawn.asked - len(group.completions)
+        self.completions += drawn.sampled
+        self.unjudged += drawn.sampled - len(group.completions)
         self.of_offered.append((1 / drawn.draw.chance, group.correct))
         if not len(group.correct):
             return

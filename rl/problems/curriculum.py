@@ -61,7 +61,7 @@ class Curriculum:
       stages: stages in order; the last stage never ends.
       problems: all problems that may be drawn.
       seed: seed of the order within each level.
-      tell: function called with a message when a stage or a new pass begins.
+      on_message: function called with a message when a stage or a new pass begins.
 
     Raises:
       ValueError: there are no stages, or a stage before the last one cannot end.
@@ -74,7 +74,7 @@ class Curriculum:
         problems: Sequence[Problem],
         *,
         seed: Index,
-        tell: Callable[[str], None] = print,
+        on_message: Callable[[str], None] = print,
     ):
         if not stages:
             raise ValueError("=(): must have at least one stage")
@@ -84,7 +84,7 @@ class Curriculum:
                     f"[{i}]: never ends; set steps or advance, or make it the last"
                     " stage"
                 )
-        self._stages, self._tell = tuple(stages), tell
+        self._stages, self._on_message = tuple(stages), on_message
         self._streams: dict[int | None, ProblemStream] = {}
         for i, stage in enumerate(stages):
             for level in _levels(stage):
@@ -114,7 +114,7 @@ class Curriculum:
             for level in _levels(self._stages[self._stage]):
                 self._streams[level].next_pass()
             name = self._stages[self._stage].name
-            self._tell(f"curriculum: step {step + 1} begins stage {name!r}")
+            self._on_message(f"curriculum: step {step + 1} begins stage {name!r}")
         return self._stages[self._stage]
 
     def _ends(self) -> bool:
@@ -148,7 +148,7 @@ class Curriculum:
             problems += stream.draw(1)
             if stream.epoch > passes:
                 of = "the problems" if level is None else f"level {level}"
-                self._tell(f"curriculum: {of}: pass {stream.epoch + 1} begins")
+                self._on_message(f"curriculum: {of}: pass {stream.epoch + 1} begins")
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
@@ -222,7 +222,7 @@ def fill_gaps(
       NoProblem: a level is below or above all levels that have problems.
     """
     there = sorted({p.level for p in problems if p.level is not None})
-    filled, told = [], []
+    filled, messages = [], []
     for i, stage in enumerate(stages):
         shares: dict[int, float] = collections.defaultdict(float)
         for level, share in (stage.levels or {}).items():
@@ -231,13 +231,13 @@ def fill_gaps(
             nearest = min(there, key=lambda k: abs(k - level))
             shares[nearest] += share
             if nearest != level:
-                told.append(
+                messages.append(
                     f"{stage.name!r}: no problem has level {level}; its share"
                     f" {share:g} is added to level {nearest}"
                 )
         levels = None if stage.levels is None else dict(shares)
         filled.append(dataclasses.replace(stage, levels=levels))
-    return tuple(filled), told
+    return tuple(filled), messages
 
 
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:

@@ -50,8 +50,8 @@ def _read_templates() -> dict[str, dict[int, dict[str, str]]]:
             templates = found.setdefault(split, {}).setdefault(part, {})
         elif " | " in line:
             answer, _, sentence = line.strip().partition(" | ")
-            asked = f"{story} {sentence}" if line.startswith(" ") else sentence
-            templates[asked] = answer
+            template = f"{story} {sentence}" if line.startswith(" ") else sentence
+            templates[template] = answer
         else:
             story = line
     return {

@@ -205,8 +205,8 @@ def _answer(value: Any) -> Answer:
     )
 
 
-def _number(value: Any, said: str, *, most: float = math.inf) -> float:
-    said += "" if said.endswith("=") else " "
+def _number(value: Any, prefix: str, *, most: float = math.inf) -> float:
+    prefix += "" if prefix.endswith("=") else " "
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -214,11 +214,11 @@ def _number(value: Any, said: str, *, most: float = math.inf) -> float:
     except OverflowError:
         number = math.inf
     except Exception:  # an object's own conversion may raise anything
-        raise _Broken(f"{said}{_shown(value)}, not a number") from None
+        raise _Broken(f"{prefix}{_shown(value)}, not a number") from None
     if not math.isfinite(number):
-        raise _Broken(f"{said}{number}, not a finite number")
+        raise _Broken(f"{prefix}{number}, not a finite number")
     if abs(number) > most:
-        raise _Broken(f"{said}{number:g}, whose magnitude exceeds {most:,}")
+        raise _Broken(f"{prefix}{number:g}, whose magnitude exceeds {most:,}")
     return number
 
 

@@ -8,7 +8,7 @@ from rl.types import Problem
 from rl.verifier import canonical_key, self_check
 from rl.verifier.pool import Lost, Workers
 
-_TOLD = 3
+_EXAMPLES = 3
 
 
 def readable(
@@ -40,10 +40,10 @@ def readable(
     golds = {gold: None for p in problems for gold in p.answers if not _is_plain(gold)}
     faults: dict[str, str | None] = {}
     if golds:
-        asked = list(golds)
-        chunks = [asked[i : i + 64] for i in range(0, len(asked), 64)]
+        texts = list(golds)
+        chunks = [texts[i : i + 64] for i in range(0, len(texts), 64)]
         with (
-            watch("golds", total=len(asked), unit="golds") as count,
+            watch("golds", total=len(texts), unit="golds") as count,
             Workers(workers, timeout, "functools:partial") as pool,
         ):
             requests = [((self_check,), chunk) for chunk in chunks]
@@ -54,7 +54,8 @@ def readable(
     if not bad:
         return list(problems), ""
     first = "; ".join(
-        f"{p.id!r}: {_tail(p.answers[0])} {faults[p.answers[0]]}" for p in bad[:_TOLD]
+        f"{p.id!r}: {_tail(p.answers[0])} {faults[p.answers[0]]}"
+        for p in bad[:_EXAMPLES]
     )
     message = (
         f"{where}: the verifier cannot read the golds of {len(bad):,} of"

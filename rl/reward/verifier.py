@@ -33,8 +33,8 @@ def verifier_reward(
         groups: Sequence[Sequence[str]], problems: Sequence[Problem]
     ) -> list[list[Score]]:
         pairs = list(zip(groups, problems, strict=True))
-        asked = [(text, _golds(p), p.problem) for texts, p in pairs for text in texts]
-        verdicts = iter(judge_all(asked))
+        items = [(text, _golds(p), p.problem) for texts, p in pairs for text in texts]
+        verdicts = iter(judge_all(items))
         return [[_score(next(verdicts), p) for _ in texts] for texts, p in pairs]
 
     return score_verdicts

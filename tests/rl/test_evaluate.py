@@ -162,7 +162,7 @@ def test_one_definition_of_repetitive_serves_training_and_evaluation():
     group = make_group([False, False])
     group = dataclasses.replace(group, completions=(plain, loop))
     draw = Draw(problem=problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
-    stats.add(SampledGroup(draw=draw, group=group, asked=2))
+    stats.add(SampledGroup(draw=draw, group=group, sampled=2))
     assert sampling_metrics(stats)["sampling/repeated"] == 0.5
 
 

@@ -237,7 +237,7 @@ def stats_of(*groups):
     for group in groups:
         size = len(group.completions)
         draw = Draw(problem=group.problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
-        stats.add(SampledGroup(draw=draw, group=group, asked=size))
+        stats.add(SampledGroup(draw=draw, group=group, sampled=size))
     return stats
 
 

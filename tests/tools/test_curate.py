@@ -76,7 +76,7 @@ def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
     assert {p.level for p in problems} == {1, 2, 3, 4, 5}
     stages = make_stages(compass_thinker_7b.STAGES)
     assert fill_gaps(stages, problems) == (stages, [])
-    curriculum = Curriculum(stages, problems, seed=0, tell=str)
+    curriculum = Curriculum(stages, problems, seed=0, on_message=str)
     assert curriculum.begin(0).name == "warm-up"
     assert {p.level for p in curriculum.draw(10)} == {1, 2, 3}
 

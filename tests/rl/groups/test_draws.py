@@ -40,7 +40,7 @@ class World:
         stages = others.pop("stages", (Stage(name="all"),))
         self.asked = []
         self.draws = Draws(
-            Curriculum(stages, self.problems, seed=seed, tell=lambda line: None),
+            Curriculum(stages, self.problems, seed=seed, on_message=lambda line: None),
             self.problems,
             base.Sampling(policy=policy, half_life=half_life),
         )

@@ -32,7 +32,7 @@ TWO = (
 
 
 def make(stages=TWO, problems=PROBLEMS, **others):
-    return Curriculum(stages, problems, seed=5, tell=lambda line: None, **others)
+    return Curriculum(stages, problems, seed=5, on_message=lambda line: None, **others)
 
 
 def counts(accuracy=0.5, solve_all=0.0, *, of=1):
@@ -77,7 +77,7 @@ def test_all_of_a_level_once_before_any_twice_even_across_a_boundary():
         Stage(name="a", levels={1: 1.0}, steps=1),
         Stage(name="b", levels={1: 1.0}),
     )
-    curriculum = Curriculum(stages, PROBLEMS, seed=0, tell=lines.append)
+    curriculum = Curriculum(stages, PROBLEMS, seed=0, on_message=lines.append)
     first = one_step(curriculum, 0, n=4)[1]
     second = one_step(curriculum, 1, n=10)[1]
     # a stream that ran on would repeat some of `first` before the pass is over
