@@ -133,7 +133,7 @@ def test_weights_that_are_not_finite_are_not_exported(tmp_path, value, dtype):
     assert f"1 of {params['layers']['up'][1].size:,} entries of {name} are not" in str(
         caught.value
     )
-    assert str(caught.value).endswith(f"not finite in {dtype}")
+    assert f"not finite in {dtype}; use a dtype" in str(caught.value)
     # What was there before stays.
     assert (out / "model.safetensors").read_bytes() == before
 
@@ -157,7 +157,7 @@ def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
                  "..", ".safetensors", "config.json", 3):  # fmt: skip
         index = {"weight_map": {"model.norm.weight": name}}
         (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-        with pytest.raises(ValueError, match="must be the name of a .safetensors file"):
+        with pytest.raises(ValueError, match="which is not the name of a .safetensors"):
             file_layout(tmp_path)
 
 

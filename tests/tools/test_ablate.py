@@ -224,7 +224,7 @@ def test_what_is_wrong_is_one_line(tmp_path):
         (f"--config={tmp_path / 'gone.py'}",): "gone.py: no such file",
         (f"{mine}:low",): "mine.py:low: names an arm, but all arms run",
         (mine, "--seeds=0,a"): "--seeds=0,a: must be integers",
-        (mine, "--seeds=1,1"): "seeds=[1, 1]: give at least one, and none twice",
+        (mine, "--seeds=1,1"): "seeds=[1, 1]: give at least one seed, and none twice",
         (mine, "--config.seed=3"): "config.seed=3: use --seeds instead",
         (mine, "--config.nope=3"): "config: ",
     }

@@ -104,7 +104,7 @@ def test_unknown_template_is_named(tokenizer, template):
 
 
 def test_empty_prompt_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="the prompt, is empty"):
+    with pytest.raises(ValueError, match="the prompt of an empty problem"):
         encode_prompt(tokenizer, "none", "")
 
 
