@@ -16,7 +16,7 @@ _SAMPLER = ("masters", "moments", "served", "cache")
 # while it runs.
 _PHASES = {
     "prefill": (("served",), _SAMPLER),
-    "prefill_begun": (("served",), _SAMPLER),
+    "prefill_partial": (("served",), _SAMPLER),
     "insert": (("cache", "prompts"), (*_SAMPLER, "prompts")),
     "decode": (("served", "cache"), (*_SAMPLER, "prompts")),
     # The sampler frees its memory before log-probabilities are computed.
