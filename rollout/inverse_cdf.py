@@ -213,12 +213,12 @@ def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
 
 
 def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Array:
-    """Returns the smallest weight in the nucleus of each row, `[B]`.
+    """Returns a threshold for each row, `[B]`; weights at or above it are the nucleus.
 
-    It is the largest threshold for which the weights at or above the threshold have at
-    least `top_p` of the total. It is found by bisection on float32 bit patterns, whose
-    order is that of the positive values, until one weight is left between the bounds.
-    Weights below about 1e-7 of the total are lost to rounding.
+    The nucleus is the smallest set of the largest weights, with ties, that has at least
+    `top_p` of the total. The threshold is found by bisection on float32 bit patterns,
+    which have the same order as the positive values they represent, until one weight is
+    left between the bounds. Weights below about 1e-7 of the total are lost to rounding.
     """
     total = split.sum(jnp.sum(weights, axis=-1))
     goal = top_p * total
