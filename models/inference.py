@@ -297,7 +297,9 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 def _widened(
     name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
-    """Replicates kv heads and pads query heads of a weight, as `served_config` requires.
+    """Changes the number of heads of a weight to that of `served_config`.
+
+    Replicates kv heads, and pads query heads with zeros.
 
     Args:
       name: the name of the weight; weights without heads are returned unchanged.
