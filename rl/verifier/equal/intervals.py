@@ -404,6 +404,8 @@ class _Evaluator:
         if n <= 0 and base.contains(0) and not (n == 0 and root == 1):
             raise Undefined if base == 0 else Unresolved
         if root == 1:
+            if isinstance(base, arb) and base.contains(0):
+                return (acb(base) ** fmpz(n)).real  # arb returns NaN here
             return base ** fmpz(n)
         if self._imaginary:
             if base == 0:

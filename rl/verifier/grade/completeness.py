@@ -4,7 +4,6 @@ An unsolved relation or an unevaluated sum may equal the gold, but leaves the la
 to the verifier.
 """
 
-import itertools
 from collections.abc import Iterator, Set
 
 from ..equal.prover import Prover
@@ -24,7 +23,7 @@ _TRANSCENDENTAL = {
     "cot": "a cotangent", "sec": "a secant", "csc": "a cosecant",
     "arcsin": "an arcsine", "arccos": "an arccosine", "arctan": "an arctangent",
 }  # fmt: skip
-"""Functions that a finished answer does not need if its value is rational."""
+"""Functions that a finished answer does not need if its gold has none of them."""
 
 
 def unfinished(answer: t.Node, gold: t.Node) -> str | None:
@@ -37,8 +36,9 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
 
 def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
     """Returns a reason if an answer has an unevaluated function or set operation."""
-    functions = _FUNCTIONS | (_TRANSCENDENTAL if is_number(gold) else {})
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
+    closed = not t.symbols(gold) and own.isdisjoint(_TRANSCENDENTAL)
+    functions = _FUNCTIONS | (_TRANSCENDENTAL if closed else {})
     for part in t.walk(answer):
         if isinstance(part, t.Fn) and part.name in functions and part.name not in own:
             if not t.symbols(part):
@@ -59,18 +59,15 @@ def unevaluated(answer: t.Node, gold: t.Node) -> bool:
       answer: tree of the answer, as written.
       gold: tree of the gold, as written.
     """
-    wanted = list(_numbers_in(gold))
     if _cancels(answer, gold):
         return True
-    if not wanted:
-        return pending(answer) > pending(gold)
-    if not all(map(is_literal, wanted)):
-        return pending(answer) > pending(gold)
-    if any(
+    wanted = _numbers_in(gold)
+    constants = any(
         isinstance(p, t.Const) and p != t.INFINITY for n in wanted for p in t.walk(n)
-    ):
-        return False
-    given = list(_numbers_in(answer))
+    )
+    if constants or not wanted or not all(map(is_literal, wanted)):
+        return pending(answer) > pending(gold)
+    given = _numbers_in(answer)
     if any(isinstance(value, t.Degrees) for value in wanted):
         given = [value for value in given if not t.contains(value, t.Const)]
     return not all(map(is_literal, given))
@@ -85,21 +82,22 @@ def pending(node: t.Node) -> int:
     if isinstance(node, t.Matrix):  # each cell contains the matrix's factor
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
     if isinstance(node, t.Rel | t.Chain):  # the simplest side: 5 in 2 + 3 = 5
-        said = [side for side in sides(node) if not is_label(side)]
-        return min(map(pending, said), default=0)
+        return min(map(pending, values_in(node)), default=0)
     steps = sum(map(pending, t.children(node)))
     match node:
         case t.Add() if is_literal(node):
             return 0
         case t.Add(terms):
-            parts = [_split(shape_of(term))[1] for term in _flat(t.Add, terms)]
+            parts = [_split(shape_of(term))[1] for term in _terms(terms)]
             return steps + len(parts) - len(set(parts))
+        case t.Mul((sign, _)) if sign == t.MINUS_ONE:
+            return steps
         case t.Mul() if is_literal(node):
             return 0
         case t.Mul(factors):
             return steps + _repeated(_flat(t.Mul, factors))
-        case t.Pow(t.Mul() as below, exponent) if exponent == t.MINUS_ONE:
-            return steps + any(_is_inverse(part) for part in below.factors)
+        case t.Pow(t.Add() | t.Mul() as below, exponent) if exponent == t.MINUS_ONE:
+            return steps + any(map(_is_quotient, (below, *t.children(below))))
         case t.Pow(base, t.Num(exponent)) if exponent.denominator == 1 and exponent > 1:
             constant = not t.symbols(base) and base not in _KEPT_BASES
             return steps + (constant or isinstance(base, t.Mul | t.Pow))
@@ -112,6 +110,17 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
             yield from _flat(kind, tuple(t.children(part)))
         elif part != t.MINUS_ONE:
             yield part
+
+
+def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
+    """Yields the terms of a sum; numeric multiples of inner sums are multiplied out."""
+    for term in _flat(t.Add, terms):
+        factors = term.factors if isinstance(term, t.Mul) else ()
+        inner = [f for f in factors if isinstance(f, t.Add)]
+        if len(inner) == 1 and not any(t.symbols(f) for f in factors if f != inner[0]):
+            yield from _terms(inner[0].terms)
+        else:
+            yield term
 
 
 def _split(term: t.Node) -> tuple[list[t.Node], t.Node]:
@@ -143,30 +152,52 @@ def _is_inverse(node: t.Node) -> bool:
     return isinstance(node, t.Pow) and node.exponent == t.MINUS_ONE
 
 
+def _is_quotient(node: t.Node) -> bool:
+    return isinstance(node, t.Mul) and any(map(_is_inverse, node.factors))
+
+
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
-    if not all(isinstance(node, t.Expression) for node in (answer, gold)):
-        return False
-    return t.symbols(answer) > t.symbols(gold)
+    """Returns whether an answer has more variables than its gold, as x/x for n = 1."""
+    if t.contains(gold, (t.Quantity, t.Choice, t.Word)):
+        return False  # letters may be units, options or words
+    names = t.symbols(t.Several(tuple(_values(answer))))
+    return names > t.symbols(t.Several(tuple(_values(gold, simplest=False))))
 
 
-def _numbers_in(node: t.Node) -> Iterator[t.Node]:
-    """Yields the numbers of an answer; for 2 + 3 = 5 only the simplest side."""
+def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
+    """Yields the values in an answer, for instance 1 and 2 for `x = 1, y = 2`.
+
+    Args:
+      node: written tree.
+      simplest: whether to yield only the simplest side of an equality such as
+        2 + 3 = 5, not all of its sides.
+    """
     match node:
-        case t.Rel() | t.Chain() if all(s.op in _EQUALITIES for s in steps_of(node)):
-            constant = [side for side in sides(node) if not t.symbols(side)]
-            literal = [side for side in constant if is_literal(side)]
-            yield from itertools.chain(*map(_numbers_in, (literal or constant)[-1:]))
-        case t.Expression() | t.Quantity() | t.Ratio():
-            # An expression with letters may be a unit or a vector.
-            if not t.symbols(node) and not t.contains(node, t.Call):
+        case t.Rel() | t.Chain():
+            stated = values_in(node)
+            if simplest and all(step.op in _EQUALITIES for step in steps_of(node)):
+                constant = [side for side in stated if not t.symbols(side)]
+                literal = [side for side in constant if is_literal(side)]
+                stated = (literal or constant or stated)[-1:]
+        case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Cases():
+            stated = list(t.children(node))
+        case t.Choice(_, value) | t.When(value):
+            stated = [value]
+        case _:
+            if isinstance(node, t.Expression | t.Quantity | t.Ratio):
                 yield node
-        case t.Choice(_, value):
-            yield from _numbers_in(value)
-        case t.Rel() | t.Chain() | t.Several() | t.Braces() | t.Tuple():
-            for part in t.children(node):
-                yield from _numbers_in(part)
-        case t.Interval(low, high):
-            yield from itertools.chain(_numbers_in(low), _numbers_in(high))
+            return
+    for part in stated:
+        yield from _values(part, simplest=simplest)
+
+
+def _numbers_in(node: t.Node) -> list[t.Node]:
+    """Returns the numbers in an answer; an expression with letters may be a unit."""
+    return [
+        value
+        for value in _values(node)
+        if not t.symbols(value) and not t.contains(value, t.Call)
+    ]
 
 
 def is_literal(node: t.Node) -> bool:
@@ -192,7 +223,9 @@ def is_literal(node: t.Node) -> bool:
             return _is_fraction(top, bottom)
         case t.Ratio((top, bottom)):
             return _is_atom(top) and _is_atom(bottom)
-        case t.Add((t.Num(whole, None), t.Mul((top, t.Pow(bottom))) as part)):
+        case t.Add(
+            (t.Num(whole, None), t.Mul((top, t.Pow(bottom, exponent))) as part)
+        ) if exponent == t.MINUS_ONE:
             value = t.fold(part)
             proper = isinstance(value, t.Num) and 0 < value.value < 1
             return proper and whole.denominator == 1 and _is_fraction(top, bottom)
@@ -236,6 +269,9 @@ def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
         return False
     if any(isinstance(p, t.Num | t.Repeating) and not t.is_integer(p) for p in parts):
         return False
+    match top, bottom:
+        case (t.Fn(), _) | (_, t.Pow(t.Mul())):
+            return False  # 8!/24 and 2/(4/7)^2 are still to be divided
     value = t.fold(t.Mul((top, t.Pow(bottom, t.MINUS_ONE))))
     return not t.is_integer(value) or t.fold(bottom) == t.ONE
 
@@ -312,6 +348,11 @@ def _solved(gold: t.Node) -> bool:
         _is_solved(part) and any(not t.symbols(side) for side in sides(part))
         for part in _relations(gold)
     )
+
+
+def values_in(node: t.Rel | t.Chain) -> list[t.Node]:
+    """Returns the sides of a relation or a chain that are not its label."""
+    return [side for side in sides(node) if not is_label(side)]
 
 
 def sides(node: t.Rel | t.Chain) -> list[t.Node]:

@@ -21,9 +21,9 @@ from .completeness import (
     is_number,
     left_to_evaluate,
     notation,
-    sides,
     unevaluated,
     unfinished,
+    values_in,
 )
 from .echo import Formulas
 from .question import PERCENT, RATIO, TIME, WHAT_PERCENT, Asked
@@ -345,7 +345,7 @@ def _said(answer: t.Node) -> list[t.Node]:
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
         return [answer]
-    values = [side for side in sides(answer) if not is_label(side)]
+    values = values_in(answer)
     return [value for value in values if not is_decimal(value)] or values
 
 

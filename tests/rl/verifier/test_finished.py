@@ -31,6 +31,7 @@ def _rule(answer, gold, problem):
         ("|3+4i|", "5", "Find the magnitude of $3-4i$."),
         ("\\log_2 1024", "10", "What is the base-2 logarithm of 1024?"),
         ("\\sin 390^\\circ", "\\frac12", "Compute $\\sin 30^\\circ$."),
+        ("4\\sin 15^\\circ", "\\sqrt6-\\sqrt2", "How long is the side?"),
     ],
 )
 def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
@@ -44,7 +45,7 @@ def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
         ("2\\ln 2", "\\ln 4", "Solve $e^x = 4$."),
         ("|x-5|", "|5-x|", "How far is $x$ from 5?"),
         ("e^{x \\ln 2}", "2^x", "Which function is it?"),
-        ("4\\sin 15^\\circ", "\\sqrt6-\\sqrt2", "How long is the side?"),
+        ("2\\sin 15^\\circ", "2\\cos 75^\\circ", "How long is the side?"),
     ],
 )
 def test_one_that_is_worked_out_or_has_no_plainer_form_is_an_answer(
