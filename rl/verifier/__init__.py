@@ -16,12 +16,7 @@ import hashlib
 import pathlib
 from collections.abc import Sequence
 
-from .equal.equivalence import (
-    canonical_key,
-    equivalence_classes,
-    is_equivalent,
-    self_check,
-)
+from .equal.equivalence import canonical_key, is_equivalent, self_check
 from .grade.contract import Examiner, Rule, Verdict, judge
 from .parse.extract import extract_answer
 from .pool import VerifierPool
@@ -34,7 +29,6 @@ __all__ = [
     "Verdict",
     "VerifierPool",
     "canonical_key",
-    "equivalence_classes",
     "extract_answer",
     "is_equivalent",
     "judge",

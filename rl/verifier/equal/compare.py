@@ -148,7 +148,7 @@ class _Comparison:
                 return self._same_marked(value, a, b)
             case t.Based() if isinstance(b, t.Expression):
                 return self.same(t.Num(a.value), b)
-            case t.Interval() | t.SetOp() | t.Matrix():
+            case t.Interval() | t.SetOp() | t.Matrix() | t.When():
                 return self._same_parts(a, b)
         return False
 
@@ -264,9 +264,7 @@ class _Comparison:
             b = value_of(b, self._prover) or b
         if not isinstance(b, t.Cases) or len(a.rows) != len(b.rows):
             return False
-        pairs = [t.Tuple((row.value, row.condition)) for row in a.rows]
-        others = [t.Tuple((row.value, row.condition)) for row in b.rows]
-        return self._matched(pairs, others)
+        return self._matched(a.rows, b.rows)
 
     # --- relations
 

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from collections.abc import Sequence
 from fractions import Fraction
 
 from ..parse.answers import Answer, parse_answer
@@ -87,34 +86,3 @@ def canonical_key(answer: str) -> str:
     if value is not None:
         return f"={value}"
     return squeezed(clean(answer[:MAX_ANSWER])) + answer[MAX_ANSWER:]
-
-
-def equivalence_classes(answers: Sequence[str | None]) -> list[int | None]:
-    """Numbers the classes of equivalent answers, for a majority vote.
-
-    Args:
-      answers: answers of several completions, None for completions without an answer.
-
-    Returns:
-      Number of each answer's class, counted from 0 in order of appearance; None for
-      None.
-    """
-    by_key: dict[str, int] = {}
-    representatives: list[str] = []
-    classes: list[int | None] = []
-    for answer in answers:
-        if answer is None:
-            classes.append(None)
-            continue
-        key = canonical_key(answer)
-        if key not in by_key:
-            found = (
-                index
-                for index, other in enumerate(representatives)
-                if is_equivalent(answer, other)
-            )
-            by_key[key] = next(found, len(representatives))
-            if by_key[key] == len(representatives):
-                representatives.append(answer)
-        classes.append(by_key[key])
-    return classes

@@ -22,13 +22,7 @@ from flint import acb, arb, ctx, fmpq, fmpz
 
 from ..parse import tree as t
 from ..parse.budget import Budget
-from .points import (
-    INTEGER,
-    REAL,
-    Point,
-    coordinate,
-    spread,
-)
+from .points import INTEGER, REAL, Point, coordinate, spread
 
 FIRST_BITS = 128
 FULL_BITS = 2048

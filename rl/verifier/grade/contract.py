@@ -14,9 +14,7 @@ from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label, steps_of
 from ..parse.units import Reading, stems
-from .canonical import (
-    shape_of,
-)
+from .canonical import shape_of
 from .completeness import (
     is_number,
     left_to_evaluate,
@@ -90,11 +88,7 @@ class Examiner:
     """
 
     def __init__(
-        self,
-        golds: Sequence[str],
-        problem: str | None = None,
-        *,
-        literal: bool = True,
+        self, golds: Sequence[str], problem: str | None = None, *, literal: bool = True
     ):
         self._literal = literal
         self._problem = problem or ""

@@ -1,6 +1,6 @@
 """Moves through the tokens of an answer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from . import tree as t
 from .tokens import Token
@@ -14,6 +14,17 @@ class Cursor:
     Args:
       tokens: tokens as returned by `tokenize`.
     """
+
+    # Methods of subclasses, which read the content of brackets.
+    _statement: Callable[[], t.Node]
+    _items: Callable[[], list[t.Node]]
+    _set_builder: Callable[[list[t.Node]], t.Node]
+    condition_of: Callable[[Sequence[Token]], t.Node]
+    _expression: Callable[[], t.Node]
+    _product: Callable[[], t.Node]
+    _sign: Callable[[], t.Node]
+    _postfix: Callable[[], t.Node]
+    _juxtaposed: Callable[[t.Node, Token], t.Node]
 
     def __init__(self, tokens: list[Token]):
         self._tokens = tokens
@@ -54,32 +65,3 @@ class Cursor:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise t.Unparsable(f"is nested deeper than {MAX_DEPTH}")
-
-    # Subclasses define the methods below, which read the content of brackets.
-
-    def _statement(self) -> t.Node:
-        raise NotImplementedError
-
-    def _items(self) -> list[t.Node]:
-        raise NotImplementedError
-
-    def _set_builder(self, items: list[t.Node]) -> t.Node:
-        raise NotImplementedError
-
-    def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        raise NotImplementedError
-
-    def _expression(self) -> t.Node:
-        raise NotImplementedError
-
-    def _product(self) -> t.Node:
-        raise NotImplementedError
-
-    def _sign(self) -> t.Node:
-        raise NotImplementedError
-
-    def _postfix(self) -> t.Node:
-        raise NotImplementedError
-
-    def _juxtaposed(self, left: t.Node, token: Token) -> t.Node:
-        raise NotImplementedError

@@ -1,15 +1,7 @@
 """Parses expressions: sums, products, signs, powers and marks."""
 
 from . import tree as t
-from .build import (
-    based,
-    is_proper,
-    multiplied,
-    numeric,
-    quotient,
-    signed,
-    unmarked,
-)
+from .build import based, is_proper, multiplied, numeric, quotient, signed, unmarked
 from .operands import Operands
 from .tokens import Token
 

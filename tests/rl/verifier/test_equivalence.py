@@ -10,7 +10,6 @@ import pytest
 from rl.verifier import (
     VERSION,
     canonical_key,
-    equivalence_classes,
     is_equivalent,
     self_check,
     verify,
@@ -80,11 +79,6 @@ def test_equal_keys_mean_equivalent_answers():
         if canonical_key(left) == canonical_key(right):
             assert is_equivalent(left, right)
     assert canonical_key("0.50") == canonical_key("\\frac{1}{2}")
-
-
-def test_equivalence_classes_for_a_vote():
-    answers = ["1/2", None, "0.5", "2", "\\frac12", None, "x=2", "3"]
-    assert equivalence_classes(answers) == [0, None, 0, 1, 0, None, 1, 2]
 
 
 @pytest.mark.parametrize(
