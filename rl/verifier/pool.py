@@ -83,7 +83,7 @@ class Workers(contextlib.AbstractContextManager):
           RuntimeError: if the workers are closed.
         """
         if not self._by_place:
-            raise RuntimeError("the workers are closed")
+            raise RuntimeError("the worker pool is closed; create a new one")
         results = []
         for of_request in self._threads.map(lambda r: self._work(*r), requests):
             results.append(of_request)

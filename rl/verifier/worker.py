@@ -58,7 +58,7 @@ class Worker:
 
     def _receive(self, timeout: float) -> Any:
         if not self._pipe.poll(timeout):
-            raise TimeoutError("a worker does not answer")
+            raise TimeoutError(f"the worker did not answer within {timeout:g} s")
         return self._pipe.recv()
 
     def kill(self) -> None:

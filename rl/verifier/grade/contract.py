@@ -51,7 +51,7 @@ Without a verdict:
 """
 
 
-UNEVALUATED = "leaves its numbers to be calculated"
+UNEVALUATED = "leaves arithmetic to be done"
 """Reason of an answer with arithmetic left to do; metrics count these separately."""
 
 
@@ -116,7 +116,7 @@ class Examiner:
         is_open, refused = False, None
         for text, gold in self._golds:
             if answer == text or parsed.text == gold.text:
-                return Verdict(True, answer, "text", "is written as the gold is")
+                return Verdict(True, answer, "text", "has the same text as the gold")
             given, wanted = parsed, gold
             if self._problem:
                 if not self._names_what_is_asked(parsed, gold, stems(text)):
@@ -157,20 +157,19 @@ class Examiner:
                 continue
             except Exception as fault:
                 # A bug of the verifier proves nothing, so the answer is not credited.
-                what = f"stopped at a fault of the verifier: {fault!r}"
+                what = f"was not judged, because the verifier failed: {fault!r}"
                 return Verdict(False, answer, "open", what)
             is_open = is_open or prover.is_open
         if refused is not None:
             return refused
         if all(gold.node is None and _is_math(gold) for _, gold in self._golds):
-            reason = (
-                f"the gold {self._golds[0][1].reason}" if self._golds else "no gold"
-            )
-            return Verdict(None, answer, "bad_gold", reason)
+            reasons = [f"the gold {gold.reason}" for _, gold in self._golds]
+            return Verdict(None, answer, "bad_gold", (*reasons, "there is no gold")[0])
         if parsed.node is None:
             return Verdict(False, answer, "unreadable", parsed.reason)
         if is_open:
-            return Verdict(False, answer, "open", "could not be shown equal in time")
+            what = "could not be shown equal within the step budget"
+            return Verdict(False, answer, "open", what)
         return Verdict(False, answer, "different", "differs from every gold")
 
     def _names_what_is_asked(
@@ -256,9 +255,9 @@ class Examiner:
                 t.Mul((shape, t.Num(Fraction(1, 100)))) if how == "percent" else shape
             )
             if self._is_told(shape) or self._is_told(worth):
-                return f"is the problem's own {how}"
+                return f"repeats the problem's own {how}"
         if self._is_restated(answer, gold):
-            return "is the problem's own number"
+            return "repeats a number of the problem"
         return None
 
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
@@ -301,9 +300,9 @@ class Examiner:
 
 
 _REASONS: dict[Way, str] = {
-    "text": "says the same in words",
-    "number": "has the parts of the gold, number by number",
-    "enclosure": "equals the gold to hundreds of digits",
+    "text": "has the same words as the gold",
+    "number": "has the same numbers and names as the gold",
+    "enclosure": "has the value of the gold in interval arithmetic",
 }
 
 

@@ -24,12 +24,12 @@ def quotient(top: t.Node, bottom: t.Node) -> t.Node:
 def numeric(node: t.Node) -> t.Node:
     if isinstance(node, t.Expression):
         return node
-    raise t.Unparsable(f"calculates with a {type(node).__name__.lower()}")
+    raise t.Unparsable(f"uses a {type(node).__name__.lower()} in arithmetic")
 
 
 def unmarked(node: t.Node) -> t.Node:
     if isinstance(node, t.Percent | t.Degrees):
-        raise t.Unparsable("has two signs for percent or degrees")
+        raise t.Unparsable("has two percent or degree signs after one number")
     return numeric(node)
 
 
@@ -57,14 +57,14 @@ def multiplied(factors: Sequence[t.Node]) -> t.Node:
 
 def only(items: list[t.Node]) -> t.Node:
     if len(items) != 1:
-        raise t.Unparsable("has several items where one is due")
+        raise t.Unparsable("has several values where one is expected")
     return items[0]
 
 
 def decimal(text: str) -> t.Num:
     mantissa, _, exponent = text.lower().partition("e")
     if exponent and abs(int(exponent)) > _MAX_EXPONENT:
-        raise t.Unparsable(f"has an exponent beyond {_MAX_EXPONENT}")
+        raise t.Unparsable(f"has an exponent above {_MAX_EXPONENT}")
     places = len(mantissa.partition(".")[2])
     ulp = Fraction(1, 10**places) * Fraction(10) ** int(exponent or 0)
     return t.Num(Fraction(text), ulp if places else None)
@@ -84,7 +84,7 @@ def based(digits: str, index: str) -> t.Node:
     base = COUNTING.index(word) if word in COUNTING else word
     whole, _, places = digits.partition(".")
     if not str(base).isdigit() or not (whole + places).isdigit():
-        raise t.Unparsable("has a number with an index that is not a base")
+        raise t.Unparsable("has a number whose index is not a base")
     if not 2 <= int(base) <= 36 or max(map(int, whole + places)) >= int(base):
         raise t.Unparsable(f"is not a number in base {str(base)[:10]}")
     places = "." + places.rstrip("0") if places.strip("0") else ""
@@ -99,7 +99,7 @@ def name_of(node: t.Node) -> str:
             return "".join(part.name for part in node.factors)
     if isinstance(node, t.Num):
         return str(node.value)
-    raise t.Unparsable("has a mark over something that is not a name")
+    raise t.Unparsable("has an accent over something other than a name")
 
 
 def apply(name: str, base: t.Node | None, arguments: list[t.Node]) -> t.Node:

@@ -59,7 +59,7 @@ class Cursor:
     def _expect(self, value: str) -> None:
         if not self._accept(value):
             found = self._next.value or "the end"
-            raise t.Unparsable(f"has {found[:20]!r} where {value!r} is due")
+            raise t.Unparsable(f"has {found[:20]!r} where {value!r} is expected")
 
     def _enter(self) -> None:
         self._depth += 1

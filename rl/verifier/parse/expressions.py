@@ -162,7 +162,7 @@ class Expressions(Operands):
             elif (
                 value == "°" and isinstance(node, t.Sym) and self._peek().kind == "sym"
             ):
-                raise t.Unparsable("composes two functions")
+                raise t.Unparsable("has a composition of functions")
             elif value == "°":
                 self._at += 1
                 node = t.Degrees(unmarked(node))

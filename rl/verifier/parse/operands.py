@@ -85,7 +85,7 @@ class Operands(Cursor):
                 return t.Const(token.value)
             case "text":
                 if calculates(token.value):
-                    raise t.Unparsable("has words that calculate in a formula")
+                    raise t.Unparsable("has words for an operation in a formula")
                 self._at += 1
                 return t.Sym(token.value.casefold())
             case "fn":
@@ -94,7 +94,7 @@ class Operands(Cursor):
                 return self._command()
             case "op":
                 return self._bracketed()
-        raise t.Unparsable("ends where an operand is due")
+        raise t.Unparsable("ends where an operand is expected")
 
     def _number(self) -> t.Node:
         text = self._next.value
@@ -112,7 +112,7 @@ class Operands(Cursor):
                 self._at += 1
                 start = text[: len(text) - len(match[0])]
                 return t.Repeating(periodic(start, match[1]), decimal(text))
-            raise t.Unparsable("is cut off by dots")  # 0.577... has an unknown period
+            raise t.Unparsable("has a decimal cut off by dots")  # 0.577...
         return decimal(text)
 
     def _repeating(self, text: str) -> t.Node:
@@ -123,12 +123,12 @@ class Operands(Cursor):
         braced = closing == ")" or self._accept("{")
         block = self._next.value
         if self._next.kind != "num" or not block.isdigit():
-            raise t.Unparsable("has a bar over something that is not a digit")
+            raise t.Unparsable("has a bar over something other than digits")
         self._at += 1
         if braced:
             self._expect(closing)
         if self._next.kind == "num" or self._is("("):
-            raise t.Unparsable("has digits behind digits without end")
+            raise t.Unparsable("has digits after a repeating decimal")
         return t.Repeating(periodic(text, block))
 
     def _symbol(self) -> t.Node:
@@ -181,7 +181,7 @@ class Operands(Cursor):
     def _index(self) -> str:
         """Reads a subscript and returns its text without braces."""
         if self._next.kind == "end":
-            raise t.Unparsable("ends where an index is due")
+            raise t.Unparsable("ends where an index is expected")
         if not self._is("{"):
             value = self._next.value
             self._at += 1
@@ -250,7 +250,7 @@ class Operands(Cursor):
             self._group_ends.add(self._at - 1)
             return group
         if opening not in _CLOSINGS:
-            raise t.Unparsable(f"has {opening[:20]!r} where an operand is due")
+            raise t.Unparsable(f"has {opening[:20]!r} where an operand is expected")
         self._enter()
         self._at += 1
         if opening == "set{" and self._next.value.startswith("begin "):
@@ -348,7 +348,7 @@ class Operands(Cursor):
         elif name.startswith("begin "):
             node = self._environment(name[6:], braced)
         else:
-            raise t.Unparsable(f"has \\{name[:20]} out of place")
+            raise t.Unparsable(f"has an unexpected \\{name[:20]}")
         self._depth -= 1
         return node
 
@@ -373,7 +373,7 @@ class Operands(Cursor):
         """
         rows = self._rows(name)
         if not rows:
-            raise t.Unparsable(f"has an empty {name[:20]}")
+            raise t.Unparsable(f"has an empty environment {name[:20]}")
         cells = [cell for row in rows for cell in row]
         if len(cells) == 1 and name not in _BRACKETED:
             return self._whole(cells[0])
@@ -396,12 +396,12 @@ class Operands(Cursor):
             if len(whens) == len(stated):
                 return t.Cases(whens)
             if whens:
-                raise t.Unparsable("has a condition for some of its rows")
+                raise t.Unparsable("has rows with and without a condition")
             return (
                 stated[0] if len(stated) == 1 and name != "cases" else t.Braces(stated)
             )
         if any(len(row) != 2 for row in rows):
-            raise t.Unparsable("has cases of more than a value and a condition")
+            raise t.Unparsable("has a case with more than a value and a condition")
         return t.Cases(
             tuple(t.When(self._whole(v), self.condition_of(c)) for v, c in rows)
         )
@@ -413,7 +413,7 @@ class Operands(Cursor):
         while True:
             token = self._next
             if token.kind == "end":
-                raise t.Unparsable(f"has an unclosed {name[:20]}")
+                raise t.Unparsable(f"has an unclosed environment {name[:20]}")
             self._at += 1
             if token.kind == "cmd":
                 depth += token.value.startswith("begin ")
@@ -443,7 +443,7 @@ class Operands(Cursor):
         if len(stated) == 1 and parser._next.kind == "text":
             return t.When(stated[0], self.condition_of(parser._tokens[parser._at : -1]))
         if parser._next.kind != "end":
-            raise t.Unparsable(f"has {parser._next.value[:20]!r} out of place")
+            raise t.Unparsable(f"has an unexpected {parser._next.value[:20]!r}")
         return stated[0] if len(stated) == 1 else t.Several(tuple(stated))
 
 

@@ -42,14 +42,14 @@ class Quantities(Expressions):
         while self._accept(":"):
             parts.append(self._expression())
         if not all(isinstance(part, t.Expression) for part in parts):
-            raise t.Unparsable("has a ratio of what are no numbers")
+            raise t.Unparsable("has a ratio whose parts are not all numbers")
         return t.Ratio(tuple(parts))
 
     def _measured(self, node: t.Node) -> t.Node:
         words = self._unit_text()
         if self._currency is not None:
             if not isinstance(node, t.Expression):
-                raise t.Unparsable("has a currency sign before no number")
+                raise t.Unparsable("has a currency sign that is not before a number")
             words = f"{self._currency} {words}"
         if not words or words.lower() in ORDINALS:
             return node
@@ -65,14 +65,14 @@ class Quantities(Expressions):
             if clock := _with_half(node, _HALF_DAYS[words.lower()]):
                 return clock
         if not isinstance(node, t.Expression | t.Ratio | t.Based):
-            raise t.Unparsable(f"has a value next to {words[:40]!r}")
+            raise t.Unparsable(f"has words that are not a unit: {words[:40]!r}")
         if first.startswith("degree"):
             if rest in ("", "angle"):
                 return t.Degrees(unmarked(node))
             words = words.partition(" ")[2]
         reading = parse_unit(words)
         if reading is None:
-            raise t.Unparsable(f"has a value next to {words[:40]!r}")
+            raise t.Unparsable(f"has words that are not a unit: {words[:40]!r}")
         if reading.multiplier != 1:
             # The nested product marks "5 million", unlike a product of two numbers.
             node = t.Mul((numeric(node), t.Mul((t.Num(reading.multiplier),))))

@@ -184,7 +184,7 @@ class Parser(Quantities):
     def _separator(self) -> str:
         """Consumes separators and returns the last word among them, or else a comma."""
         if not self._at_separator():
-            raise t.Unparsable(f"has {self._next.value[:20]!r} out of place")
+            raise t.Unparsable(f"has an unexpected {self._next.value[:20]!r}")
         word = ","
         while self._at_separator():
             if SEPARATORS[self._next.value] != ",":
@@ -255,7 +255,7 @@ class Parser(Quantities):
         if len(items) > 1 or not isinstance(pattern, t.Sym) or not stated:
             raise t.Unparsable("has a set builder that is not a condition on one name")
         if any(is_membership(s) for s in stated):
-            raise t.Unparsable("has a set builder over other numbers than the reals")
+            raise t.Unparsable("has a set builder over numbers other than the reals")
         return t.Braces(
             (
                 stated[0]
@@ -343,7 +343,7 @@ def _declared(value: t.Node) -> t.Node:
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
         if region or isinstance(part, t.Rel) and part.op in _ORDERS:
-            raise t.Unparsable("has a condition on what a set is made of")
+            raise t.Unparsable("has a condition that restricts a set")
     return value
 
 
@@ -395,7 +395,7 @@ def _all_but(nodes: Sequence[t.Node]) -> t.Node | None:
 
 def _uncalculated(label: str) -> str:
     if calculates(label) or not _DOUBTING.isdisjoint(label.casefold().split()):
-        raise t.Unparsable("has a label that calculates")
+        raise t.Unparsable(f"has a label with an operation or a denial: {label[:40]!r}")
     return label
 
 

@@ -266,7 +266,7 @@ def _braced(text: str, position: int) -> tuple[str, int]:
     while position < len(text) and text[position] in " \t\n":
         position += 1
     if position >= len(text):
-        raise t.Unparsable("ends inside a command")
+        raise t.Unparsable("ends before the argument of a command")
     if text[position] != "{":
         return text[position], position + 1
     end = closing_brace(text, position)

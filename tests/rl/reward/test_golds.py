@@ -31,7 +31,8 @@ def test_what_cannot_be_read_is_named_and_left_out():
     assert [p.id for p in kept] == ["p0", "p2", "p3", "p4", "p5"]
     assert told == (
         "mine.jsonl: the verifier cannot read the golds of 1 of 6 problems (16.67%),"
-        " such as 'p1': '\\\\frac{1}{' ends where an operand is due; they are left out"
+        " such as 'p1': '\\\\frac{1}{' ends where an operand is expected;"
+        " they are left out"
     )
 
 

@@ -282,7 +282,7 @@ def test_any_gold_counts_and_one_that_can_be_read_is_enough():
 
 def test_a_gold_that_cannot_be_read_may_still_be_written():
     assert judge("\\boxed{#### 42}", "#### 42") == Verdict(
-        True, "#### 42", "text", "is written as the gold is"
+        True, "#### 42", "text", "has the same text as the gold"
     )
 
 
