@@ -101,7 +101,9 @@ def explain(
 
 def _reading(answer: str) -> str:
     parsed = parse_answer(answer)
-    return f"text only: {parsed.reason}" if parsed.node is None else str(parsed.written)
+    if parsed.node is None:
+        return f"text only, because it {parsed.reason}"
+    return str(parsed.written)
 
 
 def _in_sympy(answer: str) -> str:
@@ -120,7 +122,10 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
         golds: list[Any] = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
         if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
-            raise ValueError(f"{where}: 'gold' (or 'golds') and 'pred' must be text")
+            shown = f"{golds!r:.60} and {predicted!r:.60}"
+            raise ValueError(
+                f"{where}: 'gold' (or 'golds') and 'pred' must be text, not {shown}"
+            )
         answer: str | None = predicted
         if row.get("mode") == "response":
             answer = extract_answer(predicted)

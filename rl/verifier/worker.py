@@ -1,7 +1,7 @@
 """Starts a worker process and exchanges messages with it over a pipe.
 
 A worker is a fresh interpreter without signal handlers or timers, so any thread may use
-it. It announces when it is ready for an item and then sends the result.
+it. It sends one message when it has started, and then the result of each item.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class Worker:
             self._pipe.send((sys.path, function, preload, confined))
 
     def wait_until_ready(self) -> None:
-        """Waits for the start, so that no item's deadline includes it."""
+        """Waits until the worker has started; deadlines of items exclude this time."""
         self._ready = self._ready or self._receive(_START_SECONDS)
 
     def ask(self, context: tuple, item: Any, timeout: float) -> Any:

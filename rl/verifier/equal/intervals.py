@@ -501,7 +501,11 @@ class _Evaluator:
 
 
 def _integer(value: Value) -> fmpz | None:
-    """Returns the integer that equals a value, exactly or to half of its digits."""
+    """Returns the integer that a value equals, or None.
+
+    A ball counts as an integer if it contains only this one and its radius is below
+    half of the working precision.
+    """
     if isinstance(value, acb):
         if not value.imag == 0:
             return None
@@ -515,7 +519,7 @@ def _integer(value: Value) -> fmpz | None:
 
 
 def _only_integer(value: arb) -> fmpz | None:
-    """Returns the only integer in a ball, if it has at most MAX_BITS bits.
+    """Returns the only integer in a ball, or None if it is longer than MAX_BITS.
 
     FLINT aborts the process if the exponent of the ball is huge, as for 2^(-10^30).
     """

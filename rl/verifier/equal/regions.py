@@ -150,7 +150,10 @@ class Regions:
             return None
 
     def _members(self, *nodes: t.Node) -> list[tuple[bool, ...]]:
-        """Returns for each set which gaps (even places) and points it contains."""
+        """Returns for each set whether it contains each gap and each end.
+
+        Gaps and ends alternate from left to right, and begin with a gap.
+        """
         intervals = [p for n in nodes for p in t.walk(n) if isinstance(p, t.Interval)]
         ends = {end for part in intervals for end in (part.low, part.high)}
         if len(ends) > _MAX_ENDS:

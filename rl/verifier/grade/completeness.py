@@ -50,10 +50,11 @@ def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None
 
 
 def unevaluated(answer: t.Node, gold: t.Node) -> bool:
-    """Returns whether an answer leaves arithmetic undone that its gold does not.
+    """Returns whether an answer leaves more arithmetic to be done than its gold.
 
-    If all numbers of the gold are literal, those of the answer must be too. Otherwise
-    the answer may not have more pending steps than the gold.
+    If all numbers of the gold are literal, those of the answer must be too; see
+    `is_literal`. Otherwise the answer may not have more pending steps than the gold;
+    see `pending`.
 
     Args:
       answer: tree of the answer, as written.

@@ -225,7 +225,7 @@ def closing_brace(text: str, position: int) -> int | None:
 
 
 def _undressed(text: str) -> str:
-    """Removes delimiters, space and commands for the look around the whole text."""
+    """Removes delimiters, spaces and styling commands around the whole text."""
     for _ in range(_MAX_LAYERS):
         if "\\" not in text and text[:1].isalnum() and text[-1].isalnum():
             break
@@ -246,7 +246,7 @@ def _undressed(text: str) -> str:
 
 
 def _without_look(text: str) -> str:
-    """Removes one command for the look, or a pair of braces, around the text."""
+    """Removes one styling command, or a pair of braces, around the text."""
     at, dressed = 0, False
     if command := _COMMAND.match(text):
         skipped = PRESENTATION.get(command[1])
@@ -291,7 +291,7 @@ _PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
 
 
 def squeezed(text: str) -> str:
-    """Returns a cleaned answer with normalized space."""
+    """Returns a cleaned answer with single spaces, also around its commands."""
     return " ".join(_NAMED.sub(r" \1 ", text).split())
 
 

@@ -13,7 +13,7 @@ _COUNTING_LETTERS = frozenset({"i", "j", "k", "m", "n"})
 
 
 class Equality(Protocol):
-    """Describes the methods of `Prover` that this module uses."""
+    """Declares the methods of `Prover` that this module calls."""
 
     def equal(self, left: t.Node, right: t.Node) -> bool: ...
 
@@ -181,9 +181,10 @@ def is_decimal(node: t.Node) -> bool:
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
-    """Returns the values of "p = 5, q = 2" in the order of their labels, or None.
+    """Returns the values of "p = 5, q = 2", ordered by their labels.
 
-    The order is alphabetical, except that w comes last after x, y and z.
+    The order is alphabetical, except that w comes last after x, y and z. The result is
+    None if an item is not an equation, or if two items have the same label.
     """
     pairs = {}
     for part in node.items:
@@ -197,14 +198,16 @@ def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
 
 
 def label_of(node: t.Rel) -> t.Node | None:
-    """Returns the first side of a relation that is a name, or None."""
+    """Returns the side of a relation that is a name, left before right, or None."""
     return next(filter(is_name, (node.left, node.right)), None)
 
 
 def name_one_function(
     one: t.Node | None, other: t.Node | None, named: frozenset[str] | None
 ) -> bool:
-    """Returns whether y and f(x) name one function: the problem names at most one.
+    """Returns whether two labels, such as y and f(x), may name the same function.
+
+    They may if the problem's text is known and contains at most one of the names.
 
     Args:
       one: label of a value.

@@ -62,11 +62,7 @@ _ORDERS = frozenset("< > <= >= != in notin".split())
 
 
 class Parser(Quantities):
-    """Parses one answer.
-
-    Args:
-      tokens: tokens as returned by `tokenize`.
-    """
+    """Parses one answer from its tokens."""
 
     # --- whole answers
 
@@ -144,7 +140,7 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Returns the node of a condition: relations, words, reals or `_DECLARED`."""
+        """Returns relations, words, `_DECLARED`, or the reals if nothing is said."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)

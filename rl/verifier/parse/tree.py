@@ -130,7 +130,7 @@ class Percent(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Several(Node):
-    """Represents answers in any order; `joined` is "and", "or" or ","."""
+    """Represents a list whose order is free; `joined` is "and", "or" or ","."""
 
     items: tuple[Node, ...]
     joined: str = field(default=",", compare=False)
@@ -160,6 +160,8 @@ class Interval(Node):
 
 @dataclass(frozen=True, slots=True)
 class SetOp(Node):
+    """Represents a set operation; `op` is "cup", "cap" or "minus"."""
+
     op: str
     left: Node
     right: Node
@@ -288,7 +290,7 @@ REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yields the parts of a node that are nodes, in order."""
+    """Yields the child nodes of a node, in order."""
     for name in node.__slots__:
         part = getattr(node, name)
         if isinstance(part, Node):
@@ -307,7 +309,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Returns the node with each child changed, or the same node if none changes."""
+    """Applies a function to each child; returns the same object if no child changes."""
     values: list[Any] = []
     same = True
     for name in node.__slots__:
@@ -346,12 +348,12 @@ def depth(node: Node) -> int:
 
 
 def bits(value: int | Fraction) -> int:
-    """Returns the bit length of a number: the larger of numerator and denominator."""
+    """Returns the larger bit length of a number's numerator and denominator."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def add(*terms: Node) -> Node:
-    """Returns the sum without nested sums, with its numbers added."""
+    """Returns the sum of nodes, flattened and with its numbers added."""
     total, rest = Fraction(0), []
     for term in terms:
         for part in term.terms if type(term) is Add else (term,):
@@ -367,7 +369,7 @@ def add(*terms: Node) -> Node:
 
 
 def mul(*factors: Node) -> Node:
-    """Returns the product without nested products, with its numbers multiplied."""
+    """Returns the product of nodes, flattened and with its numbers multiplied."""
     product, rest = Fraction(1), []
     for factor in factors:
         for part in factor.factors if type(factor) is Mul else (factor,):
@@ -383,7 +385,7 @@ def mul(*factors: Node) -> Node:
 
 
 def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
-    """Returns the last place of a decimal times a sign or a power of ten, or None."""
+    """Returns the `ulp` of a decimal times a sign or a power of ten, else None."""
     decimals = [f for f in factors if isinstance(f, Num) and f.ulp is not None]
     if len(decimals) != 1 or len(factors) != 2:
         return None

@@ -192,7 +192,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_compound(first: str, second: str) -> bool:
-    """Returns whether "-" joins two words: a "three-digit" number is not three."""
+    """Returns whether "-" joins two words to one adjective, as in "three-digit"."""
     if first.lower() == "non":
         return True
     single = len(first) == 1 and _lookup(first) is None
@@ -326,7 +326,7 @@ def may_be_missing(unit: Unit) -> bool:
 
 
 def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
-    """Returns whether a text with these stems names everything that a unit counts."""
+    """Returns whether the stems of a text include all words of a unit."""
     if isinstance(unit, str):
         return {*map(stem, unit.split(" of ")[1:])} <= named_by | _NEUTRAL_STEMS
     operations = any(
