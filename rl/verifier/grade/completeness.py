@@ -175,7 +175,7 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
     """
     match node:
         case t.Rel() | t.Chain():
-            stated = values_in(node)
+            stated = values_in(node) or sides(node)[-1:]
             if simplest and all(step.op in _EQUALITIES for step in steps_of(node)):
                 constant = [side for side in stated if not t.symbols(side)]
                 literal = [side for side in constant if is_literal(side)]

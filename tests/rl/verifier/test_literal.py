@@ -70,6 +70,7 @@ _LITERAL = [
     (r"\frac{9\pi}2", r"4.5\pi"),
     ("60\\text{ mph}", r"60\ \frac{\text{mi}}{\text{h}}"),
     ("2x-y+1=0", "y=2x+1"),
+    ("N=n", "n"),
     (r"\text{cat}", "cat"),
     ("(B) 5", "B"),
     ("9\\pi", "9 \\cdot \\pi"),
