@@ -24,7 +24,7 @@ from ..parse.relations import (
 )
 from ..parse.units import may_be_missing, parse_unit, same_unit
 from .prover import Prover
-from .regions import Region, Regions
+from .regions import Incomparable, Region, Regions, parts
 
 _MAX_ITEMS = 40
 """Maximum number of list items compared by value; further items must be identical."""
@@ -185,7 +185,13 @@ class _Comparison:
         first, second = first or self._as_region(a), second or self._as_region(b)
         if first is None or second is None:
             return None
-        return self._regions.same(first, second)
+        try:
+            return self._regions.same(first, second)
+        except Incomparable:
+            one, other = parts(first.node), parts(second.node)
+            if len(one) == len(other) == 1:
+                return self._same_parts(one[0], other[0])
+            return bool(one) and self._matched(one, other)
 
     def _as_region(self, node: t.Node) -> Region | None:
         found = self._regions.read_as_region(node)
@@ -272,9 +278,6 @@ class _Comparison:
         value = value_of(a, self._prover)
         if value is not None:
             return self.same(value, b)
-        if isinstance(b, t.Rel):
-            other = value_of(b, self._prover)
-            return other is not None and self.same(a, other)
         if not isinstance(b, t.Chain) or len(a.steps) != len(b.steps):
             return False
         return all(
@@ -284,20 +287,14 @@ class _Comparison:
 
     def _same_relations(self, a: t.Rel, b: t.Node) -> bool:
         value = value_of(a, self._prover)
-        if isinstance(b, t.Rel):
-            return self._two_relations(a, b, value, value_of(b, self._prover))
-        if value is not None:
-            return self.same(value, b)
-        return False
-
-    def _two_relations(
-        self, a: t.Rel, b: t.Rel, value_a: t.Node | None, value_b: t.Node | None
-    ) -> bool:
-        if value_a is not None and value_b is not None:
+        if not isinstance(b, t.Rel):
+            return value is not None and self.same(value, b)
+        other = value_of(b, self._prover)
+        if value is not None and other is not None:
             label_a, label_b = label_of(a), label_of(b)
             alike = label_a == label_b or label_a is None or label_b is None
             if alike or name_one_function(label_a, label_b, self._prover.named):
-                return self.same(value_a, value_b)
+                return self.same(value, other)
             if isinstance(label_a, t.Tuple) and isinstance(label_b, t.Tuple):
                 return False
         a, b = ascending(a), ascending(b)

@@ -91,13 +91,13 @@ class Regions:
 
         Empty regions are equal only if they are written alike: [1, 0] differs from [3,
         2].
+
+        Raises:
+          Incomparable: if the order of two ends is unknown.
         """
         if None not in (left.label, right.label) and left.label != right.label:
             return False
-        try:
-            first, second = self._members(left.node, right.node)
-        except Incomparable:
-            return self._same_parts(_parts(left.node), _parts(right.node))
+        first, second = self._members(left.node, right.node)
         return first == second and (any(first) or left.node == right.node)
 
     def pieces(self, region: Region) -> int | None:
@@ -108,25 +108,6 @@ class Regions:
             return None
         before = (False, *members)
         return sum(b and not a for a, b in zip(before, members, strict=False))
-
-    def _same_parts(
-        self, first: Sequence[t.Interval], second: Sequence[t.Interval]
-    ) -> bool:
-        """Compares unions of intervals whose ends have no known order."""
-        rest = list(second)
-        for part in first:
-            same = [other for other in rest if self._same_interval(part, other)]
-            if not same:
-                return False
-            rest.remove(same[0])
-        return bool(first) and not rest
-
-    def _same_interval(self, a: t.Interval, b: t.Interval) -> bool:
-        return (
-            (a.low_closed, a.high_closed) == (b.low_closed, b.high_closed)
-            and self._prover.equal(a.low, b.low)
-            and self._prover.equal(a.high, b.high)
-        )
 
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
         """Reads several inequalities or sets as one region.
@@ -199,13 +180,15 @@ def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
     return Region(next(iter(labels), None), node)
 
 
-def _parts(node: t.Node) -> list[t.Interval]:
+def parts(node: t.Node) -> list[t.Node]:
     """Returns the intervals of a union; empty for other operations."""
-    if isinstance(node, t.Interval):
-        return [node]
-    assert isinstance(node, t.SetOp)
-    left, right = _parts(node.left), _parts(node.right)
-    return left + right if node.op == "cup" and left and right else []
+    match node:
+        case t.SetOp("cup", left, right):
+            first, second = parts(left), parts(right)
+            return first + second if first and second else []
+        case t.Interval():
+            return [node]
+    return []
 
 
 def _point(value: t.Node) -> t.Interval:
