@@ -12,17 +12,11 @@ from ..parse import tree as t
 from ..parse.relations import function_of, is_decimal, is_label, steps_of
 from .canonical import is_rational, shape_of
 
-_FUNCTIONS = {
-    "floor": "a rounding", "ceil": "a rounding", "abs": "an absolute value"
-}  # fmt: skip
+_ROUNDING = frozenset("floor ceil abs".split())
 """Functions of numbers that a finished answer never needs."""
 _KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY)
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
-_TRANSCENDENTAL = {
-    "log": "a logarithm", "sin": "a sine", "cos": "a cosine", "tan": "a tangent",
-    "cot": "a cotangent", "sec": "a secant", "csc": "a cosecant",
-    "arcsin": "an arcsine", "arccos": "an arccosine", "arctan": "an arctangent",
-}  # fmt: skip
+_TRANSCENDENTAL = frozenset("log sin cos tan cot sec csc arcsin arccos arctan".split())
 """Functions that a finished answer does not need if its gold has none of them."""
 
 
@@ -38,11 +32,10 @@ def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None
     """Returns a reason if an answer has an unevaluated function or set operation."""
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
     closed = not t.symbols(gold) and own.isdisjoint(_TRANSCENDENTAL)
-    functions = _FUNCTIONS | (_TRANSCENDENTAL if closed else {})
+    refused = (_ROUNDING | (_TRANSCENDENTAL if closed else set())) - own
     for part in t.walk(answer):
-        if isinstance(part, t.Fn) and part.name in functions and part.name not in own:
-            if not t.symbols(part):
-                return f"leaves {functions[part.name]} to be evaluated"
+        if isinstance(part, t.Fn) and part.name in refused and not t.symbols(part):
+            return f"leaves the function {part.name} to be evaluated"
     regions = Regions(prover)
     if _leaves_sets(answer, regions) and not _leaves_sets(gold, regions):
         return "leaves an operation on sets to be carried out"
