@@ -122,7 +122,7 @@ def compile_programs(
 
 def _compiled(name: str, lowered: jax.stages.Lowered, target: Target) -> Compiled:
     versions = _versions("jax", "jaxlib", *_COMPILERS[target.chip.platform])
-    key = "\0".join([lowered.as_text(), str(target), target.chip.device, *versions])
+    key = "\0".join([lowered.as_text(), str(target), target.description, *versions])
     path = CACHE / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json.gz"
     if not path.is_file():
         row = _compile(name, lowered)

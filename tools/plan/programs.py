@@ -3,8 +3,8 @@
 They are the programs that `rl.setup` builds from the same config.
 """
 
-import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 
@@ -15,7 +15,7 @@ from rl.setup import make_update
 from rl.types import Batch, make_hyper
 from rl.update.objective import objective_from_config
 from rl.update.step import Step, TrainState
-from rollout.layout import device_bytes, make_layout, placed
+from rollout.layout import Layout, device_bytes, make_layout, placed
 from rollout.programs import Program
 from rollout.programs import programs as sampler_programs
 from sharding.mesh import SIZES, make_mesh
@@ -30,45 +30,27 @@ NAMES = (
 )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Resident:
-    """Holds the sizes of arrays that stay on the devices, and of the sampler.
-
-    Attributes from `masters` to `prompts` are bytes on each device.
+class Resident(NamedTuple):
+    """Describes the arrays that stay on the devices, and the sampler.
 
     Attributes:
-      masters: the trained parameters.
-      base: the frozen parameters, if adapters are trained.
-      moments: the optimizer's state; 0 if it is on the host between updates.
-      gradients: the sum of gradients over the micro-batches of an update.
-      reference: the reference model's parameters, if the objective needs them.
-      served: the sampler's weights, which exist from publish to update.
-      cache: the key-value cache and other state of the largest decode batch.
-      prompts: the keys and values of one prefill.
-      copies: number of copies of the served weights.
-      tensor: number of devices per copy.
-      batch: number of completions that are decoded at the same time.
-      columns: number of cache positions in one read.
+      sizes: bytes on each device of "masters", the trained parameters; "base", the
+        frozen parameters under adapters; "moments", the optimizer's state (0 if it is
+        on the host between updates); "gradients", their sum over the micro-batches of
+        an update; and "reference", the reference model's parameters. With a sampler
+        also of "served", its weights; "cache", the state of the largest decode batch;
+        and "prompts", the keys and values of one prefill.
       tokens: number of tokens that each device computes in one run, by program.
+      layout: the layout of the embedded sampler; None with vLLM.
     """
 
-    masters: int
-    moments: int
-    gradients: int
-    base: int = 0
-    reference: int = 0
-    served: int = 0
-    cache: int = 0
-    prompts: int = 0
-    copies: int = 0
-    tensor: int = 1
-    batch: int = 0
-    columns: int = 1
-    tokens: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    sizes: Mapping[str, int]
+    tokens: Mapping[str, float] = {}
+    layout: Layout | None = None
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
-    """Returns the sizes of resident arrays, and the run's programs in order of NAMES.
+    """Returns the resident arrays, and the run's programs in order of NAMES.
 
     Raises:
       ValueError: the trainer leaves too little memory for the config's sampler.
@@ -84,22 +66,18 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     state = placed(jax.eval_shape(step.init, trained), step.shardings)
     base, reference = placed(frozen, shardings), None
     if objective.needs_reference and not base:
-        reference = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, model.dtype, sharding=x.sharding),
-            state.params,
-        )
+        reference = jax.tree.map(lambda x: x.update(dtype=model.dtype), state.params)
     found = _update_programs(work, step, state, lora.join(state.params, base))
     gradients, *_ = found["accumulate"].arguments[0]
-    resident = Resident(
-        masters=device_bytes(state.params),
-        moments=device_bytes(state.opt_state),
-        gradients=device_bytes(gradients),
-        base=device_bytes(base),
-        reference=device_bytes(reference),
-        tokens=dict.fromkeys(
-            ("score", "accumulate"), work.rows * work.row_length / work.trainer.count
-        ),
-    )
+    arrays = {
+        "masters": state.params,
+        "moments": state.opt_state,
+        "gradients": gradients,
+        "base": base,
+        "reference": reference,
+    }
+    each = work.rows * work.row_length / work.trainer.count
+    tokens, layout = {"score": each, "accumulate": each}, None
     if work.embedded:
         r, carry = c.rollout, c.dynamic_sampling.carry
         layout = make_layout(
@@ -111,29 +89,19 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             partial=carry,
             room=work.target.usable - device_bytes((state, base, reference)),
         )
-        found |= sampler_programs(layout, partial=carry)
-        _, _, _, served, slots, *_ = found["decode"].arguments
-        assert layout.settings is not None
-        batch = layout.batches()[-1]
+        sampling = sampler_programs(layout, partial=carry)
+        _, _, _, served, slots, *_ = sampling["decode"].arguments
+        arrays |= {"served": served, "cache": slots}
+        arrays["prompts"] = sampling["insert"].arguments[3:5]
         # Each copy of the weights prefills one row of prompts.
-        tokens: dict[str, float] = {
-            name: found[name].arguments[2].ids.shape[-1] / layout.tensor
-            for name in ("prefill", "prefill_partial")
-            if name in found
-        }
-        tokens["decode"] = batch * layout.settings.tokens / work.trainer.count
-        resident = dataclasses.replace(
-            resident,
-            served=device_bytes(served),
-            cache=device_bytes(slots),
-            prompts=device_bytes(found["insert"].arguments[3:5]),
-            copies=layout.copies,
-            tensor=layout.tensor,
-            batch=batch,
-            columns=layout.settings.columns or layout.lengths(1, 1, layout.prefix)[0],
-            tokens={**resident.tokens, **tokens},
-        )
-    return resident, {name: found[name] for name in NAMES if name in found}
+        for name in {"prefill", "prefill_partial"} & {*sampling}:
+            tokens[name] = sampling[name].arguments[2].ids.shape[-1] / layout.tensor
+        decoded = layout.batches()[-1] * layout.settings.tokens
+        tokens["decode"] = decoded / work.trainer.count
+        found |= sampling
+    resident = {name: device_bytes(array) for name, array in arrays.items()}
+    in_order = {name: found[name] for name in NAMES if name in found}
+    return Resident(resident, tokens, layout), in_order
 
 
 def _update_programs(

@@ -9,22 +9,18 @@ from tools.plan.compiling import Compiled
 from tools.plan.programs import Resident
 from tools.plan.workload import Workload
 
-_GIB = 2**30
-_STATE = ("masters", "moments")
-_SAMPLER = ("masters", "moments", "served", "cache")
-# For each program: the resident arrays that it reads or writes, and all resident arrays
-# while it runs.
+# For each program: the arrays that it reads or writes, and the other arrays that are in
+# memory. The sampler frees its memory before log-probabilities are computed.
 _PHASES = {
-    "prefill": (("served",), _SAMPLER),
-    "prefill_partial": (("served",), _SAMPLER),
-    "insert": (("cache", "prompts"), (*_SAMPLER, "prompts")),
-    "decode": (("served", "cache"), (*_SAMPLER, "prompts")),
-    # The sampler frees its memory before log-probabilities are computed.
-    "score": (("masters", "base"), _STATE),
-    "accumulate": (("masters", "base", "gradients"), (*_STATE, "gradients")),
-    "apply": (("masters", "moments", "gradients"), (*_STATE, "gradients")),
-    "publish_table": (("masters", "base", "served"), (*_STATE, "served")),
-    "publish_layers": (("masters", "base", "served"), (*_STATE, "served")),
+    "prefill": ("served", "masters moments cache"),
+    "prefill_partial": ("served", "masters moments cache"),
+    "insert": ("cache prompts", "masters moments served"),
+    "decode": ("served cache", "masters moments prompts"),
+    "score": ("masters base", "moments"),
+    "accumulate": ("masters base gradients", "moments"),
+    "apply": ("masters moments gradients", ""),
+    "publish_table": ("masters base served", "moments"),
+    "publish_layers": ("masters base served", "moments"),
 }
 
 
@@ -35,12 +31,12 @@ def make_report(
 
     Args:
       work: the run and its devices.
-      resident: the sizes of the arrays that stay on each device.
+      resident: the arrays that stay on each device, and the sampler.
       compiled: the compiler's report on each program.
       context: number of cached positions that a decoded token attends to; 0 is half of
         the longest prompt and completion.
     """
-    r = work.config.rollout
+    r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens
     context = min(context or slot // 2, slot)
     programs = {
@@ -58,9 +54,9 @@ def make_report(
         "remat": work.config.model.remat,
         "offload_optimizer": work.config.mesh.offload_optimizer,
         "sampler": {
-            "devices_per_copy": resident.tensor,
-            "copies": resident.copies,
-            "slots": resident.batch,
+            "devices_per_copy": layout.tensor if layout else 1,
+            "copies": layout.copies if layout else 0,
+            "slots": layout.batches()[-1] if layout else 0,
             "context": context,
         },
         "memory": {
@@ -72,17 +68,22 @@ def make_report(
     }
 
 
-def memory(resident: Resident, program: Compiled) -> dict[str, int]:
-    """Returns the sizes in bytes of all arrays on one device while a program runs."""
-    own, beside = _PHASES[program.name]
-    parts = {name: getattr(resident, name) for name in (*beside, "base", "reference")}
+def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
+    """Returns the bytes of all arrays on one device while a program runs, by array.
+
+    Args:
+      sizes: the bytes of the arrays that stay on the device; see `Resident`.
+      program: the compiler's report on the program.
+    """
+    used, others = (names.split() for names in _PHASES[program.name])
+    present = {*used, *others, "base", "reference"}
+    parts = {name: size for name, size in sizes.items() if size and name in present}
     # A program may take a part of a resident array; the rest stays in memory as well.
-    whole = sum(parts[name] for name in own) + program.temporary
-    others = sum(size for name, size in parts.items() if name not in own)
+    whole = sum(parts.get(name, 0) for name in used) + program.temporary
+    rest = sum(size for name, size in parts.items() if name not in used)
     # The compiler's peak is lower, because it does not include fragmentation.
     reserved = program.arguments + program.outputs - program.aliased + program.temporary
-    peak = max(program.exceeds, reserved, whole) + others
-    parts = {name: size for name, size in parts.items() if size}
+    peak = max(program.exceeds, reserved, whole) + rest
     return parts | {"temporary": max(0, peak - sum(parts.values()))}
 
 
@@ -90,14 +91,15 @@ def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
     """Returns the report of one program; `filled` is the share of the cache in use."""
-    r = work.config.rollout
+    r, layout = work.config.rollout, resident.layout
     # Upper bounds: the head scores all tokens, and each row is one text.
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
     share, length = 1.0, float(work.row_length)
-    if program.name == "decode":
+    if program.name == "decode" and layout:
         # One run decodes a few tokens. A kernel or a loop reads the filled cache.
         length = filled * (r.max_prompt_tokens + r.max_response_tokens)
-        trips, share = (1, -(-length // resident.columns)), filled
+        columns = layout.settings.columns or layout.lengths(1, 1, layout.prefix)[0]
+        trips, share = (1, -(-length // columns)), filled
     chip = work.trainer.chip
     reading = hlo.read(program.text, trips=trips, kernel_share=share, cache=chip.cache)
     flops = 0.0
@@ -110,7 +112,7 @@ def _program(
             c.sent / work.trainer.link_rate(c.reach) for c in reading.collectives
         ),
     }
-    parts = memory(resident, program)
+    parts = memory(resident.sizes, program)
     peak = sum(parts.values())
     return {
         "parts": parts,
@@ -128,7 +130,8 @@ def _program(
 
 
 def gib(size: float) -> str:
-    return f"{size / _GIB:,.2f}"
+    """Formats a number of bytes in GiB."""
+    return f"{size / 2**30:,.2f}"
 
 
 def describe(plan: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 The cost of all candidates is estimated; the best of them are compiled.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import sys
@@ -141,13 +142,14 @@ def _refused(work: Workload) -> str:
     except ValueError as error:  # such as no room for the sampler
         return f"does not fit; {error}"
     fits = all(
-        not p.exceeds and sum(memory(resident, p).values()) <= work.target.usable
+        not p.exceeds and sum(memory(resident.sizes, p).values()) <= work.target.usable
         for p in compiled
     )
     return "" if fits else "does not fit"
 
 
 def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:
+    """Yields the runs with all combinations of mesh, micro-batch and remat."""
     try:
         count = make_workload(config, target).trainer.count
     except ValueError:
@@ -158,24 +160,19 @@ def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:
     ):
         if count % tensor:
             continue
+        fsdp = count // tensor
         mesh = dataclasses.replace(
-            config.mesh,
-            data=1,
-            fsdp=count // tensor,
-            tensor=tensor,
-            offload_optimizer=offload,
+            config.mesh, data=1, fsdp=fsdp, tensor=tensor, offload_optimizer=offload
         )
-        micro_tokens = rows * length * (count // tensor)
+        micro_tokens = rows * length * fsdp
         candidate = dataclasses.replace(
             config,
             mesh=mesh,
             batch=dataclasses.replace(config.batch, micro_tokens=micro_tokens),
             model=dataclasses.replace(config.model, remat=remat),
         )
-        try:
+        with contextlib.suppress(ValueError):
             yield make_workload(candidate, target)
-        except ValueError:
-            continue
 
 
 def _name(work: Workload) -> str:

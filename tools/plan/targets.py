@@ -12,95 +12,66 @@ from rl.processes.devices import GPU_SHARE
 from rl.processes.stopping import one_line
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Chip:
     """Represents a type of accelerator.
 
+    The attributes from `compute_capability` on are set for GPUs only.
+
     Attributes:
-      platform: name of the compiler.
+      dimensions: number of dimensions of a target's shape; two for GPUs (nodes and GPUs
+        per node).
       flops: dense bfloat16 FLOP/s.
       hbm: memory bandwidth in bytes/s.
       links: bandwidth to the other chips of the node or slice in bytes/s, the sum of
         sending and receiving.
       memory: size of the memory in bytes, as the compiler counts it.
-      dimensions: number of dimensions of a target's shape; two for GPUs (nodes and GPUs
-        per node).
-      cache: size of a GPU's L2 cache in bytes; 0 for a TPU.
-      device: a GPU's `GpuTargetConfigProto` for the compiler, as text.
+      compute_capability: major version of the compute capability.
+      cache: size of the L2 cache in bytes.
+      cores: number of multiprocessors.
+      ghz: clock rate.
+      fpus, shared_memory: FPUs and bytes of shared memory of each multiprocessor.
     """
 
-    platform: Literal["tpu", "cuda"]
+    dimensions: int
     flops: float
-    hbm: float
+    hbm: int
     links: float
     memory: int
-    dimensions: int
+    compute_capability: int = 0
     cache: int = 0
-    device: str = ""
+    cores: int = 0
+    ghz: float = 0.0
+    fpus: int = 0
+    shared_memory: int = 0
+
+    @property
+    def platform(self) -> Literal["tpu", "cuda"]:
+        return "cuda" if self.compute_capability else "tpu"
 
 
-def _tpu(dimensions: int, *sheet: float) -> Chip:
-    teraflops, hbm, links, gib = sheet
-    return Chip(
-        platform="tpu",
-        flops=teraflops * 1e12,
-        hbm=hbm * 1e9,
-        links=links * 1e9,
-        memory=int(gib * 2**30),
-        dimensions=dimensions,
-    )
-
-
-def _gpu(name: str, *sheet: float) -> Chip:
-    teraflops, links, cores, memory, hbm, major, l2, ghz, fpus, shared = sheet
-    # JAX expects the driver's name of a GPU, such as "NVIDIA H100".
-    device = f"""gpu_device_info {{
-      threads_per_block_limit: 1024 threads_per_warp: 32
-      shared_memory_per_block: 49152 shared_memory_per_core: {shared}
-      threads_per_core_limit: 2048 core_count: {cores} fpus_per_core: {fpus}
-      block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
-      memory_bandwidth: {hbm} l2_cache_size: {l2} clock_rate_ghz: {ghz}
-      device_memory_size: {memory} shared_memory_per_block_optin: {shared - 1024}
-      cuda_compute_capability {{ major: {major} }}
-      registers_per_core_limit: 65536 registers_per_block_limit: 65536 }}
-    platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }}
-    device_description_str: "NVIDIA {name.upper()}" """
-    return Chip(
-        platform="cuda",
-        flops=teraflops * 1e12,
-        hbm=float(hbm),
-        links=links * 1e9,
-        memory=int(memory),
-        dimensions=2,
-        cache=int(l2),
-        device=device,
-    )
-
-
-# Dimensions, TFLOP/s, HBM and links in GB/s, memory in GiB.
-_TPUS = {
-    "v5e": (2, 197, 819, 200, 15.75),
-    "v5p": (3, 459, 2765, 600, 95.74),
-    "v6e": (2, 918, 1640, 448, 31.25),
-}
-# TFLOP/s, links in GB/s, multiprocessors, memory, HBM in bytes/s, compute capability,
-# L2 cache, GHz, FPUs and shared memory of a multiprocessor.
-_GPUS = {
-    "a100": (
-        312, 600, 108, 85100068864, 2039040000000, 8, 41943040, 1.41, 64, 167936,
+# Rates are those of the makers' data sheets, memory sizes those of the compilers.
+CHIPS = {
+    "v5e": Chip(2, 197e12, 819_000_000_000, 200e9, 16_911_433_728),
+    "v5p": Chip(3, 459e12, 2_765_000_000_000, 600e9, 102_800_042_229),
+    "v6e": Chip(2, 918e12, 1_640_000_000_000, 448e9, 33_554_432_000),
+    "a100": Chip(
+        2, 312e12, 2_039_040_000_000, 600e9, 85_100_068_864,
+        8, 41_943_040, 108, 1.41, 64, 167_936,
     ),
-    "h100": (
-        989, 900, 132, 84942979072, 3352320000000, 9, 52428800, 1.98, 128, 233472,
+    "h100": Chip(
+        2, 989e12, 3_352_320_000_000, 900e9, 84_942_979_072,
+        9, 52_428_800, 132, 1.98, 128, 233_472,
     ),
-    "h200": (
-        989, 900, 132, 151397597184, 4800000000000, 9, 52428800, 1.98, 128, 233472,
+    "h200": Chip(
+        2, 989e12, 4_800_000_000_000, 900e9, 151_397_597_184,
+        9, 52_428_800, 132, 1.98, 128, 233_472,
     ),
-    "b200": (
-        2250, 1800, 148, 191514411008, 7672320000000, 10, 132644864, 1.965, 128, 233472,
+    "b200": Chip(
+        2, 2250e12, 7_672_320_000_000, 1800e9, 191_514_411_008,
+        10, 132_644_864, 148, 1.965, 128, 233_472,
     ),
 }  # fmt: skip
-CHIPS = {name: _tpu(*sheet) for name, sheet in _TPUS.items()}
-CHIPS |= {name: _gpu(name, *sheet) for name, sheet in _GPUS.items()}
 # Share of the memory for programs. The rest is for the runtime, buffers of collectives
 # and fragmentation.
 _USABLE = {"tpu": 0.95, "cuda": GPU_SHARE}
@@ -138,6 +109,26 @@ class Target:
         """The memory in bytes of each device that programs may use."""
         return int(self.chip.memory * _USABLE[self.chip.platform])
 
+    @property
+    def description(self) -> str:
+        """A `GpuTargetConfigProto` for the CUDA compiler, as text; empty for a TPU."""
+        c = self.chip
+        if c.platform == "tpu":
+            return ""
+        optin = c.shared_memory - 1024
+        # JAX expects the driver's name of a GPU, such as "NVIDIA H100".
+        return f"""gpu_device_info {{
+      threads_per_block_limit: 1024 threads_per_warp: 32
+      shared_memory_per_block: 49152 shared_memory_per_core: {c.shared_memory}
+      threads_per_core_limit: 2048 core_count: {c.cores} fpus_per_core: {c.fpus}
+      block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+      memory_bandwidth: {c.hbm} l2_cache_size: {c.cache} clock_rate_ghz: {c.ghz}
+      device_memory_size: {c.memory} shared_memory_per_block_optin: {optin}
+      cuda_compute_capability {{ major: {c.compute_capability} }}
+      registers_per_core_limit: 65536 registers_per_block_limit: 65536 }}
+    platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }}
+    device_description_str: "NVIDIA {self.name.upper()}" """
+
     def link_rate(self, reach: int) -> float:
         """Returns the bytes/s that a chip can send to its group in a collective.
 
@@ -173,7 +164,7 @@ def parse_target(text: str) -> Target:
     """Parses `CHIP:SHAPE`, such as v5e:4x4, v5p:2x2x2, h100:8 or h200:2x8.
 
     Raises:
-      ValueError: the chip is unknown or cannot have this shape; one line.
+      ValueError: the chip is unknown or cannot have this shape.
     """
     name, _, shape = text.partition(":")
     if name not in CHIPS:
@@ -181,14 +172,15 @@ def parse_target(text: str) -> Target:
             f"--target={text}: unknown chip; use one of {', '.join(CHIPS)}"
         )
     chip = CHIPS[name]
+    is_gpu = chip.platform == "cuda"
     if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", shape):
-        example = "2x8" if chip.platform == "cuda" else "x".join("2" * chip.dimensions)
+        example = "2x8" if is_gpu else "x".join("2" * chip.dimensions)
         raise ValueError(f"--target={text}: give a shape, as in {name}:{example}")
     sizes = tuple(map(int, shape.split("x")))
-    if chip.platform == "cuda" and len(sizes) == 1:
+    if is_gpu and len(sizes) == 1:
         sizes = (1, *sizes)
     if len(sizes) != chip.dimensions:
-        kind = "NODESxGPUS" if chip.platform == "cuda" else f"{chip.dimensions} sizes"
+        kind = "NODESxGPUS" if is_gpu else f"{chip.dimensions} sizes"
         raise ValueError(f"--target={text}: the shape of {name} has {kind}")
     return Target(name=name, shape=sizes)
 
@@ -201,13 +193,12 @@ def devices(target: Target) -> Sequence[jax.Device]:
     """
     from jax.experimental import topologies
 
-    chip = target.chip
     try:
-        if chip.platform == "cuda":
+        if target.chip.platform == "cuda":
             topology = topologies.get_topology_desc(
                 target.name,
                 "cuda",
-                target_config=chip.device,
+                target_config=target.description,
                 topology="1x" + "x".join(map(str, target.shape)),
             )
         else:

@@ -76,7 +76,7 @@ def compiler(monkeypatch):
                 Compiled(name="score", temporary=size),
                 Compiled(name="accumulate", temporary=size),
             ]
-            return Resident(masters=0, moments=0, gradients=0), found
+            return Resident({}), found
 
         monkeypatch.setattr(search, "compile_programs", compile_programs)
         monkeypatch.setattr(search, "use_compiler", lambda target: None)
