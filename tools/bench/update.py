@@ -7,7 +7,6 @@ are medians and do not count padding.
 
 import argparse
 import dataclasses
-import statistics
 from typing import Any
 
 import jax
@@ -30,7 +29,7 @@ from rl.update.step import Step
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out, place, shards
 from tools.bench import peers, work
-from tools.bench.work import Run, Shape, make_tokens, measure, report
+from tools.bench.work import Run, Shape, make_tokens, median_seconds, report
 
 SCALARS = make_hyper(
     learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
@@ -81,12 +80,7 @@ def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
     a, b = jax.device_put(a, rows), jax.device_put(b, whole)
     product = jax.jit(jnp.matmul, out_shardings=rows)
-
-    def multiply() -> None:
-        product(a, b).block_until_ready()
-
-    times = [seconds for seconds, _ in measure(multiply, repeat=9)]
-    return 2 * size**3 / statistics.median(times)
+    return 2 * size**3 / median_seconds(lambda: product(a, b), repeat=9)
 
 
 def make_batches(
@@ -163,13 +157,12 @@ def _runs(arguments, shape: Shape, tokens) -> tuple[list[Batch], dict[str, Run]]
     placed = [place(batch, step.rows) for batch in batches]
     state = step.init(init_params(model, mesh, 0))
 
-    def update() -> None:
+    def update() -> Any:
         nonlocal state
         state, stats = step.update(state, placed, SCALARS)
-        jax.block_until_ready(stats)
+        return stats
 
-    def logprobs() -> None:
-        scored = [step.score(state.params, batch, SCALARS) for batch in placed]
-        jax.block_until_ready(scored)
+    def logprobs() -> Any:
+        return [step.score(state.params, batch, SCALARS) for batch in placed]
 
     return batches, {"logprobs": logprobs, "update": update}

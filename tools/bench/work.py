@@ -7,12 +7,13 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
-# A measured function. A sampler returns the number of sampled tokens.
-Run = Callable[[], int | None]
+# A measured function. It returns arrays to wait for, or the number of sampled tokens.
+Run = Callable[[], Any]
 THIS = "this project"  # key of this project's figures in a result
 
 
@@ -126,14 +127,23 @@ def stop_ids(shape: Shape) -> list[int]:
     return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
 
 
-def measure(run: Run, *, repeat: int) -> list[tuple[float, int | None]]:
-    """Returns the seconds and the result of `repeat` calls, after two warm-up calls."""
+def measure(run: Run, *, repeat: int = 5) -> list[tuple[float, Any]]:
+    """Calls a function `repeat` times, after two warm-up calls.
+
+    Returns:
+      For each call, the seconds until its result is ready, and the result.
+    """
     calls = []
     for _ in range(2 + repeat):
         began = time.perf_counter()
-        tokens = run()
-        calls.append((time.perf_counter() - began, tokens))
+        result = jax.block_until_ready(run())
+        calls.append((time.perf_counter() - began, result))
     return calls[2:]
+
+
+def median_seconds(run: Run, *, repeat: int = 5) -> float:
+    """Returns the median of the seconds that `measure` returns."""
+    return statistics.median(seconds for seconds, _ in measure(run, repeat=repeat))
 
 
 def report(
@@ -156,8 +166,9 @@ def report(
     for name, run in runs.items():
         calls = measure(run, repeat=repeat)
         seconds = statistics.median(s for s, _ in calls)
-        rate = statistics.median((n or useful) / s for s, n in calls)
-        rows[name] = {"median_s": seconds, "tokens_per_s": rate}
+        tokens = [n if isinstance(n, int) else useful for _, n in calls]
+        rates = [n / s for n, (s, _) in zip(tokens, calls, strict=True)]
+        rows[name] = {"median_s": seconds, "tokens_per_s": statistics.median(rates)}
         if name in flops:
             rows[name]["gflop_per_s"] = flops[name] / seconds / 1e9
     return rows

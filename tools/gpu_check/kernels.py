@@ -1,7 +1,6 @@
 """Measures the GPU's limits, and compares kernels with dense float32 references."""
 
 import functools
-import platform
 from importlib.metadata import distributions
 from typing import Any
 
@@ -12,23 +11,26 @@ import numpy as np
 from models import attention
 from models.cache import Cached, Seen
 from rollout.inverse_cdf import draw_tokens
+from tools.bench import work
 from tools.bench.update import matmul_peak
-from tools.gpu_check.shapes import SIZES, Rows, clock, error, make_batch
+from tools.bench.work import median_seconds
+from tools.gpu_check.shapes import SIZES, Rows, error, make_batch
 
 _PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy transformers".split()
 
 
 def machine(tiny: bool) -> Rows:
+    """Yields versions, the rates of products and copies, and errors in float32."""
     stats = jax.devices()[0].memory_stats() or {}
-    device = {"what": "versions", "device": jax.devices()[0].device_kind}
     installed = {n: d.version for n in _PACKAGES for d in distributions(name=n)}
     limit = {"limit_gib": stats.get("bytes_limit", 0) / 2**30}
-    yield device | installed | {"python": platform.python_version()} | limit
+    yield {"what": "versions"} | work.machine() | installed | limit
     peak = matmul_peak(512 if tiny else 8192, jnp.bfloat16)
     yield {"what": "matmul_bf16", "tflops": peak / 1e12}
     big = jnp.zeros((1 if tiny else 1024) * 2**20)
     add = jax.jit(lambda x: x + 1)
-    yield {"what": "copy", "tb_per_s": 2e-12 * big.nbytes / clock(lambda: add(big))}
+    seconds = median_seconds(lambda: add(big))
+    yield {"what": "copy", "tb_per_s": 2e-12 * big.nbytes / seconds}
     # The relative error of TF32 is 3e-4, that of float32 is 1e-7.
     x, y = np.random.default_rng(0).normal(size=(2, 512, 512)).astype(np.float32)
     exact = x.astype(np.float64) @ y.astype(np.float64)
@@ -91,8 +93,8 @@ def _attention(
         "what": "attention",
         **dict(zip(names, errors, strict=True)),
         "same_twice": all(map(jnp.array_equal, grads, again)),
-        "forward_tflops": tflop / clock(lambda: forward(q, k, v, ids)),
-        "both_tflops": 3 * tflop / clock(lambda: measured(q, k, v, ids, d)),
+        "forward_tflops": tflop / median_seconds(lambda: forward(q, k, v, ids)),
+        "both_tflops": 3 * tflop / median_seconds(lambda: measured(q, k, v, ids, d)),
     }
 
 
@@ -117,7 +119,7 @@ def _decode_attention(
     with jax.default_matmul_precision("highest"):
         exact = run(*(x.astype(jnp.float32) for x in (q, k, v)), "xla", columns)
     arguments = q, k, v, how, 64 if how == "triton" else columns
-    seconds = clock(lambda: run(*arguments))
+    seconds = median_seconds(lambda: run(*arguments))
     rate = 2e-12 * kv * h * int(length.sum()) * q.dtype.itemsize / seconds
     far = error(run(*arguments), exact)
     return {"what": "decode_attention", "error": far, "s": seconds, "tb_per_s": rate}
@@ -127,11 +129,11 @@ def _draws(rows: int, words: int) -> dict[str, Any]:
     """Computes chi square of sampled tokens in bins of equal softmax probability."""
     (logits,) = _normal("float32", (words,))
     draw = jax.jit(lambda *x: draw_tokens(*x, truncates=False, one_pass=True)[0])
-    counts = np.zeros(words)
+    tiled, tokens = jnp.tile(3 * logits, (rows // 8, 1)), []
     for i in range(8):
         uniforms = jax.random.uniform(jax.random.key(i), (rows // 8, 2))
-        tokens = draw(jnp.tile(3 * logits, (rows // 8, 1)), uniforms, 1.0, 1.0)
-        np.add.at(counts, np.asarray(tokens), 1)
+        tokens.append(draw(tiled, uniforms, 1.0, 1.0))
+    counts = np.bincount(np.concatenate(tokens), minlength=words)
     p = np.asarray(jax.nn.softmax(3 * logits), np.float64)
     order = np.argsort(-p)
     part = np.empty(words, int)

@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import head_table
 from tools.bench.peers import transformers_model
-from tools.gpu_check.shapes import PEAK, SIZES, Rows, clock, error, make_batch, trainer
+from tools.bench.work import median_seconds
+from tools.gpu_check.shapes import PEAK, SIZES, Rows, error, make_batch, trainer
 
 
 def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
@@ -23,7 +24,7 @@ def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
-    return clock(finished, repeat)
+    return median_seconds(finished, repeat=repeat)
 
 
 def peer(tiny: bool) -> Rows:

@@ -1,8 +1,7 @@
-"""Provides models, batches and a timer for the parts of the check."""
+"""Makes the models and batches that the parts of the check share."""
 
 import dataclasses
-import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from rl.types import Batch
 from rl.update.step import Step
 from sharding.mesh import make_mesh
 from tools.bench.update import make_batches, make_trainer
-from tools.bench.work import Shape, make_tokens, measure
+from tools.bench.work import Shape, make_tokens
 
 Rows = Iterator[dict[str, Any]]  # the results of a part
 PEAK = 989e12  # bfloat16 FLOP/s of an H100 SXM
@@ -30,21 +29,13 @@ SIZES = {
 }
 
 
-def clock(run: Callable[[], object], repeat: int = 5) -> float:
-    """Returns the median of the seconds of `repeat` calls, after warm-up calls."""
-
-    def finished() -> None:
-        jax.block_until_ready(run())
-
-    return statistics.median(s for s, _ in measure(finished, repeat=repeat))
-
-
 def peak_gib() -> float:
     """Returns the device's peak memory use so far, in GiB."""
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
 def one_device() -> Mesh:
+    """Returns a mesh of the first device."""
     return make_mesh(devices=jax.devices()[:1])
 
 

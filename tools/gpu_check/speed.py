@@ -20,8 +20,9 @@ from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.rules import place
 from tools.bench.update import SCALARS
+from tools.bench.work import median_seconds
 from tools.gpu_check import shapes
-from tools.gpu_check.shapes import SIZES, Rows, clock, trainer
+from tools.gpu_check.shapes import SIZES, Rows, trainer
 
 BANDWIDTH = 3.35e12  # bytes/s of an H100 SXM
 # For each model: rows of a micro-batch, row length and remat policy.
@@ -66,7 +67,7 @@ def _gradient(
         carry = program(carry, params, batch, SCALARS)
         return carry[1]
 
-    seconds, tokens = clock(run), int(lengths.sum())
+    seconds, tokens = median_seconds(run), int(lengths.sum())
     case = {"what": "accumulate", "size": name, "rows": rows, "remat": remat}
     mfu = {"mfu": flops / seconds / shapes.PEAK}
     speed = {"s": seconds, "tokens_per_s": tokens / seconds} | mfu
@@ -89,7 +90,7 @@ def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
         prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
         fill = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
         case = {"what": "prefill_and_insert", "size": name, "slots": slots}
-        yield case | {"s": clock(fill, 2)}
+        yield case | {"s": median_seconds(fill, repeat=2)}
 
 
 def _decode_at(
@@ -115,7 +116,7 @@ def _decode_at(
         return drawn[0]
 
     each, middle = (
-        clock(run, 3) / layout.settings.call,
+        median_seconds(run, repeat=3) / layout.settings.call,
         context + 3.5 * layout.settings.call,
     )
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
