@@ -26,13 +26,15 @@ def main(argv: list[str] | None = None) -> int:
         command = commands.add_parser(
             name, help=text.partition("\n")[0], description=text
         )
-        command.add_argument("--json", type=user_path, metavar="OUT")
+        command.add_argument(
+            "--json", type=user_path, metavar="OUT", help="also write the result here"
+        )
         modules[name].add_arguments(command)
     arguments = parser.parse_args(argv)
     try:
         result = modules[arguments.name].run(arguments)
     except (OSError, ValueError) as error:
-        print(f"bench: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(result, indent=1))
     if arguments.json:

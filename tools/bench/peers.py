@@ -26,28 +26,26 @@ def compare(
     *,
     rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds another project's figures, and the ratios of this project's figures to them.
+    """Adds a peer's figures to a result, and the ratios of this project's to them.
 
     Args:
       result: the result of a bench, with this project's figures under `THIS`.
-      peer: name of the other project's package. If it is not installed, nothing is
-        added.
-      measure: returns the other project's figures. If it fails, the error is added
-        instead.
+      peer: name of the peer's Python package. If it is not installed, nothing is added.
+      measure: returns the peer's figures. If it fails, the error is added instead.
       rate: name of the figure whose ratios are computed.
 
     Returns:
       `result`, which is changed in place.
     """
     if importlib.util.find_spec(peer) is None:
-        print(f"bench: {peer} is not installed", file=sys.stderr)
+        print(f"{peer} is not installed and is left out", file=sys.stderr)
         return result
     result[peer] = {"version": importlib.metadata.version(peer.replace("_", "-"))}
     try:
         result[peer] |= measure()
     except Exception as error:  # this project's figures must still be printed
         result[peer]["failed"] = f"{type(error).__name__}: {one_line(error)[:400]}"
-        print(f"bench: {peer}: {result[peer]['failed']}", file=sys.stderr)
+        print(f"{peer} failed: {result[peer]['failed']}", file=sys.stderr)
     result["ratios"] = {
         f"{name} / {peer}": row[rate] / result[peer][name][rate]
         for name, row in result[THIS].items()
@@ -57,13 +55,13 @@ def compare(
 
 
 def math_verify() -> Callable[[str, str], bool]:
-    """Returns a function (prediction, gold) -> verdict of Math-Verify."""
+    """Returns a function that judges (prediction, gold) with Math-Verify."""
     from math_verify import parse, verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
 
     def judge(predicted: str, gold: str) -> bool:
-        # A gold is math; without delimiters Math-Verify would look for numbers only.
+        # Without delimiters Math-Verify would look for numbers only.
         return verify(parse(f"${gold}$"), parse(f"${predicted}$"))
 
     return judge
@@ -80,7 +78,12 @@ def transformers_model(shape: Shape) -> Any:
 
 
 def transformers_sampling(shape: Shape, prompts: Any) -> dict[str, Run]:
-    """Returns functions that sample with `generate`; see `tools.bench.sampler`."""
+    """Returns functions that sample with `generate`, by name.
+
+    Args:
+      shape: the sizes of the model and the batch.
+      prompts: token ids `[n, P]`.
+    """
     import torch
 
     model = transformers_model(shape)

@@ -1,4 +1,4 @@
-"""Measures the embedded sampler, and `generate` of transformers.
+"""Measures the speed of the embedded sampler, and of transformers' `generate`.
 
 `sample` samples one completion of full length per prompt at temperature 1,
 `sample_top_p` with top-p 0.95, `greedy` at temperature 0. `mixed` samples `group_size`

@@ -113,7 +113,7 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
         return right / (len(problems) * settings["samples"])
 
     curve = [{"step": 0, "seconds": 0.0, "accuracy": accuracy(held_out)}]
-    clock = {"begin": 0.0}  # later by the duration of each evaluation
+    clock = {"begin": 0.0}  # moved forward by the duration of each evaluation
 
     class Curve(transformers.TrainerCallback):
         def on_train_begin(self, args, state, control, **_):

@@ -1,4 +1,4 @@
-"""Measures this project's update and TRL's update on the same batch.
+"""Measures the speed of this project's update, and of TRL's on the same batch.
 
 An update computes loss, gradient, gradient clipping and AdamW in float32; the old
 log-probabilities are given. Computing log-probabilities is measured separately. Rates
@@ -38,12 +38,14 @@ SCALARS = make_hyper(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     work.add_arguments(parser, repeat=7)
-    parser.add_argument("--row_length", type=int, default=0, help="0: the longest")
+    parser.add_argument(
+        "--row_length", type=int, default=0, help="0 means that of the longest text"
+    )
     parser.add_argument("--micro_tokens", type=int, default=2048)
     parser.add_argument(
         "--no_sharing",
         action="store_true",
-        help="give every completion a prompt of its own, as the peers do",
+        help="repeat the prompt for each completion, as the peers do",
     )
 
 
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> dict:
 
 
 def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
-    """Returns the FLOP/s of a square matrix product with rows split over devices."""
+    """Measures the FLOP/s of a square product, with its rows split over devices."""
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
@@ -92,7 +94,14 @@ def make_batches(
     micro_tokens: int,
     share_prompts: bool = False,
 ) -> list[Batch]:
-    """Packs the arrays of `make_tokens` into micro-batches of the trainer."""
+    """Packs completions into micro-batches.
+
+    Args:
+      shape: the sizes of the batch.
+      tokens: the completions, as `make_tokens` returns them.
+      mesh: the device mesh.
+      row_length, micro_tokens, share_prompts: values of keys of `config.batch`.
+    """
     segments = [
         Segment(
             group=i // shape.group_size,

@@ -1,8 +1,8 @@
 """Measures accuracy and speed of the verifier, of Math-Verify, and of `VerifierPool`.
 
 The input has rows {gold, pred, label, mode, kind, source}; only rows of mode "answer"
-and kind "exact" are used. Both judge the same pairs in this process, one pair at a time
-and without a cache. Times exclude the start of processes.
+and kind "exact" are used. Both verifiers judge the same pairs in this process, one pair
+at a time and without a cache. Times exclude the start of processes.
 """
 
 import argparse
@@ -35,7 +35,9 @@ _FILLER = "so we compute \\frac{1}{2} of the total and check each case in turn. 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = pathlib.Path(os.environ.get("SHARED_DATA", "../shared/data"))
     parser.add_argument("--pairs", type=user_path, default=data / "verifier_dev.jsonl")
-    parser.add_argument("--repeat", type=int, default=3, help="passes; medians count")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="times that each pair is judged"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--completions", type=int, default=2048)
     parser.add_argument("--without_peers", action="store_true")
@@ -46,7 +48,10 @@ def run(arguments: argparse.Namespace) -> dict:
     rows = [json.loads(line) for line in arguments.pairs.read_text().splitlines()]
     rows = [r for r in rows if r.get("mode") == "answer" and r.get("kind") == "exact"]
     if not rows:
-        raise ValueError(f"{arguments.pairs}: has no rows of mode answer, kind exact")
+        raise ValueError(
+            f"{arguments.pairs}: no row has mode 'answer' and kind 'exact'; give"
+            " another file with --pairs"
+        )
     judge = functools.partial(is_equivalent, keep_golds=False)
     result: dict = {"pairs": len(rows), THIS: _measure(rows, judge, arguments.repeat)}
     if not arguments.without_peers:
@@ -94,7 +99,7 @@ def _measure(
 
 
 def _measure_pool(workers: int, completions: int) -> dict:
-    """Judges completions of realistic length; 1% have an adversarial boxed answer."""
+    """Measures the pool on long completions; 1% have an adversarial boxed answer."""
     drawn = random.Random(0)
     hostile = ["9^{9^{9^9}}", "(" * 5_000, "1+" * 3_000 + "1", "99999!" * 9, "{" * 900]
     items = []

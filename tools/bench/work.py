@@ -89,10 +89,13 @@ def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
     )
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--without_peers", action="store_true", help="measure no peers")
+    parser.add_argument(
+        "--without_peers", action="store_true", help="measure this project only"
+    )
 
 
 def shape_of(arguments: argparse.Namespace) -> Shape:
+    """Returns the shape that the flags of `add_arguments` give."""
     fields = [field.name for field in dataclasses.fields(Shape)]
     return Shape(**{name: getattr(arguments, name) for name in fields})
 
@@ -175,6 +178,7 @@ def report(
 
 
 def machine() -> dict:
+    """Returns the number of cores, the devices, and the versions of JAX and Python."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",

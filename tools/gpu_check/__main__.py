@@ -42,8 +42,12 @@ PARTS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.gpu_check")
-    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, by commas")
+    parser.add_argument(
+        "--out", type=pathlib.Path, required=True, metavar="DIR", help="output folder"
+    )
+    parser.add_argument(
+        "--only", default=",".join(PARTS), help="parts, separated by commas"
+    )
     parser.add_argument("--seconds", type=float, default=470, help="time for all parts")
     parser.add_argument("--tiny", action="store_true", help="a small model on a CPU")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
@@ -57,7 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     chosen = args.only.split(",")
     if unknown := {*chosen} - {*PARTS}:
-        parser.error(f"--only: no {unknown}")
+        parser.error(
+            f"--only={args.only}: {min(unknown)!r} is not a part; choose from"
+            f" {', '.join(PARTS)}"
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     results.touch()
     before = len(results.read_text().splitlines())

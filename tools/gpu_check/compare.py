@@ -35,7 +35,7 @@ def gradient(deterministic: bool = False) -> Arrays:
 
 
 def equal(tiny: bool) -> Rows:
-    """Compares with the gradient that another process computes on the CPU."""
+    """Compares a gradient with the one that another process computes on the CPU."""
     with tempfile.NamedTemporaryFile(suffix=".npz") as file:
         environment = os.environ | {"JAX_PLATFORMS": "cpu"}
         command = [sys.executable, "-c", _CPU, file.name]
@@ -47,7 +47,7 @@ def equal(tiny: bool) -> Rows:
 
 
 def deterministic(tiny: bool) -> Rows:
-    """Compares two deterministic runs; `PARTS` sets the XLA flag that this needs."""
+    """Compares two deterministic gradients, under the XLA flag of `PARTS`."""
     yield _differences("deterministic", gradient(True), gradient(), gradient(True))
 
 

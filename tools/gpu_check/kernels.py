@@ -41,6 +41,7 @@ def machine(tiny: bool) -> Rows:
 
 
 def kernels(tiny: bool) -> Rows:
+    """Yields errors and speeds of attention, and chi square of sampled tokens."""
     cases = [("0.5B", "bfloat16", 8, 4096), ("1.5B", "bfloat16", 4, 4096)]
     cases += [("0.5B", "float32", 1, 1024)]
     for name, dtype, rows, length in [("tiny", "float32", 1, 256)] if tiny else cases:
@@ -101,6 +102,7 @@ def _attention(
 def _decode_attention(
     name: str, dtype: str, rows: int, columns: int, how: attention.Implementation
 ) -> dict[str, Any]:
+    """Compares one decode step of attention with dense float32, and times it."""
     n, kv, h = (size := SIZES[name]).heads, size.kv_heads, size.hidden // size.heads
     shapes = (rows, n, h), (rows, kv, h, columns), (rows, kv, columns, h)
     q, k, v = _normal(dtype, *shapes)
@@ -126,7 +128,7 @@ def _decode_attention(
 
 
 def _draws(rows: int, words: int) -> dict[str, Any]:
-    """Computes chi square of sampled tokens in bins of equal softmax probability."""
+    """Computes chi square of sampled tokens in 32 bins of about equal probability."""
     (logits,) = _normal("float32", (words,))
     draw = jax.jit(lambda *x: draw_tokens(*x, truncates=False, one_pass=True)[0])
     tiled, tokens = jnp.tile(3 * logits, (rows // 8, 1)), []

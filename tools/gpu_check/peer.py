@@ -28,6 +28,7 @@ def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
 
 
 def peer(tiny: bool) -> Rows:
+    """Measures decoding by `generate`, and a GRPO gradient written in plain torch."""
     size = SIZES["tiny" if tiny else "0.5B"]
     if torch.cuda.is_available() and not tiny:
         torch.set_default_device("cuda")

@@ -18,7 +18,7 @@ _SMALL = ("eval.samples=1", *(f"{one}.held_out=32" for one in _HELD_OUT))
 def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, Any]]:
     """Runs the quickstart and returns the rows of metrics.jsonl.
 
-    If `kill_after` is set, the run is killed once there are more rows than that.
+    If `kill_after` is not 0, the run is killed when there are more rows than that.
     """
     cache = pathlib.Path(workdir).parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)
@@ -38,6 +38,7 @@ def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, 
 
 
 def quickstart(tiny: bool) -> Rows:
+    """Yields the learning curve of the quickstart, and its seconds by phase."""
     settings = (*_SMALL, "model.maker_args.steps=30", "steps=2") if tiny else ()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -43,7 +43,7 @@ _SEARCH = flags.DEFINE_bool(
 _CONTEXT = flags.DEFINE_integer(
     "context",
     0,
-    "Cached positions that a decoded token attends to; 0: half of what a slot holds.",
+    "Cached positions that a decoded token attends to; 0 means half of a slot.",
     lower_bound=0,
 )
 _JSON = flags.DEFINE_string("json", None, "Write the plan to this file.")
@@ -51,7 +51,7 @@ _JSON = flags.DEFINE_string("json", None, "Write the plan to this file.")
 
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
-        sys.exit(f"error: unexpected argument {argv[1]!r}")
+        sys.exit(f"error: unexpected argument {argv[1]!r}; give flags only")
     if _CONFIG.value is None or not _TARGET.value:
         sys.exit("error: give --config=configs/NAME.py and --target=CHIP:SHAPE")
     expand_home(_CONFIG.value)

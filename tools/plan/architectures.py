@@ -35,10 +35,13 @@ _MODELS = {
 
 
 def architecture(config: RunConfig) -> DecoderConfig:
-    """Returns the base model's architecture: from the table, its folder, or the hub.
+    """Returns the architecture of the base model.
+
+    It is read from the table above, from the model's folder, or from the Hugging Face
+    Hub, in this order.
 
     Raises:
-      ValueError: one line that names the config key.
+      ValueError: the model is neither in the table nor readable.
     """
     path = config.model.path
     name = path.removeprefix("Qwen/")

@@ -28,7 +28,7 @@ from tools.plan.workload import Workload
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path("~/.cache/compass/plan").expanduser()
-# The installed CUDA plugin is used, of either version.
+# Packages of the compilers. One of the two CUDA plugins is installed.
 _COMPILERS = {
     "tpu": ("libtpu",),
     "cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin"),
@@ -37,7 +37,9 @@ _COMPILERS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Holds a compiler's report on one program; sizes are bytes on each device.
+    """Holds a compiler's report on one program.
+
+    All sizes are bytes on each device.
 
     Attributes:
       name: the program's name, one of `programs.NAMES`.
@@ -97,7 +99,7 @@ def compile_programs(
     only: Collection[str],
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
-    """Compiles programs of a run, or reads their reports from the cache.
+    """Compiles programs of a run, or reads earlier reports on them from the cache.
 
     Args:
       work: the run and its devices.
@@ -105,7 +107,7 @@ def compile_programs(
       on_compiled: called after each program.
 
     Returns:
-      The sizes of resident arrays, and the compiler's report on each program.
+      The arrays that stay on the devices, and the compiler's report on each program.
 
     Raises:
       ValueError: the sampler does not fit, or the compiler rejects a program for a
@@ -148,7 +150,9 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
         executable = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         if not (exceeds := _needed(str(error))):
-            raise ValueError(f"{name}: {one_line(error)[:300]}") from None
+            raise ValueError(
+                f"program {name!r} does not compile: {one_line(error)[:300]}"
+            ) from None
         return {"exceeds": exceeds, "seconds": time.perf_counter() - began}
     memory: Any = executable.memory_analysis()
     return {
@@ -162,7 +166,7 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def _needed(error: str) -> int:
-    """Returns the memory in bytes that an out-of-memory error reports; else 0."""
+    """Returns the bytes that an out-of-memory error reports as needed, else 0."""
     found = re.search(r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm", error) or (
         re.search(r"total memory required .*?\(([\d.]+)([BKMGT])\)", error)
     )

@@ -60,12 +60,13 @@ class Array(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """Represents one line: `name = arrays op(operands), rest`.
+    """Represents one instruction, printed as `name = arrays op(operands), rest`.
 
     Attributes:
       arrays: the results.
       root: whether the computation returns this instruction's result.
-      inside: the text within the parentheses.
+      rest: the attributes, as text.
+      inside: the text within the parentheses, such as the value of a constant.
     """
 
     name: str
@@ -142,7 +143,7 @@ class Reading(NamedTuple):
 def read(
     text: str, *, trips: Sequence[float], kernel_share: float = 1.0, cache: int = 0
 ) -> Reading:
-    """Counts collectives, kernels and memory traffic of a compiled program.
+    """Counts collectives, handwritten kernels and memory traffic of a program.
 
     Args:
       text: the text of `jax.stages.Compiled.as_text`, or an empty text.
@@ -155,7 +156,7 @@ def read(
 
 
 class Module:
-    """Represents the computations of a program; see `read` for the arguments."""
+    """Holds the parsed computations of a program; see `read` for the arguments."""
 
     def __init__(
         self, text: str, trips: Sequence[float], kernel_share: float, cache: int
@@ -235,7 +236,7 @@ class Module:
         return moved * (self._kernel_share if i.is_kernel else 1.0)
 
     def _in_memory(self, arrays: Sequence[Array], name: str, block: Block) -> float:
-        """Returns the size in bytes of those arrays of a value that use main memory."""
+        """Returns the bytes of a value in main memory; 0 if it stays in the cache."""
         found = float(sum(a.bytes for a in arrays if a.space == 0))
         made = _source(name, block, _VIEWS)
         crosses = made.op in ("parameter", "while", "conditional", "call")
@@ -328,7 +329,7 @@ def _root(block: Block) -> Instruction:
 
 
 def _leaving(block: Block) -> set[str]:
-    """Returns the names of the instructions whose results a computation returns."""
+    """Returns the names of the instructions that compute a computation's results."""
     roots = [i for i in block.values() if i.root]
     names = {name for root in roots for name in (root.name, *root.operands)}
     return {_source(name, block, _VIEWS).name for name in names}
@@ -371,7 +372,10 @@ def _arrays(text: str) -> Sequence[Array]:
 def _parse(line: str) -> Instruction:
     found = _LINE.match(line)
     if not found:
-        raise ValueError(f"compiled program: cannot read {line[:80]!r}")
+        raise ValueError(
+            f"cannot parse the compiled program at {line[:80]!r}; extend the patterns"
+            " in tools/plan/hlo.py for this version of XLA"
+        )
     root, name, kind, op, inside, rest = found.groups()
     operands = tuple(re.findall(r"%([\w.\-]+)", inside))
     return Instruction(name, _arrays(kind), op, operands, rest, bool(root), inside)

@@ -90,7 +90,10 @@ def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
-    """Returns the report of one program; `filled` is the share of the cache in use."""
+    """Returns the report of one program.
+
+    `filled` is the share of the cache that a decoded token reads.
+    """
     r, layout = work.config.rollout, resident.layout
     # Upper bounds: the head scores all tokens, and each row is one text.
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
@@ -135,7 +138,7 @@ def gib(size: float) -> str:
 
 
 def describe(plan: Mapping[str, Any]) -> str:
-    """Returns the result of `make_report` as text."""
+    """Formats a report of `make_report` as a table."""
     trainer, sampler, programs = plan["trainer"], plan["sampler"], plan["programs"]
     usable = gib(plan["memory"]["usable_bytes"])
     lines = [
@@ -176,7 +179,7 @@ def describe(plan: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns a program's columns of the table, for one run on one device."""
+    """Returns the cells of a program by column; they refer to one run on one device."""
     return {
         "program": name,
         "peak GiB": gib(row["peak_bytes"]) + ("" if row["fits"] else "!"),

@@ -1,6 +1,6 @@
 """Searches the fastest mesh, micro-batch and remat policy that fit into memory.
 
-The cost of all candidates is estimated; the best of them are compiled.
+Estimates the cost of all candidates, then compiles the best of them in turn.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from tools.plan.targets import Target
 from tools.plan.workload import Workload, make_workload, shard_sizes
 
 _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
-_TRIED = 6
+_TRIED = 6  # number of candidates that are compiled
 _UPDATE = ("score", "accumulate", "apply")
 _SLACK = 1.1  # allowed error of the estimate; candidates beyond it are not compiled
 # Factors of the temporary buffers of a micro-batch's program, fitted to compiled
@@ -92,7 +92,9 @@ def estimate(work: Workload) -> Estimate:
 
 
 def best(config: RunConfig, target: Target) -> Workload:
-    """Returns the run with the estimated fastest mesh, micro-batch and remat that fit.
+    """Returns the run with the fastest mesh, micro-batch and remat policy that fit.
+
+    The time is an estimate; the compiler decides what fits.
 
     Raises:
       ValueError: no candidate fits (the message names the smallest one), or the run
@@ -100,8 +102,9 @@ def best(config: RunConfig, target: Target) -> Workload:
     """
     if rank := config.model.lora.rank:
         raise ValueError(
-            f"config.model.lora.rank={rank}: --search estimates full training alone;"
-            " give the layout"
+            f"config.model.lora.rank={rank}: --search cannot estimate the memory of"
+            " adapters; set config.mesh, config.batch.micro_tokens and"
+            " config.model.remat yourself"
         )
     found = sorted(
         ((estimate(work), work) for work in _candidates(config, target)),
@@ -109,7 +112,10 @@ def best(config: RunConfig, target: Target) -> Workload:
     )
     if not found:
         make_workload(config, target)  # reports what is wrong with the config itself
-        raise ValueError(f"config.mesh: no mesh of {target} divides the model")
+        raise ValueError(
+            f"--target={target}: no mesh of its devices divides the model's dimensions;"
+            " give another number of devices"
+        )
     near = [pair for pair in found if pair[0].peak <= _SLACK * target.usable]
     smallest = min(near or found, key=lambda pair: pair[0].peak)
     tried = near[:_TRIED]
@@ -131,12 +137,12 @@ def best(config: RunConfig, target: Target) -> Workload:
     raise ValueError(
         f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
         f" in no layout; the smallest, {_name(work)}, needs about {gib(guess.peak)} of"
-        f" {gib(target.usable)} GiB"
+        f" {gib(target.usable)} GiB; give more or larger devices"
     )
 
 
 def _refused(work: Workload) -> str:
-    """Compiles an update; returns why it does not fit, or an empty text."""
+    """Compiles an update; returns why it does not fit, or an empty text if it fits."""
     try:
         resident, compiled = compile_programs(work, only=_UPDATE)
     except ValueError as error:  # such as no room for the sampler

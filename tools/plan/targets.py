@@ -153,8 +153,9 @@ class Target:
         each = self.shape[-1]
         if self.chip.platform != "cuda" or (count > each and count % each):
             raise ValueError(
-                f"--target={self}: a trainer cannot have {count} chips of it; use"
-                " whole nodes of GPUs, or part of one"
+                f"--target={self}: a trainer cannot use {count} of its devices; set"
+                " config.mesh to all devices of a slice, to whole nodes of GPUs, or to"
+                " part of one node"
             )
         shape = max(1, count // each), min(count, each)
         return Target(name=self.name, shape=shape)
@@ -173,15 +174,17 @@ def parse_target(text: str) -> Target:
         )
     chip = CHIPS[name]
     is_gpu = chip.platform == "cuda"
+    example = "2x8" if is_gpu else "x".join("2" * chip.dimensions)
     if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", shape):
-        example = "2x8" if is_gpu else "x".join("2" * chip.dimensions)
         raise ValueError(f"--target={text}: give a shape, as in {name}:{example}")
     sizes = tuple(map(int, shape.split("x")))
     if is_gpu and len(sizes) == 1:
         sizes = (1, *sizes)
     if len(sizes) != chip.dimensions:
-        kind = "NODESxGPUS" if is_gpu else f"{chip.dimensions} sizes"
-        raise ValueError(f"--target={text}: the shape of {name} has {kind}")
+        raise ValueError(
+            f"--target={text}: the shape of {name} must have {chip.dimensions} sizes,"
+            f" as in {name}:{example}"
+        )
     return Target(name=name, shape=sizes)
 
 
@@ -204,5 +207,8 @@ def devices(target: Target) -> Sequence[jax.Device]:
         else:
             topology = topologies.get_topology_desc(str(target), platform="tpu")
     except Exception as error:  # the plugins' own types
-        raise ValueError(f"--target={target}: {one_line(error)[:300]}") from None
+        raise ValueError(
+            f"--target={target}: the compiler has no such device:"
+            f" {one_line(error)[:300]}"
+        ) from None
     return topology.devices

@@ -84,7 +84,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
     """Checks a config against a target and returns the workload.
 
     Raises:
-      ValueError: one line that names a key and its value.
+      ValueError: the config is not valid, or does not suit the target.
     """
     m = config.mesh
     check_config(config, needs_data=False)
@@ -116,7 +116,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 def shard_sizes(
     model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """Returns the number of all parameters and of the layers' parameters per device.
+    """Returns how many parameters each device has: in the whole model, in the layers.
 
     Raises:
       ValueError: the mesh does not divide a dimension of a parameter.
@@ -131,7 +131,7 @@ def shard_sizes(
 
 
 def _trainer_devices(config: RunConfig, target: Target) -> int:
-    """Returns the number of devices of the trainer; local vLLM servers use the rest."""
+    """Returns the number of devices that train; local vLLM servers use the others."""
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
         return target.count
@@ -150,6 +150,6 @@ def _trainer_devices(config: RunConfig, target: Target) -> int:
     if not 0 < count < target.count:
         raise ValueError(
             f"config.mesh={sizes}: a trainer on {count} of the {target.count} devices"
-            f" of {target} leaves none to vLLM's servers"
+            f" of {target} leaves none for vLLM's servers; lower the sizes"
         )
     return count

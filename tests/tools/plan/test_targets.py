@@ -31,9 +31,9 @@ def test_a_target_has_devices():
         ("h100", "give a shape, as in h100:2x8"),
         ("v5p:", "give a shape, as in v5p:2x2x2"),
         ("v5e:4x0", "give a shape, as in v5e:2x2"),
-        ("v5e:4x4x4", "the shape of v5e has 2 sizes"),
-        ("v5p:4x4", "the shape of v5p has 3 sizes"),
-        ("h100:2x2x2", "the shape of h100 has NODESxGPUS"),
+        ("v5e:4x4x4", "the shape of v5e must have 2 sizes, as in v5e:2x2"),
+        ("v5p:4x4", "the shape of v5p must have 3 sizes, as in v5p:2x2x2"),
+        ("h100:2x2x2", "the shape of h100 must have 2 sizes, as in h100:2x8"),
     ],
 )
 def test_a_wrong_target_is_named(text, said):
@@ -91,13 +91,14 @@ def test_a_known_model_has_its_positions():
             "h100:8",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
             "config.mesh={'data': 1, 'fsdp': 8, 'tensor': 1}: a trainer on 8 of the 8"
-            " devices of h100:8 leaves none to vLLM's servers",
+            " devices of h100:8 leaves none for vLLM's servers; lower the sizes",
         ),
         (
             "v5e:4x4",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
-            "--target=v5e:4x4: a trainer cannot have 8 chips of it; use whole nodes of"
-            " GPUs, or part of one",
+            "--target=v5e:4x4: a trainer cannot use 8 of its devices; set config.mesh"
+            " to all devices of a slice, to whole nodes of GPUs, or to part of one"
+            " node",
         ),
     ],
 )
