@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments.name, _parsed(arguments.arg), arguments.correction
         )
     except ValueError as error:
-        print(f"check_objective: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     for finding in findings:
         print(finding)
@@ -74,9 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsed(pairs: Sequence[str]) -> dict[str, Any]:
+    """Parses `KEY=VALUE` texts; values that are not Python literals stay texts."""
     arguments = {}
     for pair in pairs:
-        key, _, text = pair.partition("=")
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--arg={pair}: must be KEY=VALUE")
         try:
             arguments[key] = ast.literal_eval(text)
         except (ValueError, SyntaxError):

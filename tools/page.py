@@ -1,8 +1,8 @@
 """Renders self-contained HTML pages with tables, charts and sections.
 
 Pages have no scripts and load no resources; their content security policy enforces
-both. Values of a curve appear on hover. Arguments are plain text, which is escaped,
-unless a docstring says that they are HTML.
+both. Arguments are plain text, which is escaped, unless a docstring says that they are
+HTML.
 """
 
 import dataclasses
@@ -60,12 +60,12 @@ def text(content: str, most: int) -> str:
 
 
 def details(summary: str, body: str, kind: str = "") -> str:
-    """Returns an HTML body that opens on a click; `kind` is its CSS class."""
+    """Returns a summary that opens an HTML body on a click; `kind` is its CSS class."""
     return tag("details", tag("summary", html.escape(summary)) + body, class_=kind)
 
 
 def columns(bodies: Sequence[str]) -> str:
-    """Returns HTML bodies in columns, or stacked on narrow screens."""
+    """Returns HTML bodies next to each other; on narrow screens they are stacked."""
     return tag("div", "".join(tag("div", body) for body in bodies), class_="beside")
 
 
@@ -265,6 +265,7 @@ def ticks(
 
 
 def is_number(value: Any) -> bool:
+    """Returns whether a value is an integer or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -292,6 +293,7 @@ def _tick(value: float) -> str:
 
 
 def _thinned(points: Sequence[Any], most: int) -> list[Any]:
+    """Returns every n-th point and the last one, about `most` in total."""
     apart = math.ceil(len(points) / most) or 1
     some = list(points[::apart])
     return some if not points or some[-1] == points[-1] else [*some, points[-1]]

@@ -1,8 +1,7 @@
 """Executes the runs of an ablation, several at a time.
 
-First it checks all configs and makes the base models. Each run is a process of
-`rl.train`, which resumes an interrupted run. The processes end with this process, even
-if it is killed.
+`check` and `make_bases` come before `train`. Each run is a process of `rl.train`, which
+resumes an interrupted run. The processes end with this process, even if it is killed.
 """
 
 import collections
@@ -108,7 +107,7 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
     """Runs `work` on a config in a new process and returns its error, or an empty text.
 
-    JAX initializes its devices once per process and holds them until the process ends.
+    A new process is needed because JAX holds its devices until the process ends.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -121,7 +120,10 @@ def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
         return receiving.recv()
     except EOFError:
         process.join()
-        return f"the process that prepares the run ended with status {process.exitcode}"
+        return (
+            f"the process that prepares the run ended with status {process.exitcode};"
+            " see its output above"
+        )
     finally:
         process.kill()
         process.join()

@@ -14,7 +14,7 @@ from tools.ablation.study import Run, Study
 from tools.tables import Table
 from tools.tables import markdown as render
 
-END = 0.1  # "at the end" of a run is over this share of its steps
+END = 0.1  # figures "at the end" are means over this share of the steps
 # Sections of a run's identity that should be equal in all runs; see
 # `rl.workdir.manifest`.
 _SHARED = ("base", "versions", "hosts")
@@ -102,7 +102,7 @@ def read_result(study: Study) -> dict[str, Any]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Renders a result of `read_result` as Markdown tables."""
+    """Formats a result of `read_result` as Markdown tables."""
     reference, by_arm = result["reference"], result["cells"]
     ended = [run for run in result["runs"] if "figures" in run]
     settings = ", ".join(f"{k}={v}" for k, v in result["overrides"].items())
@@ -153,6 +153,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Table:
+    """Returns the table of differences from the reference arm; it may have no rows."""
     reference = result["reference"]
     rows, seeds = [], [0]
     for arm, cells in result["cells"].items():

@@ -1,4 +1,4 @@
-"""Lists the runs of an ablation: their configs, folders and summaries."""
+"""Lists the runs of an ablation, with their configs, folders and summaries."""
 
 import dataclasses
 import hashlib
@@ -111,7 +111,7 @@ def make_study(
       seeds: the seeds of each arm; by default those of the ablation.
 
     Raises:
-      ValueError, UnreadableConfig: one line that names the file or the arm.
+      ValueError, UnreadableConfig: the file, an arm or an override is not valid.
     """
     file, _, text = name.partition(":")
     chosen, _, other = text.partition(SEPARATOR)

@@ -1,5 +1,6 @@
 """Checks properties of an objective, for `tools.check_objective`.
 
 `trial` packs completions into rows and runs an objective on them. `properties` checks a
-loss. `corrections` checks the terms that the update adds to a loss.
+loss alone. `corrections` checks a loss together with what the update adds to it:
+rejection, importance weights, a KL penalty and an entropy bonus.
 """

@@ -1,7 +1,7 @@
-"""Checks the terms that the update adds to a loss: correction, weights, KL, entropy.
+"""Checks what the update adds to a loss: rejection, weights, KL and entropy terms.
 
-Each property is compared with an independent calculation for every token. The checks
-run with each correction, on completions with some off-policy tokens.
+Gradients and weights of every token are compared with an independent calculation. The
+checks run with each correction, on completions with some off-policy tokens.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ _TERMS: dict[str, dict[str, Any]] = {
 _WHY = {
     "rejected tokens": "gradients, metrics and means must not include them",
     "whole completions": "`geometric` must keep or reject all tokens of a completion",
-    "divisor": "weights must average over the tokens that are not rejected",
+    "divisor": "weights must divide by the number of tokens that are not rejected",
     "importance weights": "every term must weight off-policy tokens by"
     " min(exp(old - sampler), cap) with `truncate`, and by 1 with other corrections",
     "KL penalty": "gradient descent must move the policy towards the reference",
@@ -73,7 +73,7 @@ def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Findin
 
 
 def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
-    """Yields (property, fault) for each property that a correction violates."""
+    """Checks one correction and yields (property, what is wrong) for each fault."""
     values = _make_values()
 
     def changed(**settings: Any) -> RunConfig:
@@ -93,13 +93,13 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     plain, entropy = found["loss"], found["entropy"]
 
     if count := entropy["outside"]:
-        yield "rejected tokens", f"{count} rejected tokens have a gradient"
+        yield "rejected tokens", f"the gradient of {count} rejected tokens is not 0"
     if entropy["metric tokens"] != kept.sum():
-        yield "rejected tokens", "metrics count them"
+        yield "rejected tokens", "metrics count rejected tokens"
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
     again = trial("loss").run(batches, {**values, **moved})
     if _differs(plain, again, kept):
-        yield "rejected tokens", "their log-probabilities change the others' gradient"
+        yield "rejected tokens", "they change the gradient of other tokens"
     partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
     if correction == "geometric" and partly:
         yield "whole completions", f"{len(partly)} completions are rejected in part"
@@ -113,7 +113,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         exact = _divided(kept, aggregation, c.rollout.max_response_tokens)
         if not np.allclose(weights, exact, rtol=1e-5, atol=0):
             sums = f"{weights.sum():.4g}, not {exact.sum():.4g}"
-            yield "divisor", f"weights of {aggregation!r} sum to {sums}"
+            yield "divisor", f"weights of aggregation {aggregation!r} sum to {sums}"
 
     importance = np.ones(len(OWNER))
     if correction == TRUNCATE:
@@ -127,7 +127,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
             part, exact = part - plain["part"], exact - unweighed["loss"]
         wrong = np.abs(part - importance * exact)[kept].max(initial=0.0)
         if wrong > TOLERANCE:
-            yield "importance weights", f"wrong by {wrong:.1e} in the term {term!r}"
+            yield "importance weights", f"term {term!r} is wrong by {wrong:.1e}"
 
     x = (values["policy"] - values["reference"])[kept]
     for estimate in KL_ESTIMATES:
@@ -162,7 +162,7 @@ def _make_values() -> dict[str, np.ndarray]:
 
 
 def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Batch]:
-    """Rejects tokens and computes the weights of the others, as in training."""
+    """Returns micro-batches with weights, after rejecting tokens as in training."""
     weighed = weigh(
         batches,
         aggregation=c.objective.aggregation,
@@ -180,7 +180,7 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
 
 
 def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
-    """Returns the weight of each token in the mean over the tokens that are kept."""
+    """Returns the weight `[tokens]` of each token in the mean over those in `kept`."""
     sizes = {
         "group": np.bincount(GROUP[kept], minlength=GROUP.max() + 1),
         "sequence": np.bincount(OWNER[kept], minlength=OWNER.max() + 1),
@@ -196,4 +196,5 @@ def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.nd
 
 
 def _differs(a: dict[str, Any], b: dict[str, Any], kept: np.ndarray) -> bool:
+    """Returns whether the gradients of two runs differ at the tokens in `kept`."""
     return bool(np.abs(a["policy"] - b["policy"])[kept].max() > TOLERANCE)

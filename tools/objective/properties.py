@@ -1,4 +1,4 @@
-"""Checks the properties that packing, micro-batches and a mesh require of a loss."""
+"""Checks that a loss does not depend on packing, micro-batches or the mesh."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,13 @@ DEVICES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Represents the result of checking one property."""
+    """Holds the result of checking one property.
+
+    Attributes:
+      name: the property, such as "packing".
+      holds: whether the loss has the property.
+      message: what was found; if the property does not hold, also the likely cause.
+    """
 
     name: str
     holds: bool
@@ -28,9 +34,10 @@ class Finding:
 
 
 def loss_findings(trial: Trial) -> Iterator[Finding]:
-    """Yields a finding for each property.
+    """Checks a loss and yields a finding for each property.
 
-    If loss, gradient or metrics are not finite, yields only the first finding.
+    If loss, gradient or metrics are not finite, the first finding says so and no other
+    property is checked.
     """
     (together,), values = layout(), make_values()
     plain = trial.run([together], values)
@@ -90,7 +97,7 @@ _WHY = {
 
 
 def _finding(name: str, fault: str, well: str) -> Finding:
-    """Returns a finding with the message `well`, or with the fault and its cause."""
+    """Returns a finding: the message is `well`, or `fault` and its likely cause."""
     return Finding(name, not fault, f"{fault}: {_WHY[name]}" if fault else well)
 
 

@@ -18,12 +18,12 @@ _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
 LONG, SHORT = 48, 14
 _LENGTHS = [length for _, lengths in _SHAPES for length in lengths]
 _GROUPS = [group for group, (_, lengths) in enumerate(_SHAPES) for _ in lengths]
-# The completion and the group of each token.
+# For each token, the number of its completion and of its group.
 OWNER = np.repeat(np.arange(len(_LENGTHS)), _LENGTHS)
 GROUP = np.take(_GROUPS, OWNER)
-# Reduces compilation, which takes most of the time.
+# Compilation takes most of the time; this shortens it.
 _QUICK = {"xla_backend_optimization_level": 0}
-Values = Mapping[str, np.ndarray]  # by token
+Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
 
 
 def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
@@ -57,7 +57,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns the number of the token at each position; -1 if there is none."""
+    """Returns the number of the token at each position `[R, T]`; -1 where is none."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 
@@ -107,7 +107,7 @@ def lay(
 
 
 class Trial:
-    """Runs an objective on completions; compiles it once for each shape of rows."""
+    """Runs an objective on the completions of `layout`."""
 
     def __init__(self, objective: Objective):
         def loss(policy, entropy, weights, batch, hyper):
@@ -169,11 +169,14 @@ class Trial:
         return found
 
     def reach(self, batch: Batch, values: Values) -> dict[str, np.ndarray]:
-        """Returns which tokens' losses depend on which entries of each array.
+        """Finds which values of which tokens affect the loss of each token.
 
-        The result has a bool array `[u, t]` for each name in `values`: true if changing
-        the value of token u changes the loss of token t. The loss of each token is the
-        gradient with respect to its weight, because the total is linear in the weights.
+        The loss of a token is the gradient with respect to its weight, because the
+        total is linear in the weights.
+
+        Returns:
+          For each name in `values`, a bool array `[u, t]`: true if changing the value
+          of token u changes the loss of token t.
         """
         size, scored = len(OWNER), batch.loss_mask
         cases = [("", values)]

@@ -1,6 +1,6 @@
-"""Writes a report of training runs as one HTML page: WORKDIR/report.html.
+"""Writes a report of training runs as one HTML page.
 
-    python -m tools.report WORKDIR
+    python -m tools.report WORKDIR                      # writes WORKDIR/report.html
     python -m tools.report WORKDIR_A WORKDIR_B ... --out compared.html
 
 Several workdirs are compared; runs with equal settings apart from the seed form one

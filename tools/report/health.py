@@ -12,12 +12,12 @@ from configs.schema import parse
 from rl.alarms import Alarms
 from tools.report.reading import Run, interval_of, part
 
-_WINDOW = 10  # a window has 1 / _WINDOW of a run's steps
+_WINDOW = 10  # training accuracies are averaged over 1 / _WINDOW of the steps
 _LEAST_DROP = 0.01  # of accuracy; a smaller decline is not reported
 
 
 class Finding(NamedTuple):
-    """Describes one problem of a run.
+    """Describes one problem of a run, or several of one kind.
 
     Attributes:
       steps: the steps with the problem, such as "3, 5-8"; may be empty.
@@ -70,7 +70,7 @@ def _alarms(run: Run) -> list[Finding]:
 
 
 def _declines(run: Run) -> list[Finding]:
-    """Finds accuracies that end significantly below their start or their best value.
+    """Finds accuracies that end clearly below their first or their best value.
 
     Two held-out accuracies differ significantly if their difference exceeds its 95%
     interval, Bonferroni-corrected for the number of evaluations. The interval treats
@@ -114,6 +114,14 @@ def _declines(run: Run) -> list[Finding]:
 def _decline(
     name: str, scores: Sequence[tuple[float, float]], error: float, count: int
 ) -> list[Finding]:
+    """Compares the last score with the first and the best one.
+
+    Args:
+      name: what the scores measure.
+      scores: pairs of step and score, ascending.
+      error: standard error of the difference of two scores.
+      count: number of comparisons that the significance level is divided by.
+    """
     z = float(stats.norm.ppf(1 - 0.025 / count))
     (first_step, first), (last_step, last) = scores[0], scores[-1]
     best_step, best = max(scores, key=lambda pair: pair[1])
@@ -128,6 +136,7 @@ def _decline(
 
 
 def _end(run: Run) -> list[Finding]:
+    """Finds an early or unhealthy end, and a process that did not end by itself."""
     found = []
     for key, text in (("ended", "ended early"), ("unhealthy", "ended unhealthy")):
         if reason := run.summary.get(key):

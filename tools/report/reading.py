@@ -15,7 +15,7 @@ from configs.reading import changes
 from rl.files import MAX_LINE_BYTES
 from tools.page import is_number
 
-_MOST_BYTES = 64 * 2**20  # largest size of a JSON file that is read
+_MOST_BYTES = 64 * 2**20  # larger JSON files are not read
 _WRONG = (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError)
 
 Row = Mapping[str, Any]
@@ -127,6 +127,7 @@ def interval_of(figures: Row) -> tuple[float, float] | None:
 
 
 def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
+    """Reads a JSON object, or returns {} and adds the reason to `wrong`."""
     if not path.is_file():
         return {}
     try:
@@ -144,7 +145,10 @@ def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
 def _rows(
     path: pathlib.Path, wrong: list[str], fits: Callable[[Row], bool]
 ) -> list[dict[str, Any]]:
-    """Returns the valid rows of a JSONL file; ignores an incomplete last line."""
+    """Reads a JSONL file and returns the rows that are valid and that `fits` accepts.
+
+    Ignores an incomplete last line; adds the numbers of other bad lines to `wrong`.
+    """
     if not path.is_file():
         return []
     rows, bad, number = [], [], 0
@@ -155,7 +159,7 @@ def _rows(
                 row = json.loads(line)
                 step = row["step"]
                 if not (isinstance(step, int) and 0 <= step < 10**9 and fits(row)):
-                    raise ValueError("another form")
+                    raise ValueError("not a row of this file")
                 rows.append(row)
             except _WRONG:
                 bad.append(number)
@@ -166,6 +170,7 @@ def _rows(
 
 
 def _is_sample(row: Row) -> bool:
+    """Returns whether a row has the texts and numbers of samples.jsonl."""
     why = row.get("shown_as") or []
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])
@@ -173,6 +178,7 @@ def _is_sample(row: Row) -> bool:
 
 
 def _is_held(lock: pathlib.Path) -> bool:
+    """Returns whether a process has locked this file."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -25,9 +25,9 @@ CURVES = HEADLINE | {
     "sampler gap, nats": ("policy/sampler_gap_mean",),
     "learning rate": ("schedule/learning_rate",),
 }
-"""The metrics of each chart by title; metrics that a run lacks are skipped."""
+"""The metrics of each chart, by title. Metrics that a run lacks are not drawn."""
 
-# Largest numbers of characters of one completion and of all completions.
+# Limits on the characters of one completion and of all completions together.
 _MOST_OF_A_TEXT, _MOST_TEXT = 6_000, 2_500_000
 _SMOOTHED = 20  # curves are moving averages over 1 / _SMOOTHED of a run
 _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
@@ -130,7 +130,10 @@ def _curves(runs: Sequence[Run]) -> str:
 def _lines(
     members: Sequence[Run], metric: str, label: str, colour: int
 ) -> list[Series]:
-    """Returns the curve of one run, or the mean of several runs with its interval."""
+    """Returns one curve, or none if no run has the metric.
+
+    It is that of one run, or the mean of several runs with its 95% interval.
+    """
     raw = [points for run in members if (points := run.series(metric))]
     if not raw:
         return []
@@ -271,7 +274,7 @@ def _total(run: Run, metric: str) -> float:
 
 
 def _spent(run: Run) -> str:
-    """Renders the total seconds of each phase of a step."""
+    """Renders the seconds of each phase, summed over all steps, as a bar chart."""
     phases = {key for row in run.steps for key in row if key.startswith("seconds/")}
     seconds = {key[8:]: _total(run, key) for key in phases - {"seconds/step"}}
     rest = _total(run, "seconds/step") - sum(seconds.values())
@@ -287,7 +290,7 @@ def _spent(run: Run) -> str:
 
 
 def _samples(runs: Sequence[Run]) -> str:
-    """Renders completions by step; every n-th one if there are too many."""
+    """Renders completions with a filter by kind; every n-th one if they are many."""
     several = len(runs) > 1
     rows = [(_kinds(row), _sample(r, row, several)) for r in runs for row in r.samples]
     if not rows:
