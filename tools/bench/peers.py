@@ -82,7 +82,7 @@ def transformers_sampling(shape: Shape, prompts: Any) -> dict[str, Run]:
 
     Args:
       shape: the sizes of the model and the batch.
-      prompts: token ids `[n, P]`.
+      prompts: token ids `[groups, P]`.
     """
     import torch
 
@@ -102,11 +102,12 @@ def transformers_sampling(shape: Shape, prompts: Any) -> dict[str, Run]:
 
     full = {"min_new_tokens": shape.completion}
     drawn = {"do_sample": True, "temperature": 1.0, "top_k": 0}
+    group = {"num_return_sequences": shape.group_size, "eos_token_id": stop_ids(shape)}
     return {
         "sample": lambda: generate(**full, **drawn),
         "sample_top_p": lambda: generate(**full, **drawn, top_p=0.95),
         "greedy": lambda: generate(**full, do_sample=False),
-        "mixed": lambda: generate(**drawn, eos_token_id=stop_ids(shape)),
+        "mixed": lambda: generate(**drawn, **group),
     }
 
 

@@ -7,8 +7,10 @@ completions per prompt that end at stop tokens. Weights are random, in float32.
 
 import argparse
 import dataclasses
+import functools
 import itertools
-from typing import Any
+
+import numpy as np
 
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
@@ -28,66 +30,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict:
     """Returns the measurements; see the module's docstring."""
-    shape, repeat = work.shape_of(arguments), arguments.repeat
-    # One completion per prompt, except for "mixed".
-    works = {
-        dataclasses.replace(shape, group_size=1): ("sample", "sample_top_p", "greedy"),
-        shape: ("mixed",),
-    }
+    shape = work.shape_of(arguments)
+    tokens = make_tokens(shape)
+    prompts = tokens["prompts"][:: shape.group_size]
     start_cpu_devices(0, rows=64)
-    mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    model = Decoder(DecoderConfig.from_hf(shape.hf_config()), mesh=mesh)
-    params = init_params(model, mesh, 0)
 
-    def measured(make_runs) -> dict[str, Any]:
-        rows: dict[str, Any] = {}
-        for each, names in works.items():
-            tokens = make_tokens(each)
-            runs = make_runs(each, tokens["prompts"])
-            chosen = {name: runs[name] for name in names}
-            rows |= report(chosen, each, tokens["lengths"], repeat)
-        return rows
+    def measured(runs: dict[str, Run]) -> dict[str, dict]:
+        return report(runs, shape, tokens["lengths"], arguments.repeat)
 
-    def embedded(each: Shape, prompts) -> dict[str, Run]:
-        slots = min(arguments.slots, each.rows)
-        return _runs(model, params, each, prompts[:: each.group_size].tolist(), slots)
-
-    result: dict[str, Any] = {
+    result = {
         "shape": dataclasses.asdict(shape),
         "machine": work.machine(),
-        work.THIS: measured(embedded),
+        work.THIS: measured(_runs(shape, prompts, arguments.slots)),
     }
     if arguments.without_peers:
         return result
     return peers.compare(
-        result, "transformers", lambda: measured(peers.transformers_sampling)
+        result,
+        "transformers",
+        lambda: measured(peers.transformers_sampling(shape, prompts)),
     )
 
 
-def _runs(model, params, shape: Shape, prompts, slots: int) -> dict[str, Run]:
-    layout = make_layout(
-        model,
-        slots=slots,
-        prompt_length=shape.prompt,
-        response_length=shape.completion,
-    )
-    sampler, seeds = JaxSampler(layout, params), itertools.count()
-    full = SamplingParams(
-        n=shape.group_size,
-        max_tokens=shape.completion,
-        stop_token_ids=(),
-        ignore_stop=True,
-    )
+def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> dict[str, Run]:
+    mesh = make_mesh(data=-1, fsdp=1, tensor=1)
+    model = Decoder(DecoderConfig.from_hf(shape.hf_config()), mesh=mesh)
+    params, seeds = init_params(model, mesh, 0), itertools.count()
 
-    def draw(**changes) -> int:
-        changed = dataclasses.replace(full, **changes)
-        groups = sampler.sample(prompts, changed, seed=next(seeds))
-        return sum(len(c.token_ids) for group in groups for c in group)
+    @functools.cache
+    def sampler(n: int) -> JaxSampler:
+        layout = make_layout(
+            model,
+            slots=min(slots, n * len(prompts)),
+            prompt_length=shape.prompt,
+            response_length=shape.completion,
+        )
+        return JaxSampler(layout, params)
 
-    ends = tuple(stop_ids(shape))
+    def sampling(n: int = 1, **options) -> Run:
+        settings = SamplingParams(n=n, max_tokens=shape.completion, **options)
+
+        def sample() -> int:
+            groups = sampler(n).sample(prompts.tolist(), settings, seed=next(seeds))
+            return sum(len(c.token_ids) for group in groups for c in group)
+
+        return sample
+
+    full = {"stop_token_ids": (), "ignore_stop": True}
     return {
-        "sample": draw,
-        "sample_top_p": lambda: draw(top_p=0.95),
-        "greedy": lambda: draw(temperature=0.0),
-        "mixed": lambda: draw(stop_token_ids=ends, ignore_stop=False),
+        "sample": sampling(**full),
+        "sample_top_p": sampling(**full, top_p=0.95),
+        "greedy": sampling(**full, temperature=0.0),
+        "mixed": sampling(shape.group_size, stop_token_ids=tuple(stop_ids(shape))),
     }
