@@ -88,10 +88,10 @@ def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
 def make_batches(
     shape: Shape,
     tokens: dict[str, np.ndarray],
-    mesh: Mesh,
     *,
     row_length: int,
     micro_tokens: int,
+    row_multiple: int = 1,
     share_prompts: bool = False,
 ) -> list[Batch]:
     """Packs completions into micro-batches.
@@ -99,8 +99,8 @@ def make_batches(
     Args:
       shape: the sizes of the batch.
       tokens: the completions, as `make_tokens` returns them.
-      mesh: the device mesh.
       row_length, micro_tokens, share_prompts: values of keys of `config.batch`.
+      row_multiple: the number of rows of a micro-batch is a multiple of this.
     """
     segments = [
         Segment(
@@ -120,20 +120,24 @@ def make_batches(
         segments,
         row_lengths=(row_length,),
         micro_tokens=micro_tokens,
-        row_multiple=shards("batch", mesh),
+        row_multiple=row_multiple,
         share_prompts=share_prompts,
     )
     return weigh(packed, aggregation="token", constant=shape.completion)
 
 
 def make_trainer(
-    shape: Shape, mesh: Mesh, *, deterministic: bool = False, **options: Any
+    shape: Shape,
+    mesh: Mesh | None = None,
+    *,
+    deterministic: bool = False,
+    **options: Any,
 ) -> tuple[Decoder, Step]:
     """Builds the model and the update of a run.
 
     Args:
       shape: the sizes of the model.
-      mesh: the device mesh.
+      mesh: the device mesh; by default the first device.
       deterministic: the value of `config.deterministic`.
       **options: values of keys of `config.model`.
     """
@@ -141,6 +145,7 @@ def make_trainer(
     config.deterministic = deterministic
     config.model.update(options)
     c = base.from_config(config)
+    mesh = mesh or make_mesh(devices=jax.devices()[:1])
     model = model_from_config(c, DecoderConfig.from_hf(shape.hf_config()), mesh)
     return model, make_update(c, model, objective_from_config(c))
 
@@ -158,9 +163,9 @@ def _runs(arguments, shape: Shape, tokens) -> tuple[list[Batch], dict[str, Run]]
     batches = make_batches(
         shape,
         tokens,
-        mesh,
         row_length=arguments.row_length or shape.prompt + shape.completion,
         micro_tokens=arguments.micro_tokens,
+        row_multiple=shards("batch", mesh),
         share_prompts=not arguments.no_sharing,
     )
     placed = [place(batch, step.rows) for batch in batches]

@@ -1,32 +1,33 @@
 """Compares gradients on the GPU with those on a CPU, and two runs on the GPU."""
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from models.decoder import init_params
+from sharding.mesh import make_mesh
 from sharding.rules import place
-from tools.bench.update import SCALARS
-from tools.gpu_check.shapes import SIZES, Rows, error, make_batch, one_device, trainer
+from tools.bench.update import SCALARS, make_trainer
+from tools.gpu_check.shapes import SIZES, Rows, error, make_batch
 
 Arrays = Mapping[str, np.ndarray]
-_CPU = "import sys, numpy; from tools.gpu_check.compare import gradient;"
-_CPU += " numpy.savez(sys.argv[1], **gradient())"
 
 
-def gradient(deterministic: bool = False) -> Arrays:
+def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
     """Returns a micro-batch's float32 gradient and log-probabilities, by name."""
-    size = SIZES["equal"]
-    model, step = trainer(size, "float32", remat="none", deterministic=deterministic)
+    model, step = make_trainer(
+        SIZES["equal"],
+        mesh,
+        dtype="float32",
+        remat="none",
+        deterministic=deterministic,
+    )
     with jax.default_matmul_precision("highest"):
-        params = init_params(model, one_device(), 0)
-    batch = place(make_batch(size, 2, 512)[0], step.rows)
+        params = init_params(model, step.rows.mesh, 0)
+    batch = place(make_batch(SIZES["equal"], 2, 512)[0], step.rows)
     scored = step.score(params, batch, SCALARS)
     carry = step.zeros(params, batch, SCALARS)
     sums, *_ = step.accumulate(carry, params, batch, SCALARS)
@@ -35,20 +36,17 @@ def gradient(deterministic: bool = False) -> Arrays:
 
 
 def equal(tiny: bool) -> Rows:
-    """Compares a gradient with the one that another process computes on the CPU."""
-    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
-        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, "-c", _CPU, file.name]
-        subprocess.run(command, env=environment, check=True)
-        exact = dict(np.load(file.name))
+    """Compares a gradient with the one that the CPU computes."""
+    exact = _gradient(make_mesh(devices=jax.devices("cpu")[:1]))
     for precision in ("highest", "default"):
         with jax.default_matmul_precision(precision):
-            yield _differences(f"as_cpu_{precision}", gradient(), exact, gradient())
+            yield _differences(f"as_cpu_{precision}", _gradient(), exact, _gradient())
 
 
 def deterministic(tiny: bool) -> Rows:
     """Compares two deterministic gradients, under the XLA flag of `PARTS`."""
-    yield _differences("deterministic", gradient(True), gradient(), gradient(True))
+    first, second = _gradient(deterministic=True), _gradient(deterministic=True)
+    yield _differences("deterministic", first, _gradient(), second)
 
 
 def _differences(

@@ -14,8 +14,9 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import head_table
 from tools.bench.peers import transformers_model
+from tools.bench.update import make_trainer
 from tools.bench.work import median_seconds
-from tools.gpu_check.shapes import PEAK, SIZES, Rows, error, make_batch, trainer
+from tools.gpu_check.shapes import PEAK, SIZES, Rows, error, make_batch
 
 
 def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
@@ -90,7 +91,7 @@ def logits(tiny: bool) -> Rows:
         cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
         for dtype, precision in cases:
             with jax.default_matmul_precision(precision):
-                found = _logits(folder, trainer(size, dtype)[0], ids)
+                found = _logits(folder, make_trainer(size, dtype=dtype)[0], ids)
             how = {"dtype": dtype, "precision": precision}
             yield {"what": "logits", **how, "error": error(found, exact)}
 

@@ -6,13 +6,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
-from models.decoder import Decoder
 from rl.types import Batch
-from rl.update.step import Step
-from sharding.mesh import make_mesh
-from tools.bench.update import make_batches, make_trainer
+from tools.bench.update import make_batches
 from tools.bench.work import Shape, make_tokens
 
 Rows = Iterator[dict[str, Any]]  # the results of a part
@@ -34,18 +30,6 @@ def peak_gib() -> float:
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
-def one_device() -> Mesh:
-    """Returns a mesh of the first device."""
-    return make_mesh(devices=jax.devices()[:1])
-
-
-def trainer(
-    size: Shape, dtype: str = "bfloat16", **options: Any
-) -> tuple[Decoder, Step]:
-    """Builds a model and its update on one device; see `make_trainer`."""
-    return make_trainer(size, one_device(), dtype=dtype, **options)
-
-
 def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
     """Returns a micro-batch of full rows.
 
@@ -59,9 +43,8 @@ def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, 
         size, prompt=prompt, completion=length - prompt, groups=groups, group_size=16
     )
     batch, *_ = make_batches(
-        work, make_tokens(work), one_device(),
-        row_length=length, micro_tokens=rows * length,
-    )  # fmt: skip
+        work, make_tokens(work), row_length=length, micro_tokens=rows * length
+    )
     ids = np.asarray(batch.segment_ids)
     lengths = np.concatenate(
         [np.unique(row[row > 0], return_counts=True)[1] for row in ids]

@@ -19,10 +19,10 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.rules import place
-from tools.bench.update import SCALARS
+from tools.bench.update import SCALARS, make_trainer
 from tools.bench.work import median_seconds
 from tools.gpu_check import shapes
-from tools.gpu_check.shapes import SIZES, Rows, trainer
+from tools.gpu_check.shapes import SIZES, Rows
 
 BANDWIDTH = 3.35e12  # bytes/s of an H100 SXM
 # For each model: rows of a micro-batch, row length and remat policy.
@@ -43,8 +43,8 @@ ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 def update_small(tiny: bool, name: str = "0.5B") -> Rows:
     """Yields the speed and memory of gradients, by remat policy."""
     name = "tiny" if tiny else name
-    model, _ = trainer(SIZES[name])
-    params = init_params(model, shapes.one_device(), 0)
+    model, step = make_trainer(SIZES[name])
+    params = init_params(model, step.rows.mesh, 0)
     for number, variant in enumerate(UPDATES[name]):
         yield from _gradient(name, params, *variant, trace=number == 0)
 
@@ -52,7 +52,7 @@ def update_small(tiny: bool, name: str = "0.5B") -> Rows:
 def _gradient(
     name: str, params: Params, rows: int, length: int, remat: Remat, *, trace: bool
 ) -> Rows:
-    _, step = trainer(SIZES[name], remat=remat)
+    _, step = make_trainer(SIZES[name], remat=remat)
     host, lengths, flops = shapes.make_batch(SIZES[name], rows, length)
     batch = place(host, step.rows)
     carry = step.zeros(params, batch, SCALARS)
@@ -81,8 +81,8 @@ def _gradient(
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
     """Yields the speed of decoding by slots and cached positions, and of prefill."""
     name = "tiny" if tiny else name
-    model, _ = trainer(SIZES[name])
-    params = init_params(model, shapes.one_device(), 0)
+    model, step = make_trainer(SIZES[name])
+    params = init_params(model, step.rows.mesh, 0)
     for slots, contexts in DECODES[name]:
         new = contexts[-1] + 512 - contexts[-1] % 64
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
