@@ -55,15 +55,10 @@ def page(title: str, report: Iterable[Table], *bodies: str) -> str:
         pages.section(
             table.title,
             pages.note(table.note) if table.note else "",
-            html_table(table),
+            pages.table([*table.rows[0]], [[*row.values()] for row in table.rows])
+            if table.rows
+            else "",
         )
         for table in tables
     ]
     return pages.document(title, pages.plots(charts) + "".join([*parts, *bodies]))
-
-
-def html_table(table: Table) -> str:
-    """Renders the rows of a table as HTML."""
-    if not table.rows:
-        return ""
-    return pages.table([*table.rows[0]], [[*row.values()] for row in table.rows])

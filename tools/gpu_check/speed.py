@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from models.decoder import Params, Remat, init_params
+from models.decoder import Params, init_params
 from rl.base_model import parameter_count
 from rollout import decoding
 from rollout.jax_sampler import JaxSampler
@@ -25,11 +25,16 @@ from tools.gpu_check import shapes
 from tools.gpu_check.shapes import SIZES, Rows
 
 BANDWIDTH = 3.35e12  # bytes/s of an H100 SXM
-# For each model: rows of a micro-batch, row length and remat policy.
-UPDATES: dict[str, list[tuple[int, int, Remat]]] = {
-    "tiny": [(2, 128, "full"), (2, 128, "none")],
-    "0.5B": [(8, 4096, "dots"), (8, 4096, "none"), (8, 4096, "full")],
-    "1.5B": [(4, 4096, "dots"), (8, 4096, "full")],
+# For each model: rows of a micro-batch, row length, and values of keys of config.model.
+UPDATES: dict[str, list[tuple[int, int, dict[str, Any]]]] = {
+    "tiny": [(2, 128, {"remat": "full"}), (2, 128, {"remat": "none"})],
+    "0.5B": [
+        (8, 4096, {"remat": "dots"}),
+        (8, 4096, {"remat": "none"}),
+        (8, 4096, {"remat": "dots", "head_chunk": 4096}),
+        (8, 4096, {"remat": "full"}),
+    ],
+    "1.5B": [(4, 4096, {"remat": "dots"}), (8, 4096, {"remat": "full"})],
 }
 # For each model: number of slots, and numbers of cached positions per slot.
 DECODES = {
@@ -41,7 +46,7 @@ ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 
 
 def update_small(tiny: bool, name: str = "0.5B") -> Rows:
-    """Yields the speed and memory of gradients, by remat policy."""
+    """Yields the speed and memory of gradients, by remat policy and head chunk."""
     name = "tiny" if tiny else name
     model, step = make_trainer(SIZES[name])
     params = init_params(model, step.rows.mesh, 0)
@@ -50,9 +55,15 @@ def update_small(tiny: bool, name: str = "0.5B") -> Rows:
 
 
 def _gradient(
-    name: str, params: Params, rows: int, length: int, remat: Remat, *, trace: bool
+    name: str,
+    params: Params,
+    rows: int,
+    length: int,
+    options: dict[str, Any],
+    *,
+    trace: bool,
 ) -> Rows:
-    _, step = make_trainer(SIZES[name], remat=remat)
+    _, step = make_trainer(SIZES[name], **options)
     host, lengths, flops = shapes.make_batch(SIZES[name], rows, length)
     batch = place(host, step.rows)
     carry = step.zeros(params, batch, SCALARS)
@@ -69,7 +80,7 @@ def _gradient(
         return carry[1]
 
     seconds, tokens = median_seconds(run), int(lengths.sum())
-    case = {"what": "accumulate", "size": name, "rows": rows, "remat": remat}
+    case = {"what": "accumulate", "size": name, "rows": rows} | options
     mfu = {"mfu": flops / seconds / shapes.PEAK}
     speed = {"s": seconds, "tokens_per_s": tokens / seconds} | mfu
     used = {"peak_gib": shapes.peak_gib(), "temporary_gib": temporary}
