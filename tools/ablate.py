@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}")
     if _CONFIG.value is None:
-        sys.exit("error: no --config: give --config=configs/ablations/NAME.py")
+        sys.exit("error: --config is missing; give --config=configs/ablations/NAME.py")
     logging.set_verbosity(logging.WARNING)
     sys.exit(run("ablate: stopped; the same command resumes", _command))
 

@@ -168,9 +168,9 @@ def _trl_trainer(shape: Shape) -> Any:
     words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     config = grpo_config(
         tempfile.mkdtemp(),
-        rows=shape.rows,
-        group_size=max(2, shape.group_size),  # TRL rejects groups of one
-        completion=shape.completion,
+        per_device_train_batch_size=shape.rows,
+        num_generations=max(2, shape.group_size),  # TRL rejects groups of one
+        max_completion_length=shape.completion,
         epsilon=0.2,
         epsilon_high=0.28,
     )

@@ -14,30 +14,17 @@ from rl.files import replace_json
 from rl.verifier.trl import reward
 
 
-def grpo_config(
-    folder: pathlib.Path | str,
-    *,
-    rows: int,
-    group_size: int,
-    completion: int,
-    **options: Any,
-) -> Any:
+def grpo_config(folder: pathlib.Path | str, **options: Any) -> Any:
     """Returns TRL's config for DAPO's loss without a KL term, in float32 on the CPU.
 
     Args:
       folder: output folder of the trainer.
-      rows: number of completions of an update.
-      group_size: number of completions per prompt.
-      completion: tokens of the longest completion.
       **options: other fields of `trl.GRPOConfig`.
     """
     import trl
 
     return trl.GRPOConfig(
         output_dir=str(folder),
-        per_device_train_batch_size=rows,
-        num_generations=group_size,
-        max_completion_length=completion,
         temperature=1.0,
         top_p=1.0,
         top_k=0,
@@ -71,23 +58,13 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
     from datasets import Dataset
 
     base, held_out = settings["base"], settings["held_out"]
-    updates = settings["updates_per_step"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(base, padding_side="left")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
         base, dtype=torch.float32
     )
-    config = grpo_config(
-        folder,
-        rows=settings["rows"],
-        group_size=settings["group_size"],
-        completion=settings["completion"],
-        seed=settings["seed"],
-        max_steps=updates * settings["steps"],
-        steps_per_generation=updates,
-        logging_steps=updates,
-        **settings["trl"],
-    )
+    config = grpo_config(folder, seed=settings["seed"], **settings["trl"])
+    updates = config.steps_per_generation
 
     @torch.no_grad()
     def accuracy(problems: list[dict[str, str]]) -> float:
@@ -99,7 +76,7 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
             inputs = tokenizer(prompts, return_tensors="pt", padding=True)
             drawn = model.generate(
                 **inputs,
-                max_new_tokens=settings["completion"],
+                max_new_tokens=config.max_completion_length,
                 do_sample=True,
                 top_k=0,
                 num_return_sequences=settings["samples"],
@@ -121,7 +98,7 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
 
         def on_step_end(self, args, state, control, **_):
             step, part = divmod(state.global_step, updates)
-            last = step == settings["steps"]
+            last = state.global_step == config.max_steps
             if part == 0 and (last or step % settings["every"] == 0):
                 now = time.monotonic()
                 some = held_out if last else held_out[: settings["problems"]]

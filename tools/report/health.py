@@ -142,7 +142,7 @@ def _end(run: Run) -> list[Finding]:
         if reason := run.summary.get(key):
             found.append(Finding(str(run.done), "end", f"{text}: {reason}"))
     if not run.summary and not run.running:
-        text = "no summary.json and no process: the run was stopped or killed"
+        text = "the run was stopped or killed; the same command resumes it"
         found.append(Finding(str(run.done), "end", text))
     return found
 
