@@ -84,6 +84,15 @@ def test_the_learning_bench_trains_and_finds_its_runs_again(tmp_path):
     assert learning.run(parser.parse_args(flags)) == result
 
 
+def test_an_unknown_arm_is_named(capsys):
+    parser = argparse.ArgumentParser()
+    learning.add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--out=x", "--arms=plain,half"])
+    said = "--arms: 'half' is not an arm; choose from plain, full, trl"
+    assert said in capsys.readouterr().err
+
+
 def test_a_curve_of_other_settings_is_not_reused(tmp_path):
     settings = {"seed": 0, "steps": 2, "trl": {"epsilon": 0.2}}
     (tmp_path / "settings.json").write_text(json.dumps(settings))

@@ -242,3 +242,5 @@ def test_the_command(tmp_path, capsys):
     assert "one value per token" in capsys.readouterr().err
     assert check_objective.main(["dual_clip", "--arg", "bund=3"]) == 2
     assert "function_args.bund=3: unknown key" in capsys.readouterr().err
+    assert check_objective.main(["grpo", "--arg=bound"]) == 2
+    assert "error: --arg=bound: must be KEY=VALUE" in capsys.readouterr().err
