@@ -57,7 +57,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns the number of the token at each position `[R, T]`; -1 where is none."""
+    """Returns the number `[R, T]` of the token at each position; -1 if there is none."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 

@@ -116,7 +116,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 def shard_sizes(
     model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """Returns how many parameters each device has: in the whole model, in the layers.
+    """Returns the parameters on each device: those of the model, those of its layers.
 
     Raises:
       ValueError: the mesh does not divide a dimension of a parameter.
