@@ -57,7 +57,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns the number `[R, T]` of the token at each position; -1 if there is none."""
+    """Returns each position's token number `[R, T]`; -1 if there is no token."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 
