@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import functools
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> dict[str, Run]:
 
         return sample
 
-    full = {"stop_token_ids": (), "ignore_stop": True}
+    full: dict[str, Any] = {"stop_token_ids": (), "ignore_stop": True}
     return {
         "sample": sampling(**full),
         "sample_top_p": sampling(**full, top_p=0.95),

@@ -126,6 +126,11 @@ def make_batches(
     return weigh(packed, aggregation="token", constant=shape.completion)
 
 
+def one_device() -> Mesh:
+    """Returns a mesh of the first device."""
+    return make_mesh(devices=jax.devices()[:1])
+
+
 def make_trainer(
     shape: Shape,
     mesh: Mesh | None = None,
@@ -145,7 +150,7 @@ def make_trainer(
     config.deterministic = deterministic
     config.model.update(options)
     c = base.from_config(config)
-    mesh = mesh or make_mesh(devices=jax.devices()[:1])
+    mesh = mesh or one_device()
     model = model_from_config(c, DecoderConfig.from_hf(shape.hf_config()), mesh)
     return model, make_update(c, model, objective_from_config(c))
 

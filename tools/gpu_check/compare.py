@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from models.decoder import init_params
 from sharding.mesh import make_mesh
 from sharding.rules import place
-from tools.bench.update import SCALARS, make_trainer
+from tools.bench.update import SCALARS, make_trainer, one_device
 from tools.gpu_check.shapes import SIZES, Rows, error, make_batch
 
 Arrays = Mapping[str, np.ndarray]
@@ -18,6 +18,7 @@ Arrays = Mapping[str, np.ndarray]
 
 def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
     """Returns a micro-batch's float32 gradient and log-probabilities, by name."""
+    mesh = mesh or one_device()
     model, step = make_trainer(
         SIZES["equal"],
         mesh,
@@ -26,7 +27,7 @@ def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
         deterministic=deterministic,
     )
     with jax.default_matmul_precision("highest"):
-        params = init_params(model, step.rows.mesh, 0)
+        params = init_params(model, mesh, 0)
     batch = place(make_batch(SIZES["equal"], 2, 512)[0], step.rows)
     scored = step.score(params, batch, SCALARS)
     carry = step.zeros(params, batch, SCALARS)

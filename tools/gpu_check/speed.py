@@ -19,7 +19,7 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.rules import place
-from tools.bench.update import SCALARS, make_trainer
+from tools.bench.update import SCALARS, make_trainer, one_device
 from tools.bench.work import median_seconds
 from tools.gpu_check import shapes
 from tools.gpu_check.shapes import SIZES, Rows
@@ -48,8 +48,8 @@ ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 def update_small(tiny: bool, name: str = "0.5B") -> Rows:
     """Yields the speed and memory of gradients, by remat policy and head chunk."""
     name = "tiny" if tiny else name
-    model, step = make_trainer(SIZES[name])
-    params = init_params(model, step.rows.mesh, 0)
+    model, _ = make_trainer(SIZES[name])
+    params = init_params(model, one_device(), 0)
     for number, variant in enumerate(UPDATES[name]):
         yield from _gradient(name, params, *variant, trace=number == 0)
 
@@ -92,8 +92,8 @@ def _gradient(
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
     """Yields the speed of decoding by slots and cached positions, and of prefill."""
     name = "tiny" if tiny else name
-    model, step = make_trainer(SIZES[name])
-    params = init_params(model, step.rows.mesh, 0)
+    model, _ = make_trainer(SIZES[name])
+    params = init_params(model, one_device(), 0)
     for slots, contexts in DECODES[name]:
         new = contexts[-1] + 512 - contexts[-1] % 64
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
