@@ -203,8 +203,8 @@ def test_too_few_rewards_are_found_before_a_run_starts():
     "name, what",
     [
         ("nowhere:f", r"cannot be imported \(ModuleNotFoundError: No module named 'no"),
-        (f"{HERE}:absent", r".*/functions\.py has no 'absent'"),
-        ("math:score", ".* has no 'score'"),
+        (f"{HERE}:absent", r".*/functions\.py does not define 'absent'"),
+        ("math:score", ".* does not define 'score'"),
         (f"{HERE}:no_function", "must be a function, not 3"),
     ],
 )
