@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=",".join(_ARMS),
         help="arms, separated by commas (default: %(default)s)",
     )
+    parser.add_argument(
+        "--updates_per_step",
+        type=int,
+        default=2,
+        help="updates of a step (%(default)s)",
+    )
 
 
 def _seeds(text: str) -> list[int]:
@@ -66,8 +72,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
       The `summary` of each run by arm; and for each arm of this project the difference
       of its mean final accuracy from TRL's, with interval and p-value over seeds.
     """
-    names, steps = arguments.arms, arguments.steps
-    shared = _trl_settings(steps) if "trl" in names else {}
+    names, steps, updates = arguments.arms, arguments.steps, arguments.updates_per_step
+    shared = _trl_settings(steps, updates) if "trl" in names else {}
     arms: dict[str, Any] = {name: [] for name in names}
     for seed in arguments.seeds:
         for arm in names:
@@ -75,9 +81,15 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             if arm == "trl":
                 curve = _trl(folder, shared | {"seed": seed})
             else:
-                curve = _this_project(folder, arm=arm, seed=seed, steps=steps)
+                curve = _this_project(
+                    folder, arm=arm, seed=seed, steps=steps, updates=updates
+                )
             arms[arm].append(summary(curve) | {"seed": seed})
-    result: dict[str, Any] = {"steps": steps, "arms": arms}
+    result: dict[str, Any] = {
+        "steps": steps,
+        "updates_per_step": updates,
+        "arms": arms,
+    }
     finals = {name: [row["final"] for row in rows] for name, rows in arms.items()}
     if trl := finals.pop("trl", None):
         for name, values in finals.items():
@@ -102,11 +114,13 @@ def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
 
 
 def _this_project(
-    folder: pathlib.Path, *, arm: str, seed: int, steps: int
+    folder: pathlib.Path, *, arm: str, seed: int, steps: int, updates: int
 ) -> list[dict[str, float]]:
+    prompts = quickstart.get_config().batch.prompts_per_step
     command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
     command += [f"--workdir={folder}", f"--config.seed={seed}"]
     command += [f"--config.steps={steps}"]
+    command += [f"--config.batch.prompts_per_update={prompts // updates}"]
     command += [f"--config.dynamic_sampling.filter={arm == 'full'}"]
     subprocess.run(command, check=True)
     results = json.loads((folder / "summary.json").read_text("utf-8"))
@@ -144,7 +158,7 @@ def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float
     return json.loads(curve.read_text("utf-8"))
 
 
-def _trl_settings(steps: int) -> dict[str, Any]:
+def _trl_settings(steps: int, updates: int) -> dict[str, Any]:
     """Returns the settings of `trl_training.train`, without the seed."""
     c: RunConfig = from_config(quickstart.get_config())
     start_devices(c)  # the number of devices changes rounding in the base model
@@ -157,7 +171,6 @@ def _trl_settings(steps: int) -> dict[str, Any]:
         ]
 
     completions = c.batch.prompts_per_step * c.rollout.group_size
-    updates = c.batch.prompts_per_step // c.batch.prompts_per_update
     return {
         "base": str(base_folder(c)),
         "train": rows(c.data.train_args),
