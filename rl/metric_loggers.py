@@ -6,6 +6,7 @@ with a warning; the run continues.
 """
 
 import contextlib
+import functools
 import pathlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,11 +102,7 @@ def _wandb() -> Maker:
         raise ValueError(
             "config.log.sinks: wandb is not installed; run pip install wandb"
         ) from None
-
-    def open_run(workdir: pathlib.Path, *, config: Mapping[str, Any], keep: int):
-        return _WandbRun(wandb, workdir, config=config, keep=keep)
-
-    return open_run
+    return functools.partial(_WandbRun, wandb)
 
 
 class _WandbRun:
@@ -113,11 +110,11 @@ class _WandbRun:
 
     def __init__(self, wandb: Any, workdir: pathlib.Path, *, config, keep: int):
         self._wandb = wandb
-        kept = workdir / "wandb_id"
-        if keep < 0 or not kept.is_file():
-            kept.write_text(secrets.token_hex(4), encoding="utf-8")
+        id_file = workdir / "wandb_id"
+        if keep < 0 or not id_file.is_file():
+            id_file.write_text(secrets.token_hex(4), encoding="utf-8")
         self._run = wandb.init(
-            id=kept.read_text(encoding="utf-8"),
+            id=id_file.read_text(encoding="utf-8"),
             resume="allow",
             name=workdir.name,
             dir=str(workdir),
