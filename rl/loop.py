@@ -253,8 +253,8 @@ class _Run:
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Returns the result of `work`, which a signal may interrupt.
 
-        If a signal or an error ends the work, saves a checkpoint of the state before it
-        and raises the error.
+        If a signal, or an error of the sampler or of a reward, ends the work, saves a
+        checkpoint of the state before it and raises the error.
         """
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.
