@@ -48,7 +48,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
-        sys.exit(f"curate: unexpected argument {argv[1]!r}")
+        sys.exit(f"curate: unexpected argument {argv[1]!r}; see --help for the flags")
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
     expand_home(_CONFIG.value)
     sys.exit(run("curate: stopped; nothing was written", lambda _: _curate()))

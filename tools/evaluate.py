@@ -60,16 +60,22 @@ from tools.evaluation.files import (
 )
 from tools.evaluation.nearest import nearest_result, training_problems
 from tools.evaluation.pages import results_page
+from tools.evaluation.pretrained import find_pretrained, held_out
 from tools.evaluation.report import FIVE, average_of_five, benchmark_result, tables
 from tools.evaluation.run import (
     PRESETS,
-    Conditions,
     check_prompts,
     checkpoint_hash,
     complete,
     make_task,
 )
-from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
+from tools.evaluation.sampler import (
+    add_flags,
+    comma_separated,
+    conditions_of,
+    open_sampler,
+    prepare,
+)
 from tools.evaluation.votes import answer_classes
 from tools.tables import markdown
 
@@ -97,18 +103,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    # Imported here so that --rescore and --compare start without JAX.
-    from tools.evaluation import pretrained
-
     if "held_out" in args.benchmarks:
         run = pathlib.Path(args.model) / "config.json"
         args.reward = judging_reward(args.reward, run, "eval.reward", "reward.function")
     prepare(args)
-    model = pretrained.find_pretrained(args.model, args.dtype)
-    conditions = _conditions(args, model.max_positions)
+    model = find_pretrained(args.model, args.dtype)
+    if args.template == "run":
+        args.template = held_out(pathlib.Path(args.model))[1]
+    conditions = conditions_of(args, PRESETS[args.preset], model)
     problems = {
         benchmark_name(spec): (
-            pretrained.held_out(pathlib.Path(args.model))[0][: args.limit]
+            held_out(pathlib.Path(args.model))[0][: args.limit]
             if spec == "held_out"
             else load_benchmark(
                 spec, args.data_dir, limit=args.limit, fields=parse_fields(args.fields)
@@ -285,20 +290,6 @@ def _compare(args: argparse.Namespace) -> None:
     print(text)
 
 
-def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
-    """Returns the preset's conditions with the overrides of the command line."""
-    from tools.evaluation import pretrained
-
-    preset = PRESETS[args.preset]
-    values = {f.name: getattr(args, f.name) for f in dataclasses.fields(Conditions)}
-    if args.template == "run":
-        values["template"] = pretrained.held_out(pathlib.Path(args.model))[1]
-    if args.context is None:
-        values["context"] = min(preset.context, positions)
-    given = {name: value for name, value in values.items() if value is not None}
-    return dataclasses.replace(preset, **given)
-
-
 def _arm(text: str) -> list[pathlib.Path]:
     """Parses the folders of one arm: one evaluation, or one per training seed."""
     return [user_path(folder) for folder in comma_separated(text)]
@@ -336,21 +327,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "training problems of this config",
     )
     parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
-    asked = parser.add_argument_group("conditions (default: those of the preset)")
-    asked.add_argument("--preset", choices=PRESETS, default="paper")
-    asked.add_argument(
-        "--template",
-        help="none, qwen_math, r1, model, a text with {problem}, or run (the template "
-        "of a workdir)",
-    )
-    asked.add_argument("--samples", type=int, help="completions per problem")
-    asked.add_argument("--temperature", type=float, help="0 is greedy")
-    asked.add_argument("--top_p", type=float)
-    asked.add_argument("--max_tokens", type=int, help="tokens of a completion")
-    asked.add_argument("--context", type=int, help="tokens of prompt and completion")
-    asked.add_argument("--seed", type=int)
-    asked.add_argument("--chunk", type=int, help="completions per call")
-    asked.add_argument(
+    parser.add_argument("--preset", choices=PRESETS, default="paper")
+    parser.add_argument(
         "--audit",
         action="store_true",
         help="also measure whether the model has memorized the problems",
@@ -367,7 +345,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=1.0,
         help="minimum reward of a correct completion, as config.reward.right_from",
     )
-    add_flags(parser, slots=64)
+    add_flags(
+        parser,
+        slots=64,
+        default="those of the preset; --template run is that of the workdir",
+    )
     other = parser.add_argument_group("other modes")
     other.add_argument(
         "--rescore",

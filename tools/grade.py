@@ -43,6 +43,7 @@ from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, read
 from tools.evaluation.files import record_conditions, write_verdicts
+from tools.evaluation.pretrained import find_pretrained
 from tools.evaluation.run import (
     Conditions,
     check_prompts,
@@ -51,10 +52,25 @@ from tools.evaluation.run import (
     make_task,
     present,
 )
-from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
+from tools.evaluation.sampler import (
+    add_flags,
+    comma_separated,
+    conditions_of,
+    open_sampler,
+    prepare,
+)
 from tools.evaluation.votes import answer_classes
 
 _NAME = "graded"  # the benchmark name in completions.jsonl and verdicts.jsonl
+_CONDITIONS = Conditions(
+    template="qwen_math",
+    samples=16,
+    temperature=1.0,
+    top_p=1.0,
+    max_tokens=3072,
+    context=4096,
+    chunk=2048,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,21 +143,9 @@ def _drawn(
     args: argparse.Namespace, problems: Sequence[Problem]
 ) -> list[SampledCompletion]:
     """Samples the completions that `--out` lacks; returns all completions."""
-    # Imported here so that computing levels from given rates starts without JAX.
-    from tools.evaluation import pretrained
-
     prepare(args)
-    model = pretrained.find_pretrained(args.model, args.dtype)
-    conditions = Conditions(
-        template=args.template,
-        samples=args.samples,
-        temperature=args.temperature,
-        top_p=args.top_p,
-        max_tokens=args.max_tokens,
-        context=min(args.context, model.max_positions),
-        seed=args.seed,
-        chunk=args.chunk,
-    )
+    model = find_pretrained(args.model, args.dtype)
+    conditions = conditions_of(args, _CONDITIONS, model)
     task = make_task(args.out, _NAME, problems, model, conditions)
     if check_prompts(task, model.max_positions):
         longest = max(map(len, task.prompts))
@@ -288,20 +292,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " rates share a level",
     )
     parser.add_argument("--level_source", help="name of the scale of new levels")
-    asked = parser.add_argument_group("conditions")
-    asked.add_argument("--samples", type=int, default=16, help="per problem")
-    asked.add_argument(
-        "--template", default="qwen_math", help="none, qwen_math, r1, model, or a text"
+    default = ", ".join(
+        f"{name} {value}" for name, value in dataclasses.asdict(_CONDITIONS).items()
     )
-    asked.add_argument("--temperature", type=float, default=1.0)
-    asked.add_argument("--top_p", type=float, default=1.0)
-    asked.add_argument("--max_tokens", type=int, default=3072, help="per completion")
-    asked.add_argument(
-        "--context", type=int, default=4096, help="tokens of prompt and completion"
-    )
-    asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--chunk", type=int, default=2048, help="completions per call")
-    add_flags(parser, slots=256)
+    add_flags(parser, slots=256, default=default)
     args = parser.parse_args(argv)
     if not args.model and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")

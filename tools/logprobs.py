@@ -20,8 +20,7 @@ from rl.problems.tokenizer import check_text
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from sharding.rules import laid_out, place
-from tools.evaluation import pretrained
-from tools.evaluation.run import Pretrained
+from tools.evaluation.pretrained import Pretrained, find_pretrained, split_model
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def logprobs(
     Raises:
       ValueError: the model does not exist, or a text exceeds the model's positions.
     """
-    found = pretrained.find_pretrained(model, dtype)
+    found = find_pretrained(model, dtype)
     begin, bare = encode_texts(found, texts)
     ids = [begin + of_text for of_text in bare]
     score = open_scorer(found, context=max(map(len, ids)))
@@ -103,7 +102,7 @@ def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.nda
             f"{context} tokens exceed the {positions} positions of {folder}; shorten"
             " the texts or their windows (--context)"
         )
-    model, mesh = pretrained.split_model(folder, dtype=found.dtype)
+    model, mesh = split_model(folder, dtype=found.dtype)
     params = load_params(folder, model, mesh)
     run = jax.jit(
         functools.partial(token_logprobs, model, temperature=1.0, mesh=mesh, chunk=1024)

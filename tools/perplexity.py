@@ -24,7 +24,7 @@ from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
 from tools import tables
-from tools.evaluation.run import Pretrained
+from tools.evaluation.pretrained import Pretrained, find_pretrained
 
 TEXTS, WINDOWS = 3, 40
 """Minimum numbers of texts and of windows for the interval of a difference."""
@@ -173,13 +173,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _scored(args: argparse.Namespace) -> dict[str, Any]:
     from rl.processes.devices import start_cpu_devices
-    from tools.evaluation import pretrained
 
     texts = [_read(path) for path in args.text]
     if args.json and not args.json.parent.is_dir():
         raise FileNotFoundError(f"--json: no folder {args.json.parent}; create it")
     start_cpu_devices(0, rows=1)
-    found = {name: pretrained.find_pretrained(name, args.dtype) for name in args.models}
+    found = {name: find_pretrained(name, args.dtype) for name in args.models}
     models = {
         name: score(model, texts, context=args.context) for name, model in found.items()
     }

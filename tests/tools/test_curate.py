@@ -96,9 +96,9 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     # What is wrong is the last argument.
     bad = {
         # The real problems would stay in the training set.
-        "--config.evaluation=('aime2024',)": f"aime2024 of {tmp_path} is another copy",
+        "--config.evaluation=('aime2024',)": f"aime2024 in {tmp_path} is not the known",
         "--config.workers=0": "config.workers=0: must be at least 1",
-        "--config.near.threshold=0.5": "same_answer_threshold: exceeds",
+        "--config.near.threshold=0.5": "same_answer_threshold=0.6: must be at most",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
         "--config.evidence=x": "evidence='x': must be one of required, preferred",
         "--input=none.jsonl": "none.jsonl: no such file",

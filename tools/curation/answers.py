@@ -45,6 +45,6 @@ class AnswerJudge(Workers):
     def equal_pairs(
         self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
     ) -> list[bool]:
-        """Compares each pair of answer lists as `equal` does, in parallel."""
+        """Returns the result of `equal` for each pair, computed in parallel."""
         found = self.map([((right,), left) for left, right in pairs])
         return [True in verdicts for verdicts in found]

@@ -20,48 +20,57 @@ _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Adds a reason to drop to each row that matches an evaluation problem."""
+    """Adds a reason to drop to each row that matches an evaluation problem.
+
+    Args:
+      plan: the evaluation problems and the threshold of the similarity.
+      rows: screened rows, changed in place.
+      judge: compares the answers of rows and evaluation problems.
+    """
     if not plan.evaluation:
         return
     texts = {name: problem.problem for name, problem in plan.evaluation.items()}
     index = EvaluationIndex(texts, threshold=plan.near.contamination_threshold)
     runs = [index.runs(row.problem) for row in rows]
     of_texts = {row.key: found for row, found in zip(rows, runs, strict=True)}
-    problems = collections.Counter(itertools.chain(*of_texts.values()))
+    holders = collections.Counter(itertools.chain(*of_texts.values()))
     for row, found in zip(rows, runs, strict=True):
-        told = [run for run in found if problems[run] <= _FEW]
+        rare = [run for run in found if holders[run] <= _FEW]
         if near := index.near(row):
             matches = ", ".join(f"{name} ({score:.2f})" for name, score in near.items())
             nearest = max(near, key=near.__getitem__)
-            row.against("evaluation_near", matches, plan.evaluation[nearest])
-        elif told:
-            names = list(dict.fromkeys(name for run in told for name in found[run]))
-            said = ", ".join(names[:3])
-            row.against("evaluation_ngram", said, plan.evaluation[names[0]])
+            row.drop_for("evaluation_near", matches, plan.evaluation[nearest])
+        elif rare:
+            names = list(dict.fromkeys(name for run in rare for name in found[run]))
+            first = plan.evaluation[names[0]]
+            row.drop_for("evaluation_ngram", ", ".join(names[:3]), first)
     left = [row for row in rows if row.survives]
-    asked = [row.problem for row in left]
-    reworded = Retrieval(texts, asked).matches(asked)
+    problems = [row.problem for row in left]
+    reworded = Retrieval(texts, problems).matches(problems)
     pairs = [(left[m.row], plan.evaluation[m.name]) for m in reworded]
     equal = judge.equal_pairs(
-        [(_asked_as(row, other), _asked_as(other, row)) for row, other in pairs]
+        [(_as_asked_by(b, a.answers), _as_asked_by(a, b.answers)) for a, b in pairs]
     )
     for match, (row, other), same in zip(reworded, pairs, equal, strict=True):
         if same and row.survives:
             score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
-            row.against("evaluation_reworded", f"{match.name} ({score})", other)
+            row.drop_for("evaluation_reworded", f"{match.name} ({score})", other)
 
 
-def _asked_as(problem: Row | Problem, beside: Row | Problem) -> list[str]:
-    """Returns the answers, and m + n for each m/n if the other problem asks for it."""
-    fractions = map(
-        _FRACTION.fullmatch, problem.answers if _SUM.search(beside.problem) else ()
-    )
+def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
+    """Returns the answers; if `other` asks for m + n, also this sum of each m/n."""
+    fractions = map(_FRACTION.fullmatch, answers if _SUM.search(other.problem) else ())
     sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
-    return [*problem.answers, *sums]
+    return [*answers, *sums]
 
 
 class EvaluationIndex:
-    """Indexes evaluation problems (id -> text) by n-grams and by similarity."""
+    """Finds the evaluation problems that a text is similar to or shares n-grams with.
+
+    Args:
+      problems: texts of the evaluation problems by id.
+      threshold: minimum similarity; see `text.similarity`.
+    """
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
         self._problems, self._threshold = problems, threshold
@@ -76,10 +85,13 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Returns the similarity of each problem that reaches the threshold, by id.
+        """Returns the evaluation problems that a row is similar to.
 
-        The similarity is 1 if the exact keys are equal. 3-grams alone would miss copies
-        with other typesetting, such as `1{,}000` for `1000`.
+        Problems with the key of the row have similarity 1, because 3-grams would miss
+        copies with other typesetting, such as `1{,}000` for `1000`.
+
+        Returns:
+          The similarities of at least the threshold, by problem id.
         """
         same = self._met.get(row.key, ())
         met = {n for band in row.bands for n in self._met.get(band, ())}
@@ -90,5 +102,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Returns the word n-grams of `text` that problems share, with their ids."""
+        """Returns the ids of the problems that share each word n-gram of `text`."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

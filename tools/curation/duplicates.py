@@ -13,7 +13,8 @@ from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
 
 Equal = Callable[[Sequence[str], Sequence[str]], bool]
-Copy = tuple[Row, str, float]  # row, "exact" or kind of `relation`, similarity
+Copy = tuple[Row, str, float]
+"""A row, its kind ("exact", or one of `relation`) and its similarity to the first."""
 
 
 def drop_duplicates(
@@ -22,8 +23,15 @@ def drop_duplicates(
     """Keeps one row of each problem; drops all copies if their answers disagree.
 
     The first copy with a level on `scale` is kept, or else the first copy. Exact
-    duplicates are merged, with the answers of all of them. The merged row is compared
-    with the first row of each group that shares a band hash.
+    duplicates are merged into a row with all of their answers. This row joins the most
+    similar group of earlier rows, or starts a group. Only groups whose first row shares
+    a band hash with it are compared.
+
+    Args:
+      plan: thresholds of the similarity, and the use of evidence.
+      rows: screened rows, changed in place.
+      judge: compares answers.
+      scale: the scale of the levels; see `level_scale`.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
@@ -75,13 +83,13 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
     for row in copies:
         if row not in stay:
             other = next(some[0] for some in classes if row not in some)
-            row.against("conflicting_answers", given, other)
+            row.drop_for("conflicting_answers", given, other)
     for row, kind, score in group:
         if row is not original and kind == "exact":
-            row.against("exact_duplicate", f"of {original.id}", original)
+            row.drop_for("exact_duplicate", f"of {original.id}", original)
         elif row is not original:
             how = f"of {original.id}: {kind}, similarity {score:.2f}"
-            row.against("near_duplicate", how, original)
+            row.drop_for("near_duplicate", how, original)
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
@@ -106,10 +114,19 @@ def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
 def relation(
     kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
-    """Returns (kind, similarity) of two near duplicates, or None for other problems.
+    """Compares two problems and returns whether they are near duplicates.
 
-    The kind is "same" for one problem in other words and "conflict" for one problem
-    with two answers. It is "variant" for other numbers or a related question.
+    Args:
+      kept: the row with the earlier problem.
+      other: the row with the later problem.
+      near: thresholds of the similarity.
+      equal: function that returns whether two lists of answers have an equal answer.
+
+    Returns:
+      None if the problems differ, or (kind, similarity). The kinds are:
+        "same": equal numbers and equal answers, in other words.
+        "conflict": equal numbers and nearly the same words, but different answers.
+        "variant": similar words, but other numbers or another question.
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:
@@ -124,7 +141,7 @@ def relation(
 
 
 def agreeing(rows: Sequence[Row], equal: Equal) -> list[list[Row]]:
-    """Groups rows with equal answers, in order of first appearance."""
+    """Groups rows with equal answers; groups are in the order of their first rows."""
     classes: list[list[Row]] = []
     for row in rows:
         same = (some for some in classes if equal(some[0].answers, row.answers))

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rl.files import read_rows
@@ -53,11 +53,6 @@ class Evidence:
 @functools.cache
 def _lower_end(correct: int, samples: int) -> float:
     return wilson_interval(correct, samples)[0] if correct else 0.0
-
-
-def strength(evidence: Iterable[Evidence]) -> float:
-    """Returns the strength of the strongest entry, or 0 without evidence."""
-    return max((one.strength for one in evidence), default=0.0)
 
 
 class Column(NamedTuple):
@@ -181,13 +176,16 @@ def load_readings(path: str) -> Readings:
       path: JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" for no file.
 
     Raises:
-      ValueError: a row lacks one of the two fields.
+      ValueError: a row lacks one of the two fields, or it has another type.
     """
     counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
     for where, row in read_rows(pathlib.Path(path)) if path else ():
         source, wrong = row.get("source"), row.get("wrong")
         if not isinstance(source, str) or not isinstance(wrong, bool):
-            raise ValueError(f'{where}: needs "source": text and "wrong": true/false')
+            raise ValueError(
+                f"{where}: source={source!r} must be text, and wrong={wrong!r} true or"
+                " false"
+            )
         read, bad = counts[source]
         counts[source] = read + 1, bad + wrong
     return dict(counts)

@@ -52,8 +52,8 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
             if any(has(record, path) for path in answers):
                 return name, paths
     raise ValueError(
-        f"{where}: no known format (columns: {columns(record)}); say which is which,"
-        " as in --fields problem=COLUMN,answer=COLUMN.key[0]"
+        f"{where}: no known format (columns: {columns(record)}); give the columns by"
+        " --fields problem=COLUMN,answer=COLUMN.key[0]"
     )
 
 
@@ -70,9 +70,10 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
     """
     for name, path in fields.items():
         if name not in FIELDS:
-            raise ValueError(f"fields: {name!r} is none of {', '.join(FIELDS)}")
+            known = ", ".join(FIELDS)
+            raise ValueError(f"fields: {name}={path!r}: unknown field; use {known}")
         if not _PATH.fullmatch(path):
-            raise ValueError(f"fields: {name}={path!r}: must be written as in a.b[0]")
+            raise ValueError(f"fields: {name}={path!r}: must be a path such as a.b[0]")
     return {name: name for name in FIELDS if name not in fields.values()} | dict(fields)
 
 
@@ -85,7 +86,7 @@ def parse_fields(text: str) -> dict[str, str]:
     pairs = [entry.partition("=") for entry in text.split(",") if entry.strip()]
     for name, equals, _ in pairs:
         if not equals:
-            raise ValueError(f"fields: {name!r}: must be written as FIELD=PATH")
+            raise ValueError(f"--fields: {name!r}: must be FIELD=PATH")
     return {name.strip(): path.strip() for name, _, path in pairs}
 
 

@@ -1,46 +1,26 @@
 """Assigns difficulty levels 1 (easy) to 5 on one scale."""
 
 import collections
+import functools
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.stats import rankdata, spearmanr
+from numpy.typing import ArrayLike
+from scipy.stats import percentileofscore, rankdata, spearmanr
 
 from tools.curation.evidence import RATES
 from tools.curation.row import Row
 
 LEVELS = 5
+Link = Callable[[float], float]
+"""Maps a grader's difficulty to a position on the scale, in 0..1."""
 _COMMON_ROWS = 100  # minimum number of rows graded by both graders, to link them
 _MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
 
-class Link(NamedTuple):
-    """Links a grader's difficulties to positions on the scale.
-
-    Attributes:
-      theirs: the grader's difficulties of the common rows, ascending.
-      positions: positions of the common rows on the scale in 0..1, ascending.
-    """
-
-    theirs: np.ndarray
-    positions: np.ndarray
-
-    def position(self, difficulty: float) -> float:
-        """Returns the position with the same percentile rank as `difficulty`.
-
-        This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
-        """
-        below = np.searchsorted(self.theirs, difficulty, "left")
-        up_to = np.searchsorted(self.theirs, difficulty, "right")
-        share = (below + up_to) / 2 / len(self.theirs)
-        places = np.linspace(0, 1, len(self.positions))
-        return float(np.interp(share, places, self.positions))
-
-
 def level_scale(rows: Iterable[Row]) -> str | None:
-    """Returns the scale that grades the most surviving rows, or None."""
+    """Returns the name of the grader with the most surviving rows, or None."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
@@ -50,16 +30,18 @@ def assign_levels(
 ) -> dict[str, int]:
     """Assigns a level to each surviving row, or None if no linked grader graded it.
 
-    A position is a percentile rank, 0 to 1, among the rows that `scale` grades. That of
-    a row is its mean over `scale` and the graders linked to `scale`. A level is a fifth
-    of the positions, or of the surviving rows if `scale` has solve rates. Rows that
-    were never solved get level 5. Levels that a source gave on `scale` do not change.
+    The difficulty that a grader gives a row is converted to a position: a percentile
+    rank, from 0 to 1, among the rows that `scale` graded. The position of a row is the
+    mean over `scale` and the graders linked to it. If `scale` has solve rates, a level
+    is a fifth of the surviving rows by position, otherwise a fifth of the positions.
+    Rows with a position that no solver solved get level 5. Levels that a source gave on
+    `scale` do not change.
 
     Args:
       rows: all rows; levels of the surviving rows are set in place.
-      scale: name of the grader that defines the scale.
-      common_rows: minimum number of rows graded both by a grader and by `scale` that
-        links the grader. Their difficulties must also be correlated.
+      scale: name of the grader that defines the scale; None if no row is graded.
+      common_rows: minimum number of rows that a linked grader has in common with
+        `scale`. The difficulties of these rows must also be correlated.
 
     Returns:
       The number of common rows by linked grader.
@@ -72,7 +54,7 @@ def assign_levels(
     left = [row for row in rows if row.survives]
     positions = []
     for row in left:
-        found = [links[name].position(d) for name, d in gradings(row) if name in links]
+        found = [links[name](d) for name, d in gradings(row) if name in links]
         positions.append(float(np.mean(found)) if found else None)
     named = scale
     if any(row.level_source == scale for row in rows):
@@ -86,20 +68,29 @@ def assign_levels(
             level = LEVELS
         if row.level is None or row.level_source != scale:
             row.level, row.level_source = level, named if level is not None else None
-    return {name: len(x.theirs) for name, x in links.items() if name != scale}
+    others = [name for name in links if name != scale]
+    return {
+        name: len(graded[name].keys() & graded[scale or ""].keys()) for name in others
+    }
 
 
 def _links(
     scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
 ) -> dict[str, Link]:
-    """Returns the links of `scale` itself and of all graders that agree with it."""
+    """Returns the links of `scale` itself and of all graders that agree with it.
+
+    Args:
+      scale: name of the grader that defines the scale.
+      graded: difficulty by grader and key of the row.
+      common_rows: minimum number of rows that a linked grader shares with `scale`.
+    """
     own = graded.get(scale, {})
     if not own:
         return {}
     # Equal difficulties get different positions, which keeps finer scales finer.
     order = np.argsort(np.argsort([*own.values()], kind="stable"))
     places = dict(zip(own, (order + 0.5) / len(own), strict=True))
-    links = {scale: Link(np.sort([*own.values()]), np.linspace(0, 1, len(own)))}
+    links = {scale: _link([*own.values()], np.linspace(0, 1, len(own)))}
     for name, theirs in graded.items():
         common = [key for key in own if key in theirs]
         if name == scale or len(common) < max(2, common_rows):
@@ -107,13 +98,30 @@ def _links(
         values = np.array([[theirs[key], own[key]] for key in common]).T
         if all(len({*side}) > 1 for side in values):
             if spearmanr(*values).statistic >= _MIN_CORRELATION:
-                positions = np.sort([places[key] for key in common])
-                links[name] = Link(np.sort(values[0]), positions)
+                links[name] = _link(values[0], [places[key] for key in common])
     return links
 
 
+def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
+    """Returns the position on the scale with the percentile rank of a difficulty.
+
+    This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
+
+    Args:
+      theirs: a grader's difficulties of the common rows.
+      positions: positions of the common rows on the scale, in 0..1.
+    """
+
+    @functools.cache
+    def position(difficulty: float) -> float:
+        rank = percentileofscore(theirs, difficulty, "mean")
+        return float(np.percentile(positions, rank))
+
+    return position
+
+
 def gradings(row: Row) -> Iterator[tuple[str, float]]:
-    """Yields (scale, difficulty) for the row's level and each of its solve rates."""
+    """Yields (grader, difficulty) for the row's level and each of its solve rates."""
     if row.level is not None and row.level_source:
         yield row.level_source, float(row.level)
     for one in row.evidence:

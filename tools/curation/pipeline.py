@@ -99,7 +99,9 @@ def _screened(plan: Plan, total: int) -> list[Row]:
             results = [row for (row,) in workers.map(jobs, on_done=done.update)]
             for row, source in zip(results, chunk, strict=True):
                 if isinstance(row, Lost):
-                    raise ValueError(f"row {source.id!r}: its screening {row.reason}")
+                    raise ValueError(
+                        f"row {source.id!r}: screening it {row.reason}; remove the row"
+                    )
             found += results
     return found
 

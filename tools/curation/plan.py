@@ -27,27 +27,24 @@ class Near:
 
     def __post_init__(self) -> None:
         if self.same_answer_threshold > self.threshold:
-            raise ValueError("config.near.same_answer_threshold: exceeds threshold")
+            raise ValueError(
+                f"config.near.same_answer_threshold={self.same_answer_threshold}: must"
+                f" be at most config.near.threshold={self.threshold}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Holds the top-level keys with simple values; configs/curate.py explains them."""
-
-    evidence: Literal["required", "preferred", "off"]
-    min_evidence: Share
-    workers: Count
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan(Options):
-    """Configures a curation run."""
+class Plan:
+    """Configures a curation run; configs/curate.py explains the keys."""
 
     sources: Sequence[Source]
     evaluation: Mapping[str, Problem]  # by id
     screen: Screen
     near: Near
+    evidence: Literal["required", "preferred", "off"]
+    min_evidence: Share
     readings: Readings
+    workers: Count
 
 
 def make_plan(
@@ -68,23 +65,20 @@ def make_plan(
         missing, or a value is out of range.
     """
     options = {**config}
-    given = options.pop("sources", ())
+    sources = options.get("sources", ())
     if inputs:
-        given = [{"path": path, "fields": fields or {}} for path in inputs]
-    evaluation = _evaluation(options.pop("evaluation", ()), options.pop("data_dir", ""))
-    readings = options.pop("readings", "")
+        sources = [{"path": path, "fields": fields or {}} for path in inputs]
+    readings = options.get("readings", "")
     if not isinstance(readings, str):
         raise ValueError(f"config.readings={readings!r}: must be of type str")
-    screen = parse(Screen, options.pop("screen", {}), "config.screen")
-    near = parse(Near, options.pop("near", {}), "config.near")
-    return Plan(
-        **vars(parse(Options, options)),
-        screen=screen,
-        near=near,
-        sources=[call(Source, f"sources[{i}]", one) for i, one in enumerate(given)],
-        evaluation=evaluation,
-        readings=load_readings(os.path.expandvars(readings)),
-    )
+    options |= {
+        "sources": [call(Source, f"sources[{i}]", s) for i, s in enumerate(sources)],
+        "evaluation": _evaluation(
+            options.get("evaluation", ()), options.pop("data_dir", "")
+        ),
+        "readings": load_readings(os.path.expandvars(readings)),
+    }
+    return parse(Plan, options)
 
 
 def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
@@ -95,8 +89,8 @@ def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
         problems = load_benchmark(name, folder)
         if is_another_copy(name, problems):
             raise ValueError(
-                f"config.evaluation: {name} of {folder} is another copy of that set;"
-                " to screen against it nevertheless, give its path"
+                f"config.evaluation: {name} in {folder} is not the known set; download"
+                " it with tools.fetch, or give the path of its file"
             )
         for problem in problems:
             id = f"{pathlib.PurePath(name).stem}/{problem.id}"

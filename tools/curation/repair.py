@@ -47,9 +47,9 @@ _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
-    """Repairs a row's problem and answers.
+    """Repairs the problem and the answers of a row.
 
-    If the row has no answer, the answer of its solution is used.
+    A row without an answer gets the answer of its solution.
 
     Returns:
       The repaired row, and the names of the repairs that changed it.
@@ -69,7 +69,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
 
 
 def with_answer(row: Row) -> Row:
-    """Returns the row; if it has no answer, with the answer of its solution."""
+    """Returns the row, with the answer of its solution if it has no answer."""
     found = None if row.answers else answer_of_solution(row.solution)
     return dataclasses.replace(row, answers=(found,)) if found else row
 

@@ -8,7 +8,7 @@ from typing import Any
 from rl.statistics import wilson_interval
 from tools import page as pages
 from tools.curation.evidence import Readings
-from tools.curation.row import Row, seen
+from tools.curation.row import Row, excerpt
 from tools.tables import Table
 
 EXAMPLES, PAIRS = 3, 20  # example rows per kind: single rows, and pairs of rows
@@ -22,7 +22,12 @@ Steps = Mapping[str, Mapping[str, str]]
 
 
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
-    """Returns the statistics of a run; a row counts under its first reason."""
+    """Returns the counts of summary.json: rows by step, reason, source and level.
+
+    Args:
+      rows: all rows, each counted under its first reason.
+      steps: meaning of each reason to drop a row, by step and reason.
+    """
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
     by_source: dict[str, collections.Counter[str]] = collections.defaultdict(counts)
@@ -61,13 +66,13 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
 def evidence_by_source(
     rows: Sequence[Row], least: float, readings: Readings
 ) -> list[dict[str, Any]]:
-    """Returns a table row for each source, the largest source first.
+    """Returns the rows of the table of sources, the largest source first.
 
     Args:
       rows: all rows.
-      least: minimum strength of evidence.
-      readings: golds checked by hand and wrong ones, by source. `wrong golds` is the
-        share of wrong ones with its 95% interval.
+      least: minimum strength of evidence; see `Evidence.strength`.
+      readings: by source, the number of golds checked by hand and of wrong ones. The
+        table has the share of wrong golds with its 95% interval.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -97,20 +102,21 @@ def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     outcome = {name: summary[name] for name in ("rows", "kept", "with_level")}
     yield Table("Outcome", [outcome])
     more = len(sources) - _MOST_SOURCES
-    note = f"And {more:,} more, smaller; see `summary.json`." if more > 0 else ""
+    note = f"{more:,} smaller sources are in `summary.json`." if more > 0 else ""
     yield Table("Sources", sources[:_MOST_SOURCES], note)
     yield Table("Funnel", summary["funnel"], chart=("step", "out"))
     yield Table(
         "Reasons",
         [{"reason": reason} | entry for reason, entry in reasons.items()],
-        "A row counts under its first reason; `found` are all that one applies to.",
+        "`counted` are the rows of which this is the first reason, `found` all rows to"
+        " which it applies.",
         chart=("reason", "counted"),
     )
     yield Table(
         "Levels",
         _named("level", summary["levels"]),
-        f"On the scale `{summary['level_scale']}`, 1 the easiest; by way of rows graded"
-        f" on both also from: {', '.join(summary['linked_scales']) or 'none'}.",
+        f"On the scale `{summary['level_scale']}`; 1 is the easiest. Linked graders:"
+        f" {', '.join(summary['linked_scales']) or 'none'}.",
         chart=("level", "problems"),
     )
     yield Table("Repairs on kept problems", _named("repair", summary["repairs"]))
@@ -137,13 +143,13 @@ def examples(rows: Iterable[Row]) -> str:
 
     for row in rows:
         for n, (reason, details) in enumerate(row.reasons.items()):
-            if reason in row.beside:
-                show(reason, PAIRS, details, seen(row), row.beside[reason])
+            if reason in row.matches:
+                show(reason, PAIRS, details, excerpt(row), row.matches[reason])
             elif n == 0:
-                show(reason, EXAMPLES, details, seen(row))
+                show(reason, EXAMPLES, details, excerpt(row))
         if row.survives:
             solvers = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
-            show(f"kept of {row.source}", EXAMPLES, ", ".join(solvers), seen(row))
+            show(f"kept of {row.source}", EXAMPLES, ", ".join(solvers), excerpt(row))
     kinds = [
         pages.details(f"{kind} (the first {len(some)})", "".join(some))
         for kind, some in sorted(found.items())

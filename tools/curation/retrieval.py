@@ -44,12 +44,11 @@ class Match(NamedTuple):
 
 
 class Retrieval:
-    """Finds texts that may be rewordings of evaluation problems.
+    """Indexes evaluation problems and finds the texts that may be their rewordings.
 
     Args:
       problems: texts of evaluation problems by id.
-      background: texts of training problems for word frequencies; the first 20,000 are
-        used.
+      background: training problems, of which the first 20,000 give word frequencies.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
@@ -65,10 +64,14 @@ class Retrieval:
         self._vectors = self._weighted(counts[: len(problems)]).T.tocsr()
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Returns the matches between `texts` and the problems, in order of the texts.
+        """Returns the problems that each text may be a rewording of.
 
-        A match needs a number agreement of a >= 0.4, and a cosine similarity of at
-        least 0.75 - a / 2.
+        Let a be the share of the numbers that a text and a problem have in common
+        (`Match.numbers`). They match if a is at least 0.4 and the cosine similarity of
+        their words is at least 0.75 - a / 2.
+
+        Returns:
+          The matches in the order of the texts.
         """
         matches = []
         for begin in range(0, len(texts), _CHUNK):
@@ -92,7 +95,7 @@ class Retrieval:
         return (sparse.diags(1 / length) @ weighted).tocsr()
 
     def _agreement(self, left: Counter, right: Counter) -> float:
-        """Returns the weighted share of the numbers that both multisets have."""
+        """Returns the common share of two multisets of numbers, weighted by rarity."""
         both, either = self._weight(left & right), self._weight(left | right)
         return (both + _PRIOR / 2) / (either + _PRIOR)
 
@@ -104,7 +107,7 @@ class Retrieval:
 
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Returns logarithmic feature counts, `[len(texts), _BUCKETS]`."""
+    """Returns 1 + log(count) of each feature of each text, `[texts, _BUCKETS]`."""
     found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
     ends = np.cumsum([0, *map(len, found)])
@@ -117,7 +120,10 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 
 @functools.cache
 def _features(token: str) -> list[int]:
-    """Returns the hash buckets of a TeX command, or of a word and its pieces."""
+    """Returns the hash buckets of a TeX command, or of a word and its pieces.
+
+    Numbers and other tokens have no features.
+    """
     names = [token] if token.startswith("\\") else []
     if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:
         word = f" {token} "

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl.problems.types import Problem
-from tools.curation.evidence import Evidence, strength
+from tools.curation.evidence import Evidence
 
 FIELDS = (
     "id problem answer answers source level level_source solve_rate solution".split()
@@ -29,19 +29,20 @@ class Row:
     evidence: Sequence[Evidence] = ()  # results of independent solvers
     origin: str = ""  # where the golds were made; equal golds of two origins agree
     key: str = ""  # hash that exact duplicates share; see `text.exact_key`
-    bands: Sequence[int] = ()  # near duplicates share one; see `text.band_hashes`
+    # Hashes of which near duplicates share at least one; see `text.band_hashes`.
+    bands: Sequence[int] = ()
     # Details by reason to drop the row. Reports count the row under the first reason.
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
-    # The other problem by reason: a copy, or a problem of an evaluation set.
-    beside: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    # For some reasons, the other problem: a copy, or a problem of an evaluation set.
+    matches: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         self.evidence = tuple(self.evidence)
 
     @property
     def strength(self) -> float:
-        """Returns the strength of the strongest evidence; see `Evidence.strength`."""
-        return strength(self.evidence)
+        """Returns the largest `Evidence.strength`, or 0 without evidence."""
+        return max((one.strength for one in self.evidence), default=0.0)
 
     @property
     def answer(self) -> str:
@@ -53,18 +54,18 @@ class Row:
         """Returns whether the row has no reason to be dropped."""
         return not self.reasons
 
-    def against(self, reason: str, evidence: str, other: "Row | Problem") -> None:
+    def drop_for(self, reason: str, details: str, other: "Row | Problem") -> None:
         """Adds a reason to drop the row, and the other problem that causes it."""
-        self.reasons[reason], self.beside[reason] = evidence, seen(other)
+        self.reasons[reason], self.matches[reason] = details, excerpt(other)
 
     def record(self) -> dict[str, Any]:
-        """Returns the row as a JSON object of problems.jsonl."""
+        """Returns the row as a JSON object, in the schema of problems.jsonl."""
         record = {name: getattr(self, name) for name in (*FIELDS, "meta")}
         evidence = [dataclasses.asdict(one) for one in self.evidence]
         return record | {"answer": self.answer or None, "evidence": evidence}
 
 
-def seen(problem: Row | Problem) -> dict[str, str]:
-    """Returns the parts of a problem that the report shows."""
+def excerpt(problem: Row | Problem) -> dict[str, str]:
+    """Returns the id, text and answers of a problem, as the report shows them."""
     given = " or ".join(problem.answers)
     return {"id": problem.id, "problem": problem.problem, "answer": given}

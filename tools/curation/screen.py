@@ -46,7 +46,12 @@ class Screen:
         }
 
     def __call__(self, came: Row) -> Row:
-        """Returns the repaired row with its reasons to be dropped, without solution."""
+        """Repairs a row and runs all checks.
+
+        Returns:
+          The row with its key, its band hashes and its reasons to be dropped, and
+          without its solution.
+        """
         row, repairs = repair(came)
         row = dataclasses.replace(
             row,
@@ -71,9 +76,9 @@ class Screen:
 
 
 def majority_against_gold(row: Row) -> str | None:
-    """Finds rows whose gold most completions of `tools.grade` contradict.
+    """Finds rows for which most completions of `tools.grade` agree on another answer.
 
-    Rows for which no completion has an answer are found as well.
+    Rows for which no completion has an answer are also found.
     """
     grade: Any = row.meta.get("graded")
     samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None

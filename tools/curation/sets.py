@@ -4,13 +4,11 @@ An example is an instruction on the form of the answer. Only text that most rows
 is removed, because in a single row the same text may be part of the problem.
 """
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Sequence
 
 from tools.curation.grammar import ASKS, FIND, FORMULA, any_of
-from tools.curation.row import Row
 
 _FEW = 10  # minimum number of rows to find shared text
 _REACH = 1000  # maximum length of a head or a tail, in characters
@@ -19,17 +17,11 @@ _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
 _ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\b")
 
 
-class Wrapper:
-    """Represents the head and the tail that most problems of a set share."""
-
-    def __init__(self, problems: Sequence[str]):
-        self._head = _shared(problems, tail=False)
-        self._tail = _shared(problems, tail=True)
-
-    def remove(self, row: Row) -> Row:
-        """Returns the row without the shared head and tail of its problem."""
-        text = row.problem.strip().removeprefix(self._head).removesuffix(self._tail)
-        return dataclasses.replace(row, problem=text.strip())
+def unwrap(problems: Sequence[str]) -> list[str]:
+    """Returns the problems of a set without the head and the tail that most share."""
+    head, tail = (_shared(problems, tail=tail) for tail in (False, True))
+    texts = (text.strip() for text in problems)
+    return [t.removeprefix(head).removesuffix(tail).strip() for t in texts]
 
 
 def most(some: int, rows: int) -> bool:

@@ -19,7 +19,7 @@ from rl.files import fetched, read_rows, sha256
 from tools.curation import formats
 from tools.curation.evidence import BULKY, RATES, Evidence, read_evidence
 from tools.curation.row import Row
-from tools.curation.sets import Wrapper
+from tools.curation.sets import unwrap
 from tools.page import is_number
 
 _NONE = ("", "proof", "notfound")  # placeholders without an answer in NuminaMath-1.5
@@ -65,11 +65,14 @@ class Source:
         if self.evidence:
             try:
                 Evidence(**self.evidence)
-            except TypeError as error:
-                raise ValueError(f"{self.path}: evidence: {error}") from None
+            except TypeError:
+                names = ", ".join(f.name for f in dataclasses.fields(Evidence))
+                raise ValueError(
+                    f"{self.path}: evidence={dict(self.evidence)}: must have {names}"
+                ) from None
         self.file = fetched(self.path)
         if not self.file.is_file():
-            raise ValueError(f"{self.file}: no such file")
+            raise ValueError(f"{self.file}: no such file; correct the source's path")
         if self.file.suffix not in (".jsonl", *_LOADERS):
             raise ValueError(f"{self.file}: must end in .jsonl, .json or .parquet")
         if self.fields:
@@ -77,10 +80,10 @@ class Source:
         elif first := next(self.records(), None):
             self.format, self.paths = formats.find_format(*first)
         else:
-            raise ValueError(f"{self.file}: empty, no rows")
+            raise ValueError(f"{self.file}: empty, no rows; give a file with rows")
 
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields (file and position for messages, JSON object) of each row."""
+        """Yields the place of each row, for error messages, and its JSON object."""
         if self.file.suffix == ".jsonl":
             yield from read_rows(self.file)
             return
@@ -88,7 +91,9 @@ class Source:
             row = {formats.TURNS: row} if isinstance(row, list) else row
             if not isinstance(row, dict):
                 kind = type(row).__name__
-                raise ValueError(f"{self.file} row {number}: must be an object: {kind}")
+                raise ValueError(
+                    f"{self.file} row {number}: must be a JSON object, not {kind}"
+                )
             yield f"{self.file} row {number}", row
 
 
@@ -96,7 +101,7 @@ def inspect(source: Source) -> dict[str, Any]:
     """Validates all rows of a source, and returns its name, size, rows and hash.
 
     Raises:
-      ValueError: a row is bad.
+      ValueError: a row is not valid; the message has the file, the row and the value.
     """
     return {
         "name": source.file.stem,
@@ -116,15 +121,17 @@ def read(source: Source) -> Iterator[Row]:
     sets = collections.defaultdict(list)
     for row, _ in _rows(source):
         sets[row.source].append(row.problem)
-    wrappers = {name: Wrapper(problems) for name, problems in sets.items()}
+    unwrapped = {name: iter(unwrap(problems)) for name, problems in sets.items()}
     for row, record in _rows(source):
-        row = wrappers[row.source].remove(row)
         evidence = read_evidence(record, row.answers, row.source)
         if source.evidence:
             evidence.append(Evidence(**source.evidence))
         rates = [one.rate for one in evidence if one.kind in RATES]
         rate = rates[0] if rates else row.solve_rate
-        yield dataclasses.replace(row, evidence=evidence, solve_rate=rate)
+        problem = next(unwrapped[row.source])
+        yield dataclasses.replace(
+            row, problem=problem, evidence=evidence, solve_rate=rate
+        )
 
 
 def _rows(source: Source) -> Iterator[tuple[Row, dict[str, Any]]]:
@@ -142,7 +149,9 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
                 values[name] = _value(name, value, f"{where}: {path!r}")
         elif name in ("problem", *source.fields):
             have = formats.columns(record)
-            raise ValueError(f"{where}: no field {path!r} (it has: {have})")
+            raise ValueError(
+                f"{where}: no field {path!r} (it has: {have}); correct the fields"
+            )
     used = {"meta", *BULKY, *map(formats.root, source.paths.values())}
     own = record.get("meta")
     meta = dict(own) if isinstance(own, Mapping) else {}
@@ -166,7 +175,11 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    """Converts and checks the value of one field."""
+    """Returns the value of a field, converted to the type of `Row`.
+
+    Raises:
+      ValueError: the value has another type; the message begins with `where`.
+    """
     if name in ("answer", "answers") and isinstance(value, str) and value[:1] == "[":
         with contextlib.suppress(ValueError):  # list as text
             listed = json.loads(value.replace("'", '"') if name == "answer" else value)

@@ -6,7 +6,6 @@ import unicodedata
 import zlib
 from collections import Counter
 
-import numpy as np
 from datasketch import MinHash
 
 BANDS, ROWS = 32, 4
@@ -93,12 +92,8 @@ def band_hashes(text: str) -> list[int]:
     """
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
     sketch.update_batch(s.encode() for s in shingles(skeleton(tokens(text))))
-    words = np.asarray(sketch.hashvalues, np.uint64).reshape(BANDS, ROWS)
-    mixed = np.arange(BANDS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for column in words.T:
-        mixed = (mixed ^ column) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed ^= mixed >> np.uint64(29)
-    return mixed.astype(np.int64).tolist()
+    bands = sketch.hashvalues.reshape(BANDS, ROWS).tolist()
+    return [hash((n, *band)) for n, band in enumerate(bands)]
 
 
 def similarity(left: str, right: str) -> float:

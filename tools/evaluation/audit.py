@@ -17,7 +17,8 @@ import numpy as np
 from rl.evaluate import SampledCompletion
 from rl.statistics import wilson_interval
 from rl.types import Problem
-from tools.evaluation.run import PAPER, Pretrained, Task, make_task
+from tools.evaluation.pretrained import Pretrained
+from tools.evaluation.run import PAPER, Task, make_task
 
 SHARES = (40, 60, 80)  # percent of a problem's words in the prompt
 _LONGEST = 512  # sampled tokens; a longer rest counts as not completed

@@ -32,54 +32,28 @@ _SIGNS = {
 }
 _TOKEN = re.compile(rf"({_NUMBER}|\.\d+|[-+*/()])")
 
-# Words by the number that they can mean in a solution. If a text has such a word and
-# the same number, the solution's number is ambiguous and the problem is not used.
-_MEANT: dict[Fraction, frozenset[str]] = {
-    Fraction(value): frozenset(words.split())
-    for value, words in {
-        "1/4": "quarter quarters",
-        "1/2": "half halves",
-        "1": "a an once single each herself himself one first",
-        "2": "half halves twice double doubles doubled doubling both pair pairs couple "
-        "two second",
-        "3": "thrice triple triples tripled three third thirds",
-        "4": "quarter quarters month months quadruple four fourth fourths",
-        "5": "nickel nickels weekday weekdays five fifth fifths",
-        "6": "six sixth sixths",
-        "7": "week weeks weekly day days daily seven seventh",
-        "8": "eight eighth eighths",
-        "9": "nine ninth",
-        "10": "dime dimes decade decades ten tenth tenths",
-        "11": "eleven",
-        "12": "dozen dozens year years yearly annual annually month months foot feet "
-        "inch inches noon midnight twelve",
-        "13": "thirteen",
-        "14": "fourteen",
-        "15": "fifteen",
-        "16": "pound pounds ounce ounces sixteen",
-        "17": "seventeen",
-        "18": "eighteen",
-        "19": "nineteen",
-        "20": "score twenty",
-        "24": "day days daily hour hours",
-        "25": "quarter quarters",
-        "30": "month months monthly thirty",
-        "31": "month months",
-        "36": "yard yards",
-        "40": "forty",
-        "50": "half fifty",
-        "52": "year years yearly week weeks",
-        "60": "minute minutes hour hours hourly second seconds sixty",
-        "70": "seventy",
-        "80": "eighty",
-        "90": "ninety",
-        "100": "% percent percentage cent cents dollar dollars $ meter meters metre "
-        "metres century hundred",
-        "365": "year years yearly day days daily",
-        "1000": "thousand kilogram kilograms kilometer kilometers liter liters gram "
-        "grams",
-    }.items()
-}
+# Words by the number that they can mean in a solution; a plural may have a final s. If
+# a text has such a word and the same number, the solution's number is ambiguous and the
+# problem is not used.
+_WORDS = """
+1/4 quarter; 1/2 half halves; 1 a an once single each herself himself;
+2 half halves twice double doubled doubling both pair couple; 3 thrice triple tripled;
+4 quarter month quadruple; 5 nickel weekday; 7 week weekly day daily; 10 dime decade;
+12 dozen year yearly annual annually month foot feet inch inches noon midnight;
+16 pound ounce; 20 score; 24 day daily hour; 25 quarter; 30 month monthly; 31 month;
+36 yard; 50 half; 52 year yearly week; 60 minute hour hourly second;
+100 % percent percentage cent dollar $ meter metre century hundred;
+365 year yearly day daily; 1000 thousand kilogram kilometer liter gram;
+1 first; 2 second; 3 third; 4 fourth; 5 fifth; 6 sixth; 7 seventh; 8 eighth; 9 ninth;
+10 tenth; 1 one; 2 two; 3 three; 4 four; 5 five; 6 six; 7 seven; 8 eight; 9 nine;
+10 ten; 11 eleven; 12 twelve; 13 thirteen; 14 fourteen; 15 fifteen; 16 sixteen;
+17 seventeen; 18 eighteen; 19 nineteen; 20 twenty; 30 thirty; 40 forty; 50 fifty;
+60 sixty; 70 seventy; 80 eighty; 90 ninety
+"""
+_MEANT = [
+    (Fraction(value), frozenset(words))
+    for value, *words in map(str.split, _WORDS.split(";"))
+]
 
 
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
@@ -151,7 +125,8 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
         return None
     names = {Fraction(n): f"text{i}" for i, n in enumerate(numbers)}
     words = set(re.findall(r"[a-z]+|[$%]", problem.problem.lower()))
-    meant = {value for value, by in _MEANT.items() if words & by}
+    words |= {word.removesuffix("s") for word in words}
+    meant = {value for value, by in _MEANT if words & by}
     if len(names) < len(numbers) or meant & names.keys():
         return None
     used: collections.Counter[str] = collections.Counter()

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from rl.evaluate import Decode, SampledCompletion, draw
 from rl.files import sha256
 from rl.problems.templates import check_template, encode_checked
-from rl.problems.tokenizer import PreTrainedTokenizerBase
 from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import derive
 from rollout.types import Sampler, SamplingParams
 from tools.evaluation.files import appended, read_completions
+from tools.evaluation.pretrained import Pretrained
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +61,6 @@ QWEN_MATH = dataclasses.replace(PAPER, template="qwen_math")
 # The sampling of DeepSeek-R1's evaluation (arXiv 2501.12948), with 32 completions.
 AVG32 = dataclasses.replace(QWEN_MATH, samples=32, temperature=0.6, top_p=0.95)
 PRESETS = {"paper": PAPER, "qwen_math": QWEN_MATH, "avg32": AVG32}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pretrained:
-    """Describes a Hugging Face model whose weights are not loaded yet.
-
-    Attributes:
-      folder: folder with config.json and safetensors files.
-      dtype: dtype of the weights, a key of `models.hf.DTYPES`.
-      tokenizer: tokenizer of the folder.
-      stop_token_ids: tokens that end a completion.
-      vocab_size: number of rows of the embedding.
-      max_positions: maximum length of prompt and completion together, in tokens.
-    """
-
-    folder: pathlib.Path
-    dtype: str
-    tokenizer: PreTrainedTokenizerBase
-    stop_token_ids: tuple[int, ...]
-    vocab_size: int
-    max_positions: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,23 +125,17 @@ def complete(
         watch("sample", total=total, unit="completions") as done,
     ):
         done.update(there)
-        for task, before in zip(tasks, stored, strict=True):
-            with appended(task.folder) as append:
-
-                def keep(drawn: SampledCompletion, name=task.name, append=append):
-                    append(name, drawn)
-                    done.update()
-
-                draw_missing(
-                    task,
-                    present=[(drawn.id, drawn.sample) for drawn in before],
-                    stop_token_ids=model.stop_token_ids,
-                    sampler=sampler,
-                    decode=lambda ids: str(
-                        model.tokenizer.decode(list(ids), skip_special_tokens=True)
-                    ),
-                    on_drawn=keep,
-                )
+        for task, completions in zip(tasks, stored, strict=True):
+            draw_missing(
+                task,
+                stored=completions,
+                stop_token_ids=model.stop_token_ids,
+                sampler=sampler,
+                decode=lambda ids: str(
+                    model.tokenizer.decode(list(ids), skip_special_tokens=True)
+                ),
+                on_stored=done.update,
+            )
 
 
 def check_prompts(task: Task, max_positions: int) -> int:
@@ -190,57 +163,60 @@ def check_prompts(task: Task, max_positions: int) -> int:
 def draw_missing(
     task: Task,
     *,
-    present: Iterable[tuple[str, int]],
+    stored: Iterable[SampledCompletion],
     stop_token_ids: tuple[int, ...],
     sampler: Sampler,
     decode: Decode,
-    on_drawn: Callable[[SampledCompletion], None],
+    on_stored: Callable[[], object] = lambda: None,
 ) -> None:
-    """Samples the missing completions of a task.
+    """Samples and stores the missing completions of a task.
 
     A completion is limited to `max_tokens` tokens and to the rest of the context.
 
     Args:
-      task: the benchmark's problems, prompts and conditions.
-      present: (problem id, sample index) of each stored completion.
+      task: the problems, prompts, conditions and folder.
+      stored: completions that the folder already has.
       stop_token_ids: tokens that end a completion.
       sampler: sampler of the model.
       decode: function from token ids to text.
-      on_drawn: function that is called once with each new completion.
+      on_stored: function that is called after each new completion is stored.
     """
-    problems, conditions, there = task.problems, task.conditions, set(present)
+    problems, conditions = task.problems, task.conditions
+    there = {(drawn.id, drawn.sample) for drawn in stored}
+    with appended(task.folder) as append:
 
-    def keep(drawn: SampledCompletion) -> None:
-        if (drawn.id, drawn.sample) not in there:
-            there.add((drawn.id, drawn.sample))
-            on_drawn(drawn)
+        def keep(drawn: SampledCompletion) -> None:
+            if (drawn.id, drawn.sample) not in there:
+                there.add((drawn.id, drawn.sample))
+                append(task.name, drawn)
+                on_stored()
 
-    for number, (budget, chunk) in enumerate(_chunks(task.prompts, conditions)):
-        lacking = [
-            i
-            for i in chunk
-            for sample in range(conditions.samples)
-            if (problems[i].id, sample) not in there
-        ]
-        if not lacking:
-            continue
-        # Greedy decoding does not depend on the chunk: request only missing ones.
-        asked = lacking if conditions.temperature == 0 else chunk
-        draw(
-            [problems[i] for i in asked],
-            [task.prompts[i] for i in asked],
-            sampler=sampler,
-            params=SamplingParams(
-                n=conditions.samples,
-                max_tokens=budget,
-                temperature=conditions.temperature,
-                top_p=conditions.top_p,
-                stop_token_ids=stop_token_ids,
-            ),
-            seed=derive(conditions.seed, zlib.crc32(task.name.encode()), number),
-            decode=decode,
-            on_drawn=keep,
-        )
+        for number, (budget, chunk) in enumerate(_chunks(task.prompts, conditions)):
+            lacking = [
+                i
+                for i in chunk
+                for sample in range(conditions.samples)
+                if (problems[i].id, sample) not in there
+            ]
+            if not lacking:
+                continue
+            # Greedy decoding does not depend on the chunk: request only missing ones.
+            asked = lacking if conditions.temperature == 0 else chunk
+            draw(
+                [problems[i] for i in asked],
+                [task.prompts[i] for i in asked],
+                sampler=sampler,
+                params=SamplingParams(
+                    n=conditions.samples,
+                    max_tokens=budget,
+                    temperature=conditions.temperature,
+                    top_p=conditions.top_p,
+                    stop_token_ids=stop_token_ids,
+                ),
+                seed=derive(conditions.seed, zlib.crc32(task.name.encode()), number),
+                decode=decode,
+                on_drawn=keep,
+            )
 
 
 def _chunks(

@@ -1,10 +1,24 @@
-"""Defines the sampler flags of commands, and opens the selected sampler."""
+"""Defines the flags of commands that sample, and opens the selected sampler."""
 
 import argparse
+import dataclasses
 import os
+import pathlib
+from collections.abc import Sequence
 
+import jax
+
+from models.hf import load_params
+from rl.processes.devices import start_cpu_devices
+from rollout.jax_sampler import JaxSampler
+from rollout.layout import device_memory, make_layout
 from rollout.types import Sampler
-from tools.evaluation.run import Pretrained
+from rollout.vllm.fan_out import FleetSampler
+from rollout.vllm.fleet import ServerFleet
+from rollout.vllm.placement import device_sets, make_servers
+from rollout.vllm.server import ServerProcess
+from tools.evaluation.pretrained import Pretrained, split_model
+from tools.evaluation.run import Conditions
 
 
 def comma_separated(text: str) -> list[str]:
@@ -12,8 +26,23 @@ def comma_separated(text: str) -> list[str]:
     return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
-def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
-    """Adds the flags that `prepare` and `open_sampler` read."""
+def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
+    """Adds the flags that `conditions_of`, `prepare` and `open_sampler` read.
+
+    Args:
+      parser: parser of the command.
+      slots: default of `--slots`.
+      default: default of the conditions, as text for `--help`.
+    """
+    group = parser.add_argument_group(f"conditions (default: {default})")
+    group.add_argument("--template", help="none, qwen_math, r1, model, or a text")
+    group.add_argument("--samples", type=int, help="completions per problem")
+    group.add_argument("--temperature", type=float, help="0 is greedy")
+    group.add_argument("--top_p", type=float)
+    group.add_argument("--max_tokens", type=int, help="tokens of a completion")
+    group.add_argument("--context", type=int, help="tokens of prompt and completion")
+    group.add_argument("--seed", type=int)
+    group.add_argument("--chunk", type=int, help="completions per call")
     group = parser.add_argument_group("sampler")
     group.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
     group.add_argument("--dtype", default="auto", help="auto: that of config.json")
@@ -38,15 +67,21 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
     )
 
 
-# The functions below import JAX, so that commands without a model start without JAX.
+def conditions_of(
+    args: argparse.Namespace, default: Conditions, model: Pretrained
+) -> Conditions:
+    """Returns the default conditions with the overrides of the command line.
+
+    The default context is limited to the positions of the model.
+    """
+    names = [field.name for field in dataclasses.fields(Conditions)]
+    values = {"context": min(default.context, model.max_positions)}
+    values |= {n: getattr(args, n) for n in names if getattr(args, n) is not None}
+    return dataclasses.replace(default, **values)
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Selects the JAX devices of this process; call it before the first use of JAX."""
-    import jax
-
-    from rl.processes.devices import start_cpu_devices
-
+    """Selects the JAX devices of this process; call it before JAX runs anything."""
     if args.sampler == "jax":
         start_cpu_devices(0, rows=args.slots)
     else:
@@ -63,18 +98,15 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
 
     Raises:
       ValueError: the model does not fit on the devices, or `--vllm_python` is missing.
+      ServerFailed, ServerRefused: see `serve_fixed`.
     """
-    from rollout.vllm.placement import device_sets, make_servers
-    from tools.evaluation.fixed import FixedVllmSampler
-    from tools.evaluation.pretrained import open_jax_sampler
-
     if args.sampler == "jax":
         return open_jax_sampler(
             model.folder, dtype=model.dtype, slots=args.slots, context=context
         )
     key = os.environ.get("VLLM_API_KEY", "")
     if args.url:
-        return FixedVllmSampler(urls=args.url, api_key=key, max_model_len=context)
+        return serve_fixed(urls=args.url, api_key=key, max_model_len=context)
     servers = make_servers(
         device_sets(args.devices, 0.0),
         python=args.vllm_python,
@@ -86,4 +118,72 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
         api_key=key,
         load_format="auto",
     )
-    return FixedVllmSampler(servers=servers, max_model_len=context)
+    return serve_fixed(servers=servers, max_model_len=context)
+
+
+def open_jax_sampler(
+    folder: pathlib.Path, *, dtype: str, slots: int, context: int
+) -> JaxSampler:
+    """Loads a model onto all devices and returns its sampler.
+
+    Each copy of the weights is split over as few devices as can hold it together with
+    its part of the cache.
+
+    Args:
+      folder: a Hugging Face folder.
+      dtype: a key of `models.hf.DTYPES`.
+      slots: number of completions that are decoded together.
+      context: maximum length of prompt and completion together, in tokens.
+
+    Raises:
+      ValueError: weights and cache do not fit on the devices.
+    """
+    model, mesh = split_model(folder, dtype=dtype)
+    longest = make_layout(
+        model,
+        slots=slots,
+        tensor=0,
+        response_length=context,
+        # A prompt may be as long as the context.
+        partial=True,
+        room=device_memory(mesh),
+    )
+    # Without fixed lengths, each call compiles shapes for its own lengths.
+    layout = dataclasses.replace(longest, response_length=0, partial=False)
+    return JaxSampler(layout, load_params(folder, model, mesh))
+
+
+def serve_fixed(
+    *,
+    servers: Sequence[ServerProcess] = (),
+    urls: Sequence[str] = (),
+    api_key: str = "",
+    max_model_len: int,
+    concurrency: int = 256,
+) -> FleetSampler:
+    """Returns a sampler over vLLM servers whose weights are never updated.
+
+    Args:
+      servers: servers to start, which load the model (`load_format` "auto").
+      urls: addresses of running servers, such as those of `vllm serve MODEL`.
+      api_key, concurrency: see `rollout.vllm.fleet.ServerFleet`.
+      max_model_len: maximum length of prompt and completion together, in tokens.
+
+    Raises:
+      ServerFailed: a server did not start; the message has the end of its log.
+      ServerRefused: a server's maximum length is below `max_model_len`.
+    """
+    fleet = ServerFleet(
+        servers=servers, urls=urls, api_key=api_key, concurrency=concurrency
+    )
+    try:
+        fleet.start(
+            attach=lambda client: client.attach(max_model_len=max_model_len),
+            update=lambda client: None,
+            check_restarted=lambda client, answer: None,
+        )
+        fleet.update_all()
+    except BaseException:
+        fleet.close()
+        raise
+    return FleetSampler(fleet, max_model_len=max_model_len)

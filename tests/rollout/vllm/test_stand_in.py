@@ -14,7 +14,7 @@ from rollout.types import SamplingParams
 from rollout.vllm import supervisor
 from rollout.vllm.server import ServerProcess, ServerSpec, command
 from tests.rollout.vllm import stand_in
-from tools.evaluation.fixed import FixedVllmSampler
+from tools.evaluation.sampler import serve_fixed
 
 PROMPTS = [[1, 2, 3], [4], [5, 6]]
 PARAMS = SamplingParams(n=4, max_tokens=5, stop_token_ids=(0,))
@@ -34,7 +34,7 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sampler(server):
     # Few at a time, so that the server is working when it is killed.
-    sampler = FixedVllmSampler(servers=[server], max_model_len=64, concurrency=3)
+    sampler = serve_fixed(servers=[server], max_model_len=64, concurrency=3)
     yield sampler
     sampler.close()
 

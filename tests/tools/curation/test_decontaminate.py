@@ -54,7 +54,7 @@ def test_a_run_in_more_problems_than_a_few_is_boilerplate(copies, leaks):
     ]
     rows = [Row(id=text, problem=text, key=text) for text in asked[:copies]]
     # The same problem again, whose key it has, counts once.
-    rows.append(dataclasses.replace(rows[0], reasons={}, beside={}))
+    rows.append(dataclasses.replace(rows[0], reasons={}, matches={}))
     problem = Problem(id="set/0", problem=EVALUATION["set/0"], answers=("6",))
     plan = dataclasses.replace(BASE, evaluation={"set/0": problem})
     with AnswerJudge(workers=1, timeout=10.0) as judge:

@@ -85,7 +85,7 @@ def test_a_documented_set_and_curated_rows_keep_their_evidence(tmp_path):
     path.write_text(json.dumps(graded))
     (again,) = read_rows(Source(path=str(path)))
     assert [one.by for one in again.evidence] == ["R1", "tools.grade"]
-    with pytest.raises(ValueError, match="rows.jsonl: evidence: .*'kinds'"):
+    with pytest.raises(ValueError, match="rows.jsonl: evidence={'kinds': 3}: must"):
         Source(path=str(path), evidence={"kinds": 3})
 
 
@@ -147,5 +147,5 @@ def test_the_report_has_the_golds_that_were_read_as_wrong(tmp_path):
     assert entry["golds read"] == 20 and entry["wrong golds"] == "10.0% [2.8%, 30.1%]"
     assert "10.0% [2.8%, 30.1%]" in (out / "report.md").read_text()
     path.write_text('{"source": "rows"}\n')
-    with pytest.raises(ValueError, match=r'read.jsonl:1: needs "source"'):
+    with pytest.raises(ValueError, match="read.jsonl:1: .* wrong=None true or"):
         load_readings(str(path))

@@ -225,9 +225,9 @@ def test_fields_are_paths(tmp_path):
         ("", "no known format (columns: gold, task)"),
         ("answer=gold", "no field 'problem' (it has: gold, task)"),
         ("problem=task,answer=gold.text", "no field 'gold.text' (it has: gold, task)"),
-        ("problem=task,answer=gold[", "answer='gold[': must be written as in a.b[0]"),
-        ("question=task", "'question' is none of id, problem, answer"),
-        ("problem", "'problem': must be written as FIELD=PATH"),
+        ("problem=task,answer=gold[", "answer='gold[': must be a path such as a.b[0]"),
+        ("question=task", "question='task': unknown field; use id, problem"),
+        ("problem", "'problem': must be FIELD=PATH"),
     ],
 )
 def test_an_unknown_format_is_one_line(tmp_path, fields, message):

@@ -13,8 +13,7 @@ from tests.tools.curation.test_formats import DAPO
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex
 from tools.curation.retrieval import Retrieval
-from tools.curation.row import Row
-from tools.curation.sets import Wrapper
+from tools.curation.sets import unwrap
 from tools.evaluation.benchmarks import load_benchmark
 
 SETS = "aime2024 amc83 math500 minerva272 olympiadbench675 gsm8k_test".split()
@@ -104,8 +103,7 @@ def caught(index, evaluation, texts, answers):
 def unwrapped(text, wrapper, evaluation):
     """The text from a set of which all rows came in the wrapper."""
     problems = [wrapper.format(problem.problem) for problem in evaluation.values()]
-    row = Row(id="a", problem=wrapper.format(text))
-    return Wrapper(problems[:100]).remove(row).problem
+    return unwrap([*problems[:100], wrapper.format(text)])[-1]
 
 
 def planted(kind, evaluation, rng):

@@ -3,16 +3,10 @@
 import pytest
 
 from tests.tools.curation.test_formats import DAPO
-from tools.curation.row import Row
-from tools.curation.sets import Wrapper
+from tools.curation.sets import unwrap
 
 NAMES = "ants bees cats dogs eels foxes goats hens ibexes jays kites lions".split()
 ASKED = [f"There are {n} {name}. How many legs?" for n, name in enumerate(NAMES)]
-
-
-def undone(problems):
-    wrapper = Wrapper(problems)
-    return [wrapper.remove(Row(id="a", problem=one)).problem for one in problems]
 
 
 @pytest.mark.parametrize(
@@ -33,14 +27,14 @@ def undone(problems):
     ],
 )
 def test_a_wrapper_goes(wrapped):
-    assert undone([wrapped.format(asked) for asked in ASKED]) == ASKED
+    assert unwrap([wrapped.format(asked) for asked in ASKED]) == ASKED
     few = [wrapped.format(asked) for asked in ASKED[:5]] + ASKED[5:]
-    assert undone(few) == few
+    assert unwrap(few) == few
 
 
 def test_a_wrapper_goes_behind_a_formula_too():
     asked = [*ASKED[:11], "What is $2+3.$"]
-    assert undone([f"{one} Please think step by step." for one in asked]) == asked
+    assert unwrap([f"{one} Please think step by step." for one in asked]) == asked
 
 
 @pytest.mark.parametrize(
@@ -53,4 +47,4 @@ def test_a_wrapper_goes_behind_a_formula_too():
 )
 def test_what_a_question_needs_stays(needed):
     problems = [needed.format(i) for i in range(12)]
-    assert undone(problems) == problems
+    assert unwrap(problems) == problems

@@ -12,7 +12,7 @@ from rollout.types import SamplingParams
 from rollout.vllm import supervisor
 from rollout.vllm.client import ServerRefused
 from tests.rollout.vllm import policies
-from tools.evaluation.fixed import FixedVllmSampler
+from tools.evaluation.sampler import serve_fixed
 
 pytestmark = pytest.mark.vllm
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0, stop_token_ids=policies.STOP)
@@ -29,7 +29,7 @@ def sampler(policy, tmp_path_factory):
     tmp = tmp_path_factory.mktemp("server")
     server = policies.make_server(policy, tmp, load_format="auto")
     # Few at a time, so that the kill finds the server at work.
-    sampler = FixedVllmSampler(
+    sampler = serve_fixed(
         servers=[server], max_model_len=policies.LENGTH, concurrency=4
     )
     yield sampler
@@ -75,18 +75,18 @@ def test_same_seed_same_samples(sampler):
 
 def test_an_ordinary_server_is_attached_to_and_lives_on(policy, sampler):
     url = sampler._fleet.members[0].client.url
-    attached = FixedVllmSampler(urls=[url], max_model_len=policies.LENGTH)
+    attached = serve_fixed(urls=[url], max_model_len=policies.LENGTH)
     groups = attached.sample(policies.prompts(2), GREEDY, seed=0)
     check_greedy(policy, policies.prompts(2), groups)
     attached.close()
     assert sampler.sample(policies.prompts(1), GREEDY, seed=0)
     too_long = policies.LENGTH + 1
-    with pytest.raises(ServerRefused, match=f"completion may take {too_long} here"):
-        FixedVllmSampler(urls=[url], max_model_len=too_long)
+    with pytest.raises(ServerRefused, match=f"must be at least {too_long}, the"):
+        serve_fixed(urls=[url], max_model_len=too_long)
 
 
 def test_what_does_not_fit_is_refused(sampler):
-    with pytest.raises(ValueError, match="prompt 0 has 500 tokens; with 24 to gen"):
+    with pytest.raises(ValueError, match="prompt 0 has 500 tokens: must have 1 to"):
         sampler.sample([[5] * 500], GREEDY, seed=0)
 
 

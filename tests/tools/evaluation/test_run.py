@@ -6,7 +6,7 @@ import pytest
 from rl.files import locked
 from rl.types import Problem
 from tests.rl.replay import Replay, decode, encode
-from tools.evaluation.files import appended, read_completions, record_conditions
+from tools.evaluation.files import read_completions, record_conditions
 from tools.evaluation.run import (
     Conditions,
     Task,
@@ -40,15 +40,13 @@ def task(folder, problems, conditions, name="sums"):
 
 
 def sample(folder, conditions, sampler, problems=PROBLEMS, name="sums"):
-    with locked(folder), appended(folder) as append:
-        kept = read_completions(folder).get(name, ())
+    with locked(folder):
         draw_missing(
             task(folder, problems, conditions, name),
-            present=[(d.id, d.sample) for d in kept],
+            stored=read_completions(folder).get(name, ()),
             stop_token_ids=(0,),
             sampler=sampler,
             decode=decode,
-            on_drawn=lambda drawn: append(name, drawn),
         )
 
 

@@ -3,7 +3,7 @@
 import pytest
 import transformers
 
-from tools.evaluation import pretrained
+from tools.evaluation import sampler
 
 MEGABYTE = 2**20
 
@@ -20,9 +20,9 @@ def test_a_copy_is_split_where_its_cache_would_not_fit(
             max_position_embeddings=4096,
         )
     ).save_pretrained(tmp_path)  # fmt: skip
-    monkeypatch.setattr(pretrained, "device_memory", lambda mesh: 21 * MEGABYTE)
-    sampler = pretrained.open_jax_sampler(
+    monkeypatch.setattr(sampler, "device_memory", lambda mesh: 21 * MEGABYTE)
+    opened = sampler.open_jax_sampler(
         tmp_path, dtype="float32", slots=8, context=context
     )
-    assert sampler._layout.tensor == devices
-    assert sampler._layout.response_length == 0
+    assert opened._layout.tensor == devices
+    assert opened._layout.response_length == 0
