@@ -91,7 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             _compare(args)
         elif args.rescore:
             if not args.rescore.is_dir():
-                raise FileNotFoundError(f"--rescore {args.rescore}: no such folder")
+                raise FileNotFoundError(
+                    f"--rescore {args.rescore}: no such folder; give the --out of an"
+                    " evaluation"
+                )
             with files.locked(args.rescore):
                 _judge(args.rescore, args)
         else:
@@ -257,8 +260,8 @@ def _asked(
     ids = {problem.id for problem in problems}
     if unknown := [d.id for d in drawn if d.id not in ids]:
         raise ValueError(
-            f"{where}: {name} has no problem {unknown[0]!r}; give the sampled copy"
-            f" of {name} by --data_dir"
+            f"{where}: {name} has no problem {unknown[0]!r}; give the folder of the"
+            " copy that was sampled as --data_dir"
         )
     return problems
 
@@ -291,7 +294,7 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _arm(text: str) -> list[pathlib.Path]:
-    """Parses the folders of one arm: one evaluation, or one per training seed."""
+    """Parses the comma-separated folders of one arm of `--compare`."""
     return [user_path(folder) for folder in comma_separated(text)]
 
 

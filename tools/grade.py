@@ -111,10 +111,16 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     ]
     rows = rows[: args.limit]
     if not rows:
-        raise ValueError(f"--input={','.join(args.input)}: no row with an answer")
+        raise ValueError(
+            f"--input={','.join(args.input)}: no row with an answer; name the column of"
+            " the answers with --fields"
+        )
     for row_id, count in collections.Counter(row["id"] for row in rows).items():
         if count > 1:
-            raise ValueError(f"id {row_id!r} occurs {count} times; make ids unique")
+            raise ValueError(
+                f"--input={','.join(args.input)}: id {row_id!r} occurs {count} times;"
+                " make ids unique"
+            )
     return rows
 
 

@@ -62,21 +62,22 @@ def tasks(
 
 
 def completes(completion: str, rest: str) -> bool:
-    """Returns whether a completion begins with `rest`, ignoring white space."""
+    """Returns whether a completion begins with `rest`; white space is ignored."""
     return "".join(completion.split()).startswith("".join(rest.split()))
 
 
 def memory(
     problems: Sequence[Problem], drawn: Mapping[int, Sequence[SampledCompletion]]
 ) -> dict[str, Any]:
-    """Returns the share of problems completed word for word, with intervals.
+    """Returns the shares of the problems that a model completes word for word.
 
     Args:
       problems: problems of the benchmark.
       drawn: completions of problem beginnings, by the percentage in the prompt.
 
     Returns:
-      Share, 95% interval and number of problems, by that percentage as text.
+      By that percentage as text: the share of problems (`completed`), its 95%
+      `interval`, and the number of `problems`.
     """
     texts = {p.id: p.problem for p in problems}
     found = {}

@@ -87,7 +87,11 @@ def title(name: str) -> str:
 
 
 def _original(spec: str) -> tuple[str, str]:
-    """Splits perturbed:BENCHMARK:DATE into the benchmark's spec and the date."""
+    """Splits `perturbed:SPEC:DATE` into SPEC and DATE.
+
+    Raises:
+      ValueError: SPEC or DATE is missing.
+    """
     original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
     if not original:
         raise ValueError(f"{spec}: must be perturbed:BENCHMARK:DATE")
@@ -136,12 +140,15 @@ def load_benchmark(
 
 def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
     if data_dir is None:
-        raise ValueError(f"benchmark {name!r}: give its folder by --data_dir")
+        raise ValueError(
+            f"benchmark {name!r}: give the folder with its file as --data_dir"
+        )
     candidates = [data_dir / f"{name}.jsonl", data_dir / "eval" / f"{name}.jsonl"]
     path = next(filter(pathlib.Path.is_file, candidates), None)
     if path is None:
         raise FileNotFoundError(
-            f"benchmark {name!r}: no file {candidates[0]}; correct --data_dir"
+            f"benchmark {name!r}: neither {candidates[0]} nor {candidates[1]} exists;"
+            " correct --data_dir"
         )
     problems, rows = read_problems(path), BENCHMARKS[name].rows
     if len(problems) != rows:

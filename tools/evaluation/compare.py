@@ -1,6 +1,7 @@
-"""Compares evaluations on the same problems with the first one.
+"""Compares evaluations with the first one, on the same problems.
 
-An *arm* is one evaluation, or several of models that differ only in the training seed.
+An *arm* is one evaluation, or the evaluations of several models that differ only in
+the training seed.
 """
 
 import math
@@ -22,7 +23,7 @@ from tools.tables import Table, markdown
 
 Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
-"""Possible subjects of an interval and a p-value; see `compare`."""
+"""What an interval and a p-value are about; see `compare`."""
 _MOST_FLIPS = 20  # limit on the lost and on the gained problem ids in the text
 _ABOUT = {
     METHODS: "About the methods: 95% interval and p by Student's t over the models of"
@@ -153,7 +154,11 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawn(arm: Arm) -> str:
-    """Describes how an arm was sampled; its evaluations must agree."""
+    """Returns how an arm was sampled, as text.
+
+    Raises:
+      ValueError: evaluations of the arm were sampled differently.
+    """
     words = [sampling(e.conditions.get("drawing", {})) for e in arm]
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
@@ -189,7 +194,10 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
 def _of_models(
     ids: Sequence[str], a: np.ndarray, b: np.ndarray, clusters: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Compares accuracies `[models, problems]`, over seeds if both have several."""
+    """Compares two arms with accuracies `[models, problems]`; see `paired`.
+
+    If both arms have several models, interval and p-value are computed over the models.
+    """
     result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
         result["interval_over_problems"] = result["difference_interval"]
@@ -212,7 +220,12 @@ def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
 def against_original(
     original: Sequence[Scored], perturbed: Sequence[Scored]
 ) -> dict[str, Any]:
-    """Compares a perturbed set with the original problems, paired by problem id."""
+    """Compares a perturbed set with its original problems; see `paired`.
+
+    Args:
+      original: judged completions of the original problems.
+      perturbed: judged completions of the perturbed problems, which have the same ids.
+    """
     known, other = by_problem(original), by_problem(perturbed)
     ids = [id for id in other if id in known]
     first, second = (
@@ -234,6 +247,10 @@ def paired(
       ids: problem ids.
       a, b: accuracies of the first and the second arm, `[problems]`.
       clusters: template of each problem, or None if problems are independent.
+
+    Returns:
+      The number of problems, both mean accuracies, their difference with its 95%
+      interval and p-value, and the ids of the problems `lost` and `gained`.
     """
     flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {

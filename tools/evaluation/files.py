@@ -62,7 +62,7 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
 def appended(
     folder: pathlib.Path,
 ) -> Iterator[Callable[[str, SampledCompletion], None]]:
-    """Yields a function that appends a completion of a benchmark to the folder."""
+    """Yields a function that stores a completion, given its benchmark's name."""
     with contextlib.closing(files.Rows(folder / "completions.jsonl")) as rows:
         yield lambda benchmark, drawn: rows.write(
             {"benchmark": benchmark} | dataclasses.asdict(drawn)
@@ -80,9 +80,14 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
     found: dict[str, dict[tuple[str, int], SampledCompletion]] = {}
     for where, row in files.read_rows(folder / "completions.jsonl", appended=True):
         if missing := {"benchmark", "id", "sample", "completion"} - row.keys():
-            raise ValueError(f"{where}: no field {min(missing)!r}")
-        if not isinstance(row["completion"], str):
-            raise ValueError(f"{where}: 'completion' must be text")
+            raise ValueError(
+                f"{where}: no field {min(missing)!r}; remove the row to sample it again"
+            )
+        if not isinstance(text := row["completion"], str):
+            raise ValueError(
+                f"{where}: completion={text!r:.60}: must be text; remove the row to"
+                " sample it again"
+            )
         names = [field.name for field in dataclasses.fields(SampledCompletion)]
         drawn = SampledCompletion(**{n: row[n] for n in names if n in row})
         of_benchmark = found.setdefault(row["benchmark"], {})
@@ -152,7 +157,7 @@ def write_verdicts(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Holds the verdicts of a judged evaluation.
+    """Holds what `read_evaluation` reads from the folder of an evaluation.
 
     Attributes:
       folder: the evaluation's folder.

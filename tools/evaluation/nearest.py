@@ -65,7 +65,10 @@ def nearest_correct(
 
 
 def _sum_of(problem: Problem) -> _Sum | None:
-    """Returns the first operation on two numbers of the text that gives the answer."""
+    """Returns the first operation on two numbers of the text that gives the answer.
+
+    Returns None if no operation gives the answer, or the answer is not a number.
+    """
     numbers = _numbers(problem.problem)
     try:
         gold = Fraction(problem.answers[0])
@@ -92,7 +95,7 @@ def _words(text: str) -> list[str]:
 
 
 def _vectors(texts: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
-    """Returns normalized bag-of-words vectors, `[texts, words]`."""
+    """Returns which words each text has, as unit vectors `[texts, words]`."""
     vectors = np.zeros((len(texts), len(vocabulary)), np.float32)
     for row, text in enumerate(texts):
         for word in _words(text):
@@ -103,7 +106,7 @@ def _vectors(texts: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
 
 
 def training_problems(config: str) -> list[Problem]:
-    """Returns the training problems that a config file names."""
+    """Returns the training problems of a config file (its `data.train`)."""
     d = from_config(read_config(config)).data
     key = "config.data.train"
     return load_problems(d.train, key=key, fields=d.fields, **d.train_args)

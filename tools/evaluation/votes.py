@@ -18,8 +18,9 @@ def maj_at_k(
     classes are equally frequent and j of them are correct, the score is j / k.
 
     Args:
-      votes: class of each completion's answer by problem, None without an answer.
-      correct: whether each completion is correct, by problem.
+      votes: for each problem, the class of each completion's answer, or None for a
+        completion without an answer; see `answer_classes`.
+      correct: for each problem, whether each completion is correct.
     """
     scores = []
     for classes, verdicts in zip(votes, correct, strict=True):
@@ -40,8 +41,13 @@ def answer_classes(
     unclassified answer of each problem starts a class and is compared with the other
     unclassified answers.
 
+    Args:
+      scored: judged completions of all problems.
+      pool: compares the answers.
+
     Returns:
-      The class of each completion by problem id, or None without an answer.
+      By problem id, the class number of each completion, or None for a completion
+      without an answer.
     """
     keys = {
         id: [None if s.answer is None else canonical_key(s.answer) for s in group]

@@ -66,7 +66,7 @@ def test_specs():
         load_benchmark("hf://nobody/nothing/test.jsonl")
     with pytest.raises(ValueError, match="must be hf://OWNER/DATASET/PATH"):
         load_benchmark("hf://nobody/test.jsonl")
-    with pytest.raises(ValueError, match="give its folder by --data_dir"):
+    with pytest.raises(ValueError, match="give the folder with its file as"):
         load_benchmark("math500")
     with pytest.raises(FileNotFoundError, match="no file .*math500.jsonl"):
         load_benchmark("math500", pathlib.Path("/nonexistent"))

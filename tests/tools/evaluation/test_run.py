@@ -149,7 +149,7 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
         ('{"benchmark": "a", "id": "x", "sample": 0}', ":2: no field 'completion'"),
         (
             '{"benchmark": "a", "id": "x", "sample": 1, "completion": null}',
-            ":2: 'completion' must be text",
+            ":2: completion=None: must be text",
         ),
         (
             '{"benchmark": "a", "id": "x", "sample": 0, "completion": "again"}',
