@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from rl.files import read_rows
 from rl.statistics import wilson_interval
 from rl.verifier import extract_answer, is_equivalent
+from tools.curation.formats import at
 from tools.page import is_number
 
 Readings = Mapping[str, tuple[int, int]]
@@ -115,7 +116,7 @@ def read_evidence(
     for column in COLUMNS:
         if curated and column.form != "grade":
             continue
-        counts = _counts(_at(record, column.path), column, golds)
+        counts = _counts(at(record, column.path), column, golds)
         if counts is None:
             continue
         key = column.kind, column.by or source
@@ -132,14 +133,6 @@ def read_evidence(
     if any(one.kind == "graded" for one in found.values()):
         found.pop(("solve_rate", source), None)  # the same completions
     return list(found.values())
-
-
-def _at(record: Any, path: str) -> Any:
-    """Returns the value at a path such as `a.b`; keys may contain dots themselves."""
-    while isinstance(record, Mapping) and path not in record:
-        key, _, path = path.partition(".")
-        record = record.get(key)
-    return record[path] if isinstance(record, Mapping) else None
 
 
 def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int] | None:

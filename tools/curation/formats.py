@@ -9,7 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tools.curation.row import FIELDS
+FIELDS = (
+    "id problem answer answers source level level_source solve_rate solution".split()
+)
+"""Fields that a source can provide, in the order of problems.jsonl."""
 
 TURNS = "messages"  # the column name for rows that are lists of chat messages
 
@@ -98,19 +101,26 @@ def has(record: Mapping[str, Any], path: str) -> bool:
 def at(record: Any, path: str, default: Any = None) -> Any:
     """Returns the value at a path such as `a.b[0]`, or `default` if it does not exist.
 
-    Strings along the path are parsed as JSON. A key that is applied to a list of chat
-    messages selects the first message with that role.
+    Strings along the path are parsed as JSON. A key may contain dots itself. A key that
+    is applied to a list of chat messages selects the first message with that role.
     """
-    for key, index in _STEP.findall(path):
-        step: Any = int(index) if index else key
+    while path:
         try:
             if isinstance(record, str):
                 record = json.loads(record)
+            if isinstance(record, Mapping) and path in record:
+                return record[path]
+            step = _STEP.match(path)
+            if not step:
+                return default
+            key, index = step.groups()
             if isinstance(record, list) and key:
-                step = [turn["role"] for turn in record].index(step)
-            record = record[step]
+                record = record[[turn["role"] for turn in record].index(key)]
+            else:
+                record = record[int(index) if index else key]
         except (LookupError, TypeError, ValueError):
             return default
+        path = path[step.end() :].removeprefix(".")
     return record
 
 

@@ -6,11 +6,7 @@ from typing import Any
 
 from rl.problems.types import Problem
 from tools.curation.evidence import Evidence
-
-FIELDS = (
-    "id problem answer answers source level level_source solve_rate solution".split()
-)
-"""Fields that a source can provide, in the order of problems.jsonl."""
+from tools.curation.formats import FIELDS
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -12,9 +12,10 @@ import math
 import pathlib
 import re
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from configs.schema import call
 from rl.files import fetched, read_rows, sha256
 from tools.curation import formats
 from tools.curation.evidence import BULKY, RATES, Evidence, read_evidence
@@ -43,6 +44,7 @@ class Source:
       level_source: name of the scale of its levels; None for the name in each row.
       evidence: fields of an `Evidence` that the set's documentation gives for all rows.
       origin: where the golds were made; equal golds of two origins are evidence.
+      stated: `evidence` as an object, if it is given.
       file: local path of the file.
       format: name of the detected format, or "fields".
       paths: paths of all fields.
@@ -57,19 +59,14 @@ class Source:
     level_source: str | None = None
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     origin: str = ""
+    stated: Sequence[Evidence] = dataclasses.field(init=False, default=())
     file: pathlib.Path = dataclasses.field(init=False)
     format: str = dataclasses.field(init=False)
     paths: Mapping[str, str] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         if self.evidence:
-            try:
-                Evidence(**self.evidence)
-            except TypeError:
-                names = ", ".join(f.name for f in dataclasses.fields(Evidence))
-                raise ValueError(
-                    f"{self.path}: evidence={dict(self.evidence)}: must have {names}"
-                ) from None
+            self.stated = [call(Evidence, "sources.evidence", self.evidence)]
         self.file = fetched(self.path)
         if not self.file.is_file():
             raise ValueError(f"{self.file}: no such file; correct the source's path")
@@ -124,8 +121,7 @@ def read(source: Source) -> Iterator[Row]:
     unwrapped = {name: iter(unwrap(problems)) for name, problems in sets.items()}
     for row, record in _rows(source):
         evidence = read_evidence(record, row.answers, row.source)
-        if source.evidence:
-            evidence.append(Evidence(**source.evidence))
+        evidence += source.stated
         rates = [one.rate for one in evidence if one.kind in RATES]
         rate = rates[0] if rates else row.solve_rate
         problem = next(unwrapped[row.source])

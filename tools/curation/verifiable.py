@@ -88,7 +88,8 @@ _CONTENT = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 # "The sum of the two" and "between the two" ask for one value.
 _JOINT = r"sum|product|difference|total|relation|of\b|between"
-# "Find the area and the perimeter of", but not "find the sum of the length and width".
+# "Find the area and the perimeter of", but not "find the sum of the length and width",
+# and "find the radii of the circles", of which a gold gives one.
 _BOTH_ASKED = any_of(
     rf"\b{grammar.FIND}(?: (?:all|the|possible|positive|real|natural|integers?|numbers?"
     rf"|values?|lengths?|area|of))* (?:{_MATH},? ?)+and"
@@ -104,6 +105,10 @@ _BOTH_ASKED = any_of(
     rf"(?:the|its|their) (?:(?!{_JOINT}|that\b)[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?(?:possible )?"
     r"[a-z]{2,}(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
+    rf"{grammar.ORDER}(?:{grammar.FIND}|what are) (?:both )?the (?:[a-z]+ )?(?:radii"
+    r"|dimensions|lengths(?! of (?:the )?(?:arc|curve)s)|speeds|prices|ages)\b",
+    rf"{grammar.ORDER}{grammar.FIND} (?:(?!\b(?:knowing|such|if)\b)[^.?])*"
+    r", as well as\b",
 )
 # Two imperatives, of which a gold answers one: "Find the vertex. Sketch the graph."
 _VERB = (
