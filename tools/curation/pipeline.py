@@ -13,19 +13,12 @@ from typing import Any
 from rl import files, verifier
 from rl.progress import each, watch
 from rl.verifier.pool import Lost, Workers
+from tools.curation import report
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
 from tools.curation.levels import assign_levels, level_scale
 from tools.curation.plan import Plan
-from tools.curation.report import (
-    TITLE,
-    Steps,
-    count,
-    evidence_by_source,
-    examples,
-    tables,
-)
 from tools.curation.row import Row
 from tools.curation.sources import inspect, read
 from tools.tables import markdown, page
@@ -33,7 +26,7 @@ from tools.tables import markdown, page
 _CHUNK = 2_000  # rows screened at a time; only their solutions are in memory
 _ANSWER_SECONDS = 10.0  # time limit to compare two answers
 _ROW_SECONDS = 60.0  # time limit to screen a row, which usually takes milliseconds
-_LATER_STEPS: Steps = {
+_LATER_STEPS: report.Steps = {
     "decontamination": {
         "evaluation_near": "An evaluation problem, word for word or nearly.",
         "evaluation_ngram": "A long run of words in common with one.",
@@ -133,16 +126,17 @@ def _write(
         for row in rows
         if row.reasons
     ]
-    summary = facts | count(rows, {**plan.screen.meanings, **_LATER_STEPS})
-    summary["evidence_by_source"] = evidence_by_source(
+    steps = {**plan.screen.meanings, **_LATER_STEPS}
+    summary = facts | report.count(rows, steps)
+    summary["evidence_by_source"] = report.evidence_by_source(
         rows, plan.min_evidence, plan.readings
     )
-    report = list(tables(summary))
+    tables = list(report.tables(summary))
     outputs = {
         "problems.jsonl": "".join(map(files.json_line, kept)),
         "dropped.jsonl": "".join(map(files.json_line, dropped)),
-        "report.md": markdown(TITLE, report),
-        "report.html": page(TITLE, report, examples(rows)),
+        "report.md": markdown(report.TITLE, tables),
+        "report.html": page(report.TITLE, tables, report.examples(rows)),
     }
     (out / "summary.json").unlink(missing_ok=True)
     for name, text in outputs.items():

@@ -28,19 +28,12 @@ _PRIOR = 1.0  # nats added to the union of two multisets; half to the intersecti
 
 
 class Match(NamedTuple):
-    """Represents a text that may be a rewording of an evaluation problem.
+    """Represents a text that may be a rewording of an evaluation problem."""
 
-    Attributes:
-      row: index of the text.
-      name: id of the evaluation problem.
-      words: cosine similarity of the two TF-IDF vectors.
-      numbers: weighted share of the numbers that both texts have.
-    """
-
-    row: int
-    name: str
-    words: float
-    numbers: float
+    row: int  # index of the text
+    name: str  # id of the evaluation problem
+    words: float  # cosine similarity of the two TF-IDF vectors
+    numbers: float  # weighted share of the numbers that both texts have
 
 
 class Retrieval:

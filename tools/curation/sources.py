@@ -37,32 +37,23 @@ _MUST_BE = {
 class Source:
     """Describes a .jsonl, .json or .parquet file and how to read it.
 
-    Attributes:
-      path: path of the file, in which `~` and environment variables are expanded, or
-        `hf://OWNER/DATASET/FILE` or `hf://OWNER/DATASET@REVISION/FILE`.
-      fields: paths such as `prompt[0].content` by field; empty to detect the format.
-      level_source: name of the scale of its levels; None for the name in each row.
-      evidence: fields of an `Evidence` that the set's documentation gives for all rows.
-      origin: where the golds were made; equal golds of two origins are evidence.
-      stated: `evidence` as an object, if it is given.
-      file: local path of the file.
-      format: name of the detected format, or "fields".
-      paths: paths of all fields.
-
     Raises:
       ValueError: the file is missing, empty or of another type, the hub cannot be
         reached, or the format or a field is unknown.
     """
 
-    path: str
+    path: str  # local file, or hf://OWNER/DATASET[@REVISION]/FILE
+    # Paths such as `prompt[0].content` by field; empty to detect the format.
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    level_source: str | None = None
+    level_source: str | None = None  # scale of all levels; None: that of each row
+    # Fields of an `Evidence` that the set's documentation gives for all rows.
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Where the golds were made; equal golds of two origins are evidence.
     origin: str = ""
     stated: Sequence[Evidence] = dataclasses.field(init=False, default=())
-    file: pathlib.Path = dataclasses.field(init=False)
-    format: str = dataclasses.field(init=False)
-    paths: Mapping[str, str] = dataclasses.field(init=False)
+    file: pathlib.Path = dataclasses.field(init=False)  # local copy
+    format: str = dataclasses.field(init=False)  # name of the format, or "fields"
+    paths: Mapping[str, str] = dataclasses.field(init=False)  # of all fields
 
     def __post_init__(self) -> None:
         if self.evidence:
