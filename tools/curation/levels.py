@@ -115,7 +115,7 @@ def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
     @functools.cache
     def position(difficulty: float) -> float:
         rank = percentileofscore(theirs, difficulty, "mean")
-        return float(np.percentile(positions, rank))
+        return float(np.percentile(np.asarray(positions), rank))
 
     return position
 

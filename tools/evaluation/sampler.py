@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 
@@ -75,7 +76,7 @@ def conditions_of(
     The default context is limited to the positions of the model.
     """
     names = [field.name for field in dataclasses.fields(Conditions)]
-    values = {"context": min(default.context, model.max_positions)}
+    values: dict[str, Any] = {"context": min(default.context, model.max_positions)}
     values |= {n: getattr(args, n) for n in names if getattr(args, n) is not None}
     return dataclasses.replace(default, **values)
 
