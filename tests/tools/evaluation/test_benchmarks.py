@@ -68,7 +68,7 @@ def test_specs():
         load_benchmark("hf://nobody/test.jsonl")
     with pytest.raises(ValueError, match="give the folder with its file as"):
         load_benchmark("math500")
-    with pytest.raises(FileNotFoundError, match="no file .*math500.jsonl"):
+    with pytest.raises(FileNotFoundError, match="neither .*math500.jsonl nor"):
         load_benchmark("math500", pathlib.Path("/nonexistent"))
 
 
