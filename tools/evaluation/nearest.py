@@ -9,12 +9,11 @@ model shows understanding.
 """
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
-
-import numpy as np
 
 from configs.base import from_config
 from configs.reading import read_config
@@ -44,18 +43,16 @@ def nearest_correct(
       train: training problems. The baseline uses those whose answer is one operation
         on two numbers of the text.
     """
-    sums = [(p, found) for p in train if (found := _sum_of(p)) is not None]
-    if not sums:
+    known = [(_words(p), found) for p in train if (found := _sum_of(p)) is not None]
+    if not known:
         return [False] * len(problems)
-    known = [p.problem for p, _ in sums]
-    vocabulary = {
-        w: i for i, w in enumerate(sorted({w for t in known for w in _words(t)}))
-    }
-    table = _vectors(known, vocabulary)
     correct = []
     for problem in problems:
-        (vector,) = _vectors([problem.problem], vocabulary)
-        _, found = sums[int(np.argmax(table @ vector))]
+        words = _words(problem)
+        # Cosine similarity of sets, without the factor that all pairs share.
+        _, found = max(
+            known, key=lambda k: len(words & k[0]) / math.sqrt(len(k[0]) or 1)
+        )
         answer = _answer(found, _numbers(problem.problem))
         correct.append(
             answer is not None
@@ -90,19 +87,8 @@ def _numbers(text: str) -> list[Fraction]:
     return [Fraction(number) for number in _NUMBER.findall(text)]
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z]+", text.lower())
-
-
-def _vectors(texts: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
-    """Returns which words each text has, as unit vectors `[texts, words]`."""
-    vectors = np.zeros((len(texts), len(vocabulary)), np.float32)
-    for row, text in enumerate(texts):
-        for word in _words(text):
-            if word in vocabulary:
-                vectors[row, vocabulary[word]] = 1
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(norms, 1e-12)
+def _words(problem: Problem) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z]+", problem.problem.lower()))
 
 
 def training_problems(config: str) -> list[Problem]:
