@@ -198,7 +198,9 @@ def _read(path: pathlib.Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"--text: {path}: not UTF-8 ({error.reason})") from None
+        raise ValueError(
+            f"--text: {path}: not UTF-8 ({error.reason}); convert the file"
+        ) from None
 
 
 if __name__ == "__main__":

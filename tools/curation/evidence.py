@@ -43,6 +43,7 @@ class Evidence:
 
     @property
     def rate(self) -> float:
+        """Returns the share of attempts that gave the gold."""
         return self.correct / self.samples
 
     @property
@@ -63,6 +64,7 @@ class Column(NamedTuple):
     kind: Kind
     by: str  # name of the solver; empty for the name of the row's source
     samples: int  # number of attempts, if the row does not have it
+    # How a value states the counts; see `_counts`.
     form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
 
 
@@ -136,7 +138,15 @@ def read_evidence(
 
 
 def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int] | None:
-    """Returns (correct, attempts), or None if the value is missing or invalid."""
+    """Returns (correct, attempts), or None if the value is missing or invalid.
+
+    Args:
+      value: by `column.form`: a share of correct attempts, a number of failures, a text
+        such as "3/8", a boolean for each attempt, a solution with its answer in a box,
+        or the `graded` object of tools.grade.
+      column: the column of the value.
+      golds: accepted answers, compared with the answer of a solution.
+    """
     n = column.samples
     match column.form:
         case "rate" if is_number(value) and 0 <= value <= 1:

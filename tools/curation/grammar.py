@@ -9,10 +9,12 @@ AUXILIARY = "(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have
 """Matches auxiliary verbs; a sentence that begins with one is a question."""
 
 FIND = "(?:find|determine|compute|calculate|estimate|evaluate|solve)"
+"""Matches imperatives that ask for a value."""
 
 BLANK = (
     r"\[ANS\]|_{2,}|(?:\\_\s*){2,}|\\u(?:nder)?line\s*\{[\s~\\]*\}|\$\s*\\qquad\s*\$"
 )
+"""Matches blanks to fill in."""
 
 
 def any_of(*alternatives: str) -> re.Pattern:

@@ -14,6 +14,7 @@ from tools.curation.text import band_hashes, exact_key
 from tools.page import is_number
 
 Check = Callable[[Row], str | None]
+"""Returns the details of a reason to drop the row, or None to keep it."""
 _MIN_GRADING = 4  # minimum number of completions that can contradict a gold
 _MAJORITY = 0.75  # minimum share of completions with the same answer
 

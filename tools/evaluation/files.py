@@ -54,7 +54,10 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
       ValueError: the name is not a plain file name, so it could leave the folder.
     """
     if not name or pathlib.PurePath(name).name != name:
-        raise ValueError(f"{folder}: benchmark {name!r}: must be a plain file name")
+        raise ValueError(
+            f"{folder}: benchmark {name!r}: must be a plain file name; correct it in"
+            " completions.jsonl"
+        )
     return folder / "problems" / f"{name}.jsonl"
 
 

@@ -13,6 +13,7 @@ from tools.evaluation.votes import maj_at_k
 from tools.tables import Table
 
 FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
+"""Names of the paper's benchmarks."""
 
 # Each row: name, accuracies in % in the order of `FIVE`, source, sampling. The rows of
 # HARNESS are its 7B models with 3,000 tokens. It prints 0.2 for AIME 2024 of the base
