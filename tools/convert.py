@@ -118,9 +118,9 @@ def _load_run(
     m = json.loads((workdir / "config.json").read_text("utf-8"))["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:
-        kept = {key: sizes[key] for key in ("rank", "alpha", "targets")}
+        fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
         model = model.clone(
-            config=dataclasses.replace(model.config, lora=lora.Lora(**kept))
+            config=dataclasses.replace(model.config, lora=lora.Lora(**fields))
         )
     checkpoints = workdir / "checkpoints"
     trained, _ = lora.split(_abstract(model, mesh))

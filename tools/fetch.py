@@ -255,7 +255,7 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     files.replace_rows(path, rows)
-    said = {
+    entry = {
         "from": f"https://github.com/{source.repo}/blob/{source.commit}/{source.path}",
         "sha256": source.sha256,
         "licence": source.licence,
@@ -263,8 +263,8 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
     }
     register = out / "sources.json"
     known = json.loads(register.read_text("utf-8")) if register.is_file() else {}
-    files.replace_json(register, known | {name: said})
-    return said | {"file": str(path)}
+    files.replace_json(register, known | {name: entry})
+    return entry | {"file": str(path)}
 
 
 def _download(url: str) -> bytes:
@@ -316,9 +316,9 @@ def main(argv: list[str] | None = None) -> None:
     result = {}
     try:
         for name in dict.fromkeys(wanted):
-            said = result[name] = fetch(name, arguments.out, mirror=arguments.mirror)
-            print(f"{said['file']}: {said['rows']:,} problems, {said['licence']}")
-            print(f"  from {said['from']}", flush=True)
+            entry = result[name] = fetch(name, arguments.out, mirror=arguments.mirror)
+            print(f"{entry['file']}: {entry['rows']:,} problems, {entry['licence']}")
+            print(f"  from {entry['from']}", flush=True)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     if arguments.json:

@@ -17,13 +17,13 @@ def unverifiable_answer(row: Row) -> str | None:
     """
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
-        said: str | None
+        fault: str | None
         if answer is None or "\\boxed" in answer:
-            said = "has no box, an empty one, or several"
-        elif not (said := self_check(answer)):
-            said = None if is_equivalent(answer, gold) else "does not equal itself"
-        if said:
-            return f"{gold[:80]}: {said}"
+            fault = "has no box, an empty one, or several"
+        elif not (fault := self_check(answer)):
+            fault = None if is_equivalent(answer, gold) else "does not equal itself"
+        if fault:
+            return f"{gold[:80]}: {fault}"
     return None
 
 

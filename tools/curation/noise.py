@@ -100,14 +100,14 @@ def answer_leak(row: Row) -> str | None:
     last = last if is_prose and not ASKS.search(last) else ""
     for answer in filter(None, row.answers):
         gold = re.escape(answer)
-        if told := found(
+        if leak := found(
             re.compile(rf"boxed\s*{{\s*{gold}\s*}}|{_SAYS}{gold}{_ENDS}", re.I),
             row.problem,
         ):
-            return told
+            return leak
         ends = re.compile(rf"(?:=|\b(?:is|get|and))[\s$({{]*{gold}[\s$.)}}\\]*\Z")
-        if told := found(ends, last):
-            return told
+        if leak := found(ends, last):
+            return leak
     return found(_STATED, row.problem)
 
 

@@ -86,8 +86,8 @@ def _screened(plan: Plan, total: int) -> list[Row]:
         Workers(plan.workers, _ROW_SECONDS, function, confined=False) as workers,
     ):
         found: list[Row] = []
-        came = itertools.chain.from_iterable(map(read, plan.sources))
-        while chunk := list(itertools.islice(came, _CHUNK)):
+        all_rows = itertools.chain.from_iterable(map(read, plan.sources))
+        while chunk := list(itertools.islice(all_rows, _CHUNK)):
             jobs = [(options, [row]) for row in chunk]
             results = [row for (row,) in workers.map(jobs, on_done=done.update)]
             for row, source in zip(results, chunk, strict=True):

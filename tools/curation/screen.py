@@ -46,14 +46,14 @@ class Screen:
             for step, checks in self.checks.items()
         }
 
-    def __call__(self, came: Row) -> Row:
+    def __call__(self, source_row: Row) -> Row:
         """Repairs a row and runs all checks.
 
         Returns:
           The row with its key, its band hashes and its reasons to be dropped, and
           without its solution.
         """
-        row, repairs = repair(came)
+        row, repairs = repair(source_row)
         row = dataclasses.replace(
             row,
             meta={**row.meta, **({"repairs": list(repairs)} if repairs else {})},

@@ -149,12 +149,12 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
     # Only spaces are removed: a final TAB or line feed may be a damaged TeX command.
     answers = [one.strip(" ") for one in (answer, *values.pop("answers", ()))]
     answers = [one for one in answers if one.strip().lower() not in _NONE]
-    whose = values.get("source") or source.file.stem
-    scale = source.level_source or values.get("level_source") or whose
+    set_name = values.get("source") or source.file.stem
+    scale = source.level_source or values.get("level_source") or set_name
     changed = {
         "id": values.get("id") or id,
         "answers": tuple(dict.fromkeys(answers)),
-        "source": whose,
+        "source": set_name,
         "level_source": None if values.get("level") is None else scale,
         "origin": source.origin,
     }

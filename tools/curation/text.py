@@ -62,8 +62,8 @@ def exact_key(text: str) -> str:
 
     Signs, operators and brackets are included, so `x + 3` and `x - 3` differ.
     """
-    said = "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    joined = "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
+    return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
 
 
 def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
@@ -117,11 +117,11 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
     sentence = " ".join(re.findall(r"[^\W_]+", text))
     form = _ANSWER_FORM.search(sentence, len(sentence) // 3)
     words = (sentence[: form.start()] if form else sentence).split()
-    told = [len(word) > 2 and word.isalpha() for word in words]
+    is_word = [len(word) > 2 and word.isalpha() for word in words]
     return [
         " ".join(words[i : i + size])
         for i in range(len(words) - size + 1)
-        if sum(told[i : i + size]) >= size // 2
+        if sum(is_word[i : i + size]) >= size // 2
     ]
 
 

@@ -27,8 +27,8 @@ _LONGEST = 512  # sampled tokens; a longer rest counts as not completed
 def given_and_rest(text: str, percent: int) -> tuple[str, str]:
     """Splits a text between two words, after `percent` of its words."""
     words = list(re.finditer(r"\S+", text))
-    kept = min(max(1, round(len(words) * percent / 100)), max(1, len(words) - 1))
-    end = words[kept - 1].end()
+    count = min(max(1, round(len(words) * percent / 100)), max(1, len(words) - 1))
+    end = words[count - 1].end()
     return text[:end], text[end:]
 
 

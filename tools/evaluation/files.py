@@ -103,27 +103,27 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
     return {name: list(drawn.values()) for name, drawn in found.items()}
 
 
-def judging_reward(asked: str | None, recorded_in: pathlib.Path, *keys: str) -> str:
+def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> str:
     """Returns the formula of the reward that judges completions.
 
     A recorded reward function is not imported unless the command line also names it,
     because files are data and must not run code.
 
     Args:
-      asked: formula from the command line, or None.
+      given: formula from the command line, or None.
       recorded_in: JSON file with the reward of an earlier run; may be missing.
       keys: keys of that file; the first one with a value is used.
 
     Raises:
-      ValueError: `asked` is None or empty, and the file records a reward other than the
+      ValueError: `given` is None or empty, and the file records a reward other than the
         verifier.
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():
         content = flatten(json.loads(recorded_in.read_text("utf-8")))
     recorded = next(filter(None, map(content.get, keys)), VERIFIER)
-    if asked or recorded == VERIFIER:
-        return asked or VERIFIER
+    if given or recorded == VERIFIER:
+        return given or VERIFIER
     raise ValueError(
         f"{recorded_in}: names the reward {recorded!r}; a function that only a file"
         f" names is not imported: give --reward '{recorded}', or --reward {VERIFIER}"
