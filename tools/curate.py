@@ -61,7 +61,8 @@ def _curate() -> int:
         fields = parse_fields(_FIELDS.value)
         if fields and not inputs:
             raise ValueError(f"--fields={_FIELDS.value}: requires --input")
-        summary = curate(make_plan(_CONFIG.value, inputs=inputs, fields=fields), out)
+        config = _CONFIG.value.to_dict()
+        summary = curate(make_plan(config, inputs=inputs, fields=fields), out)
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
         return ERROR
