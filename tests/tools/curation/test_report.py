@@ -27,7 +27,7 @@ def test_many_sources_are_cut_and_all_of_them_counted():
     assert (shown[0]["source"], shown[0]["rows"], shown[0]["kept"]) == ("s34", 36, 1)
     assert shown[0]["dropped most as"] == "not_text"
     assert [row["source"] for row in shown][-1] == "s05" and len(shown) == 30
-    assert made["Sources"].note == "And 5 more, smaller; see `summary.json`."
+    assert made["Sources"].note == "5 smaller sources are in `summary.json`."
 
 
 def test_a_row_without_a_level_is_said_to_have_none():
