@@ -418,7 +418,7 @@ def test_what_does_not_fit_what_is_begun_is_refused(folder):
     sampler = _sampler(folder[0])
     params = SamplingParams(n=2, max_tokens=9, stop_token_ids=STOP)
     partial = sampler.sample(_prompts(), params, seed=0, on_pause=lambda: True)
-    with pytest.raises(ValueError, match="must have 2 completions for each"):
+    with pytest.raises(ValueError, match="must have n=2 completions for each"):
         sampler.sample(_prompts(4), params, seed=0, partial=partial)
     params = SamplingParams(n=2, max_tokens=1, stop_token_ids=STOP)
     with pytest.raises(ValueError, match="unfinished completion of . tokens, not few"):

@@ -190,7 +190,7 @@ def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():
     assert need[1] > need[2] > need[4]
     for n in (1, 2, 4):
         assert _layout(0, room=int(need[n] / 0.9) + 1).tensor == n
-    with pytest.raises(ValueError, match="rollout.slots=16: .* GiB of each device"):
+    with pytest.raises(ValueError, match="rollout.slots=16: .* GiB per device"):
         _layout(0, room=1000)
     with pytest.raises(ValueError, match="rollout.tensor=3: must divide"):
         _layout(3)
