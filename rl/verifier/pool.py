@@ -32,8 +32,8 @@ class Workers(contextlib.AbstractContextManager):
     Args:
       workers: number of worker processes.
       timeout: seconds that one item may take before its worker is replaced.
-      function: "module:function" that maps the context of a request to a function from
-        an item to its result.
+      function: "module:function". It is called with the context of a request, and
+        returns a function that computes the result of one item.
       preload: modules that a worker imports when it starts.
       confined: whether workers get at most 1 GiB of address space and only basic
         environment variables.

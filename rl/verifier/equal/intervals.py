@@ -352,7 +352,7 @@ class _Evaluator:
             self._note(max(sizes) - min(sizes))
 
     def _note_flat(self, name: str, value: Value) -> None:
-        """Records the bits hidden where a function is nearly constant or linear.
+        """Increases `reach` where a function is nearly constant or linear.
 
         Near zero, cos x and sin x / x differ from 1 by the order of x^2 only.
         """

@@ -50,7 +50,7 @@ class Regions:
     def read(self, node: t.Node) -> Region | None:
         """Returns the set of reals that a node describes, or None.
 
-        A pair and a finite set are regions only inside other sets: see
+        A pair or a finite set is a region only inside another set; see
         `read_as_region`.
         """
         match node:

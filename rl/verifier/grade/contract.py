@@ -24,7 +24,7 @@ from .completeness import (
     values_in,
 )
 from .echo import Formulas
-from .question import PERCENT, RATIO, TIME, WHAT_PERCENT, Asked
+from .question import PERCENT, RATIO, TIME, WHAT_PERCENT, Question
 
 Rule = Literal[
     Way,
@@ -110,8 +110,8 @@ class Examiner:
             answer = (", ".join(answer) if lists else answer[-1]) if answer else None
         if answer is None:
             return Verdict(False, None, "no_answer", "has no box, or an empty one")
-        written = self._asked.respelled(answer) if self._problem else answer
-        parsed = self._without_what_is_asked(parse_answer(written))
+        written = self._question.respelled(answer) if self._problem else answer
+        parsed = self._without_requested_sum(parse_answer(written))
         budget = Budget()
         is_open, refused = False, None
         for text, gold in self._golds:
@@ -119,17 +119,17 @@ class Examiner:
                 return Verdict(True, answer, "text", "has the same text as the gold")
             given, wanted = parsed, gold
             if self._problem:
-                if not self._names_what_is_asked(parsed, gold, stems(text)):
+                if not self._has_requested_unit(parsed, gold, stems(text)):
                     continue
                 given, wanted = _without_words(parsed, gold)
                 given = self._in_base(given, gold)
             if (
                 (units := _units_of(parsed))
-                and self._asked.units
+                and self._question.units
                 and _is_bare(gold.node)
             ):
-                asked = [unit for unit in self._asked.units if unit.unit in units]
-                wanted = _in_unit(wanted, (asked or self._asked.units)[0])
+                asked = [unit for unit in self._question.units if unit.unit in units]
+                wanted = _in_unit(wanted, (asked or self._question.units)[0])
             percents = not self._problem or bool(PERCENT.search(self._problem))
             prover = Prover(
                 budget=budget,
@@ -139,7 +139,7 @@ class Examiner:
                 and RATIO.search(self._problem) is None,
                 percents_only=WHAT_PERCENT.search(self._problem) is not None
                 and not t.contains(gold.node or t.ZERO, t.Percent),
-                named=self._asked.letters if self._problem else None,
+                named=self._question.letters if self._problem else None,
             )
             try:
                 if same_answer(given, wanted, prover):
@@ -172,26 +172,26 @@ class Examiner:
             return Verdict(False, answer, "open", what)
         return Verdict(False, answer, "different", "differs from every gold")
 
-    def _names_what_is_asked(
+    def _has_requested_unit(
         self, answer: Answer, gold: Answer, words: frozenset[str]
     ) -> bool:
         quantities = _quantities(answer)
-        if not all(self._asked.allows(part.unit, words) for part in quantities):
+        if not all(self._question.allows(part.unit, words) for part in quantities):
             return False
         measured = any(isinstance(part.unit, str) for part in quantities)
-        return not (measured and self._asked.things and _is_bare(gold.node))
+        return not (measured and self._question.things and _is_bare(gold.node))
 
     def _in_base(self, answer: Answer, gold: Answer) -> Answer:
         """Reads plain digits in the gold's base, if the problem names this base."""
         match answer.written, gold.node:
             case t.Num(value, None), t.Based(_, base) if answer.other is None:
-                digits, named = str(value), base in self._asked.bases
+                digits, named = str(value), base in self._question.bases
                 if named and digits.isdigit() and max(map(int, digits)) < base:
                     meant = t.Based(digits, base)
                     return dataclasses.replace(answer, other=meant, other_written=meant)
         return answer
 
-    def _without_what_is_asked(self, answer: Answer) -> Answer:
+    def _without_requested_sum(self, answer: Answer) -> Answer:
         """Reduces `x + y = 17` to 17 if the problem asks for `x + y`."""
         node, written = answer.node, answer.written
         if not isinstance(written, t.Rel | t.Chain) or type(node) is not type(written):
@@ -222,18 +222,19 @@ class Examiner:
             if (left := unfinished(written, wanted)) is not None:
                 return Verdict(False, answer, "unfinished", left)
             if self._problem and shape_of(written) != shape_of(wanted):
-                said, (value, *others) = _said(written), _said(wanted) or [wanted]
+                stated = _stated_values(written)
+                value, *others = _stated_values(wanted) or [wanted]
                 value = wanted if others else value
                 if _items(value) == [value]:
-                    said = [item for each in said for item in _items(each)]
+                    stated = [item for each in stated for item in _items(each)]
                 formulas = self._formulas
-                copied = bool(said) and all(
-                    formulas.hold(s, value, prover) for s in said
+                copied = bool(stated) and all(
+                    formulas.contained_in(s, value, prover) for s in stated
                 )
-                if copied or formulas.state(written, wanted, prover):
+                if copied or formulas.match(written, wanted, prover):
                     return Verdict(False, answer, "echo", "is copied from the problem")
                 left_over = [
-                    self._left_to_do(side, value, prover) or "" for side in said
+                    self._left_to_do(side, value, prover) or "" for side in stated
                 ]
                 if left_over and all(left_over):
                     return Verdict(False, answer, "unfinished", left_over[0])
@@ -250,11 +251,11 @@ class Examiner:
             return "is written in another base"
         shape = shape_of(answer)
         one = isinstance(gold, t.Expression | t.Based)
-        if one and how not in (asked, "expression") and self._asked.notation:
+        if one and how not in (asked, "expression") and self._question.notation:
             worth = (
                 t.Mul((shape, t.Num(Fraction(1, 100)))) if how == "percent" else shape
             )
-            if self._is_told(shape) or self._is_told(worth):
+            if self._is_given(shape) or self._is_given(worth):
                 return f"repeats the problem's own {how}"
         if self._is_restated(answer, gold):
             return "repeats a number of the problem"
@@ -268,18 +269,18 @@ class Examiner:
         """
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
-            return self._is_told(value)
+            return self._is_given(value)
         if not (isinstance(value, t.Num) and is_number(gold)):
             return False
         converted = value != t.fold(shape_of(gold)) or notation(gold) == "expression"
         return converted and any(
-            (abs(number.value), q.unit, q.scale) in self._asked.quantities
+            (abs(number.value), q.unit, q.scale) in self._question.quantities
             for q in t.walk(answer)
             if isinstance(q, t.Quantity)
             and isinstance(number := t.fold(q.value), t.Num)
         )
 
-    def _is_told(self, shape: t.Node) -> bool:
+    def _is_given(self, shape: t.Node) -> bool:
         value = t.fold(shape)
         return isinstance(value, t.Num) and abs(value.value) in self._numbers
 
@@ -288,11 +289,11 @@ class Examiner:
         written = self._formulas.trees.values()
         values = (t.fold(shape_of(f)) for f in written if notation(f) != "expression")
         numbers = (abs(value.value) for value in values if isinstance(value, t.Num))
-        return self._asked.numbers.union(numbers)
+        return self._question.numbers.union(numbers)
 
     @functools.cached_property
-    def _asked(self) -> Asked:
-        return Asked(self._problem)
+    def _question(self) -> Question:
+        return Question(self._problem)
 
     @functools.cached_property
     def _formulas(self) -> Formulas:
@@ -332,7 +333,7 @@ def judge(
     )
 
 
-def _said(answer: t.Node) -> list[t.Node]:
+def _stated_values(answer: t.Node) -> list[t.Node]:
     """Returns the sides of a relation that give its value, if possible exact ones."""
     if isinstance(answer, t.Choice):
         answer = answer.answer
@@ -356,7 +357,7 @@ def _items(value: t.Node) -> list[t.Node]:
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
             return [item for part in t.children(value) for item in _items(part)]
         case t.Rel() | t.Chain():
-            return [item for side in _said(value) for item in _items(side)]
+            return [item for side in _stated_values(value) for item in _items(side)]
     return [value]
 
 

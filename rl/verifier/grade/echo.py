@@ -26,20 +26,20 @@ class Formulas:
         self.to_compute = {shape for p in pieces for shape, _ in _formulas_of(p)}
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
-    def hold(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
+    def contained_in(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether an answer is or contains a formula of the problem."""
         shape = shape_of(answer)
         if shape == shape_of(gold):
             return False
         parts = list(t.walk(shape))
         prover.charge(len(parts) * len(self.trees))
-        return self.state(answer, gold, prover) or any(
+        return self.match(answer, gold, prover) or any(
             holds(parts, formula) and self._has_value(formula, gold, prover)
             for formula in self.trees
             if not is_rational(formula) or formula in self.to_compute
         )
 
-    def state(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
+    def match(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether an answer is a formula of the problem, not a plain value."""
         match answer:
             case t.Ratio((top, bottom)) if not t.contains(gold, t.Ratio):
@@ -49,11 +49,11 @@ class Formulas:
         shapes = [shape_of(answer), shape_of(t.fold(answer))]
         if (valued := _valued(answer, prover)) != answer:
             shapes += [shape_of(valued), shape_of(t.fold(valued))]
-        if any(map(self._stands, shapes)):
+        if any(map(self._is_made_of_formulas, shapes)):
             return not self._is_respelled(answer, gold)
         return False
 
-    def _stands(self, shape: t.Node) -> bool:
+    def _is_made_of_formulas(self, shape: t.Node) -> bool:
         """Returns whether a shape consists only of formulas of the problem.
 
         Examples: a set builder around an inequality of the problem, two of its
@@ -65,7 +65,7 @@ class Formulas:
             return False
         parts = [p for p in t.children(shape) if not isinstance(p, t.Numbers)]
         values = any(isinstance(p, t.Rel) and _gives_a_value(p) for p in parts)
-        return bool(parts) and not values and all(map(self._stands, parts))
+        return bool(parts) and not values and all(map(self._is_made_of_formulas, parts))
 
     def _is_respelled(self, answer: t.Node, gold: t.Node) -> bool:
         r"""Returns whether an answer may repeat a number of the problem: 1/2 for 0.5.
@@ -111,7 +111,7 @@ def _valued(node: t.Node, prover: Prover) -> t.Node:
 
 
 def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
-    """Yields shape and tree of all formulas of a problem, their sides and items."""
+    """Yields the shape and the tree of each formula of a problem, side and item."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
         pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]

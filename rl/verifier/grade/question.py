@@ -85,8 +85,8 @@ _BASE = re.compile(
 )
 
 
-class Asked:
-    """Reads from the words of a problem what it asks for.
+class Question:
+    """Holds what a problem asks for, read from its words.
 
     Attributes:
       named: stems of all words of the problem.

@@ -1,4 +1,4 @@
-"""Normalizes the text of an answer before parsing: one pass per rule, no backtracking.
+"""Normalizes the text of an answer before parsing: each rule runs once, in linear time.
 
 `clean` unifies the notation without changing the meaning: Unicode becomes LaTeX, broken
 escapes are repaired and math delimiters removed. `plain_text` also removes formatting

@@ -147,11 +147,11 @@ def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
         case t.Expression(), t.Quantity(value):
             return _consistent(kept, value, prover)
         case t.Expression(), t.Expression():
-            return _says(kept, part, prover)
+            return _agree(kept, part, prover)
     return kept == part
 
 
-def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
+def _agree(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     """Returns whether `part` equals `kept`, or is its rounded or truncated value."""
     if prover.equal(kept, part):
         return True

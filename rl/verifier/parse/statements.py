@@ -334,7 +334,7 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns an answer with declared names; rejects sets, whose numbers may change."""
+    """Returns an answer whose names are declared; a set might be restricted by it."""
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
@@ -352,14 +352,14 @@ def _word(text: str) -> t.Node:
     if len(text) == 1 and text.isalpha():
         return t.Sym(text)
     words = text.casefold().split()
-    while (phrase := _said(words)) is None:
+    while (phrase := _phrase(words)) is None:
         if words[0] not in _BEFORE_WORDS or len(words[-1]) < 2 or len(words) < 2:
             return t.Word(" ".join(words))
         del words[0]
     return phrase
 
 
-def _said(words: Sequence[str]) -> t.Node | None:
+def _phrase(words: Sequence[str]) -> t.Node | None:
     return PHRASES.get(" ".join(" ".join(words).replace("-", " ").split()))
 
 

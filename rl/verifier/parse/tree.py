@@ -192,7 +192,7 @@ class Chain(Node):
 
 @dataclass(frozen=True, slots=True)
 class Quantity(Node):
-    """Represents a value with a unit: its dimensions, or the set of its words."""
+    """Represents a value with a unit, given by dimensions or by a set of words."""
 
     value: Node
     unit: str | frozenset[str]
@@ -211,7 +211,7 @@ class Clock(Node):
     Attributes:
       minutes: minutes since midnight or noon.
       half: "am" or "pm", or None if it is not known.
-      of_day: whether the hour is outside 1 to 12 and so determines the half.
+      of_day: whether the hour is outside 1 to 12 and so implies "am" or "pm".
     """
 
     minutes: int
@@ -268,7 +268,7 @@ class Choice(Node):
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time of day or None; hours 0 and 13 to 24 determine the half."""
+    """Returns a time of day, or None; hours 0 and 13 to 24 imply "am" or "pm"."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
     of_day = half is None and not 1 <= hours <= 12

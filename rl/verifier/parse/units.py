@@ -216,7 +216,7 @@ def _changes_a_number(words: list[str]) -> bool:
 
 
 def calculates(label: str) -> bool:
-    """Returns whether words before "=" calculate: "twice the answer"."""
+    """Returns whether words describe an operation: "twice the answer"."""
     words = re.findall("[a-z'-]+", label.lower())
     if not table.CALCULATING.isdisjoint(words):
         return True
