@@ -29,7 +29,6 @@ _ASSUMED: Mapping[str, Any] = {
     "attention_bias": False,
     "mlp_bias": False,
     "partial_rotary_factor": 1,
-    "quantization_config": None,
 }
 
 
@@ -118,6 +117,11 @@ class DecoderConfig:
         for key, value in _ASSUMED.items():
             if raw.get(key):
                 fields.one_of(key, [value])
+        if quantized := raw.get("quantization_config"):
+            is_object = isinstance(quantized, Mapping)
+            method = quantized.get("quant_method") if is_object else quantized
+            only = "weights that are not quantized; use the model before quantization"
+            fields.refuse("quantization_config.quant_method", method, only)
         for layer_type in raw.get("layer_types") or ():
             if layer_type != "full_attention":
                 fields.refuse("layer_types", layer_type, "'full_attention'")
@@ -164,6 +168,11 @@ class DecoderConfig:
             raise ValueError(
                 f"{folder}: contains LoRA adapters, not a model; merge them with"
                 f" python -m tools.convert --peft {folder} --out MERGED"
+            )
+        if (folder / "snapshots").is_dir() and not path.is_file():
+            raise ValueError(
+                f"{folder}: is a folder of the Hub's cache, not a model; use the Hub"
+                f" id, or a folder in {folder / 'snapshots'}"
             )
         if (folder / "checkpoints").is_dir() and (folder / "hf").is_dir():
             raise ValueError(

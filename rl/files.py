@@ -16,6 +16,16 @@ from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
 HUB = "hf://"  # prefix of files on the Hugging Face Hub
+# First bytes of files that users give instead of JSONL, and what to do with them.
+_NOT_JSONL = {
+    b"\x1f\x8b": "is compressed with gzip; decompress it with `gunzip`",
+    b"\x28\xb5\x2f\xfd": "is compressed with Zstandard; decompress it with `unzstd`",
+    b"PK\x03\x04": "is a ZIP archive; unpack it with `unzip`",
+    b"PAR1": "is a Parquet file; convert it with python -m tools.curate",
+    b"\xff\xfe": "is UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`",
+    b"\xfe\xff": "is UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`",
+    b"version https://git-lfs": "is a Git LFS pointer; run `git lfs pull`",
+}
 
 
 @contextlib.contextmanager
@@ -112,6 +122,7 @@ def read_rows(
 
     Raises:
       ValueError: a line is not a JSON object; the message names file, line and reason.
+        Or the file has another format, such as gzip.
     """
     if appended and not path.exists():
         return
@@ -121,6 +132,9 @@ def read_rows(
             number += 1
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
+                for start, advice in _NOT_JSONL.items():
+                    if line.startswith(start):
+                        raise ValueError(f"{path}: {advice}")
             if not line.strip():
                 continue
             where = f"{path}:{number}"

@@ -75,10 +75,10 @@ class MetricsWriter:
             self._opened.callback(part.close)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes scalars by name; values that are not finite only to metrics.jsonl."""
+        """Writes finite scalars by name; others are null in metrics.jsonl."""
         plain = {name: _plain(value) for name, value in values.items()}
-        self._metrics.write({"step": step, **plain})
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
+        self._metrics.write({"step": step, **dict.fromkeys(plain), **finite})
         self._board.scalars(step, finite)
         self._sinks.call("scalars", step, finite)
 

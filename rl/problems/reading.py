@@ -1,6 +1,7 @@
 """Reads problems from JSONL files or a function, and draws them in passes."""
 
 import dataclasses
+import glob
 import json
 import math
 import pathlib
@@ -35,6 +36,11 @@ def load_problems(
     Raises:
       ValueError: a file, row or function is not valid.
     """
+    if "://" in source.replace(HUB, ""):
+        raise ValueError(
+            f"{key}={source!r}: must be local files or {HUB}OWNER/DATASET/PATH;"
+            " download other files first"
+        )
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
         function = load_function(source, key=key)
         result = call(function, f"{key.removeprefix('config.')}_args", arguments)
@@ -43,7 +49,7 @@ def load_problems(
             ((f"{where}, problem {i}", p) for i, p in enumerate(result, 1)), where
         )
     paths = []
-    for name in filter(None, source.split(",")):
+    for name in filter(None, map(str.strip, source.split(","))):
         if name.endswith(".parquet"):
             raise ValueError(
                 f"{key}={name!r}: must be JSONL; convert Parquet with"
@@ -85,7 +91,10 @@ def _read(
     for path in paths:
         if not path.is_file():
             key = "" if source == str(path) else f"{source}: "
-            raise ValueError(f"{key}{path}: no such file")
+            what = "is a folder" if path.is_dir() else "no such file"
+            if path.is_dir() or glob.has_magic(str(path)):
+                what += "; give the names of the files, separated by commas"
+            raise ValueError(f"{key}{path}: {what}")
         # Files in different folders may have equal names, but ids must differ.
         again = stems.count(path.stem)
         stems.append(path.stem)

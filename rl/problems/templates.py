@@ -5,6 +5,7 @@ template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
 """
 
 import datetime
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -183,18 +184,32 @@ def encode_checked(
     *,
     vocab_size: int,
 ) -> list[int]:
-    """Encodes the prompt as `encode_prompt`, and checks that no character is lost.
+    """Encodes the prompt as `encode_prompt`, and checks that it is the problem's text.
 
     Raises:
-      UnreadableText: an id has no row in the embedding, or the decoded prompt differs.
+      UnreadableText: an id has no row in the embedding, the decoded prompt differs, or
+        the problem contains a special token. Template "none" permits special tokens,
+        because the problem may then be a whole chat.
     """
     text = render_prompt(tokenizer, template, problem.problem)
     bare = tokenizer.encode(text, add_special_tokens=False)
     what = f"prompt of problem {problem.id!r}"
+    if template != "none":
+        for token in _special_tokens(tokenizer):
+            if token in problem.problem:
+                raise UnreadableText(
+                    f"{what}: the problem contains {token!r}, a special token"
+                )
     check_text(tokenizer, text, bare, vocab_size=vocab_size, what=what)
     begin = _begin_ids(tokenizer, text)
     check_ids(begin, vocab_size=vocab_size, what=what)
     return begin + bare
+
+
+@functools.lru_cache(maxsize=1)
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    added = tokenizer.added_tokens_decoder.values()
+    return tuple(token.content for token in added if token.special)
 
 
 def encode_set(

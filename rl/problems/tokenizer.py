@@ -19,6 +19,7 @@ if _HIDE:
     sys.modules["torch"] = None  # type: ignore[assignment]  # makes imports fail
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
+import tokenizers  # noqa: E402
 from transformers import (  # noqa: E402
     AutoTokenizer,
     PreTrainedTokenizerBase,
@@ -38,10 +39,22 @@ class UnreadableText(ValueError):
 
 def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
     """Loads the tokenizer of a model folder; raises ValueError if that fails."""
+    # Without these files, transformers returns a tokenizer that has no vocabulary.
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
+        raise ValueError(
+            f"{folder}: has no tokenizer.json; copy the tokenizer's files from the"
+            " model's page, or convert an older format with AutoTokenizer of"
+            " transformers: from_pretrained, then save_pretrained"
+        )
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # tokenizers' own errors are plain Exceptions
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if "untagged enum" in reason:  # tokenizers does not know a type in the file
+            reason = (
+                f"tokenizer.json has a type that tokenizers {tokenizers.__version__}"
+                f" does not know; update this package: {reason}"
+            )
         for path in sorted(folder.glob("*.json")):
             text = path.read_bytes()
             if text.startswith(codecs.BOM_UTF8):

@@ -138,6 +138,10 @@ def adapters(folder):
     (folder / "adapter_config.json").write_text("{}")
 
 
+def hub_cache(folder):
+    (folder / "snapshots" / "0123").mkdir(parents=True)
+
+
 def workdir(folder):
     (folder / "checkpoints").mkdir()
     (folder / "hf").mkdir()
@@ -168,6 +172,7 @@ REFUSED = {
     git_lfs: "model.safetensors: is a Git LFS pointer, not the file",
     missing_shard: "model-00002-of-0000.*: no such file",
     adapters: "LoRA adapters, not a model; merge them with .*--peft .* --out MERGED",
+    hub_cache: "folder of the Hub's cache, not a model; use .*/snapshots",
     workdir: "folder of a run, not a model; use .*/hf$",
 }
 

@@ -218,7 +218,11 @@ def test_an_unreachable_model_is_one_line():
         ({"vocab_size": True}, "vocab_size=True must be"),
         ({"rms_norm_eps": "tiny"}, "rms_norm_eps='tiny' must be positive"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config="),
+        (
+            {"quantization_config": {"quant_method": "fp8"}},
+            "quantization_config.quant_method='fp8' is not supported, only weights that"
+            " are not quantized",
+        ),
         ({"rope_scaling": [1]}, r"rope_scaling=\[1\]"),
         # As a model card says to stretch it; transformers obeys this one of the two.
         ({"rope_scaling": {"type": "yarn", "factor": 4}}, "scaling.rope_type='yarn'"),

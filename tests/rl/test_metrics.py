@@ -141,6 +141,7 @@ class Broken(Kept):
 ROW = dict(problem="1+1", prompt="1+1?", completion="2", gold="2", reward=1.0)
 
 
+@pytest.mark.failure(85)
 def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     Kept.opened.clear()
     names = [f"{__name__}:Broken", f"{__name__}:Kept"]
@@ -152,12 +153,14 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     writer.histograms(1, {"length/tokens": np.ones(4)})
     writer.samples(1, [ROW])
     writer.close()
+    of_nan = (tmp_path / "metrics.jsonl").read_text()
     writer = MetricsWriter(
         tmp_path, keep=0, evaluated=0, config={"seed": 3}, sinks=sinks
     )
     writer.scalars(1, {"reward/mean": 0.75})
     writer.close()
     broken, kept, _, again = Kept.opened
+    assert json.loads(of_nan) == {"step": 1, "reward/mean": 0.5, "policy/loss": None}
     assert kept.config == {"seed": 3} and (kept.keep, again.keep) == (-1, 0)
     assert kept.told == [
         (1, {"reward/mean": 0.5}), (1, {"length/tokens": 4}), (1, ["2"]), "closed",

@@ -54,7 +54,7 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
     last = steps[-max(1, round(END * len(steps))) :]
 
     def mean(name: str) -> float | None:
-        values = [row[name] for row in last if name in row]
+        values = [row[name] for row in last if row.get(name) is not None]
         return float(np.mean(values)) if values else None
 
     final: Mapping[str, Any] = summary["final"] or {}

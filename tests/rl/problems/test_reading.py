@@ -59,6 +59,7 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         load_problems(f"{here},hf://ann/more/x.jsonl", key="x")
 
 
+@pytest.mark.failure(81)
 @pytest.mark.failure(66)
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
@@ -93,6 +94,9 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         ),
         (b"[\n{\n", "a.jsonl:1: not JSON .a value spans several lines"),
         (b'{"problem": "\xff", "answer": "1"}\n', "a.jsonl:1: not UTF-8"),
+        (b"\x1f\x8b\x08\0", "a.jsonl: is compressed with gzip; decompress it with"),
+        (b"\xff\xfe{\0\n\0", "a.jsonl: is UTF-16; convert it to UTF-8"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"),
         (b"[1]\n", "a.jsonl:1: a row must be an object, not list"),
         (b'{"problem": "a", "answers": []}\n', "field 'answers' is \\[\\]"),
         (b'{"problem": "a", "answer": "1", "level": "5"}\n', "field 'level' is '5'"),
@@ -111,6 +115,19 @@ def test_what_no_problem_would_be_read_from_is_named(tmp_path):
         load_problems("a.jsonl", key="x", fields={"levle": "difficulty"})
     with pytest.raises(ValueError, match="x='a.parquet': must be JSONL; convert"):
         load_problems("a.parquet", key="x")
+
+
+@pytest.mark.failure(82)
+def test_only_files_are_read(tmp_path):
+    for name in ("https://x.org/a.jsonl", "s3://bucket/a.jsonl"):
+        with pytest.raises(ValueError, match=f"^x='{name}': must be local files or hf"):
+            load_problems(name, key="x")
+    with pytest.raises(ValueError, match="is a folder; give the names of the files"):
+        load_problems(str(tmp_path), key="x")
+    with pytest.raises(ValueError, match=r"\*.jsonl: no such file; give the names"):
+        load_problems(str(tmp_path / "*.jsonl"), key="x")
+    path = _write(tmp_path / "a.jsonl", {"problem": "1+1?", "answer": "2"})
+    assert len(load_problems(f"{path}, {path},", key="x")) == 2
 
 
 @pytest.mark.failure(66)

@@ -1,3 +1,4 @@
+import json
 import types
 
 import pytest
@@ -134,6 +135,21 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(tmp_path, start, reason):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.failure(84)
+def test_a_folder_without_a_usable_tokenizer_is_one_line(tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(b"")
+    with pytest.raises(ValueError, match="has no tokenizer.json; copy .* or convert"):
+        load_tokenizer(tmp_path)
+    arithmetic.make_tokenizer().save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["pre_tokenizer"] = {"type": "Later"}
+    path.write_text(json.dumps(content))
+    expected = r"tokenizer.json has a type that tokenizers [\d.]+ does not know; update"
+    with pytest.raises(ValueError, match=expected):
+        load_tokenizer(tmp_path)
+
+
 @pytest.mark.parametrize(
     "chat, reason",
     [
@@ -192,7 +208,7 @@ def test_a_text_is_what_its_tokens_decode_to(text, fault):
 
 @pytest.mark.failure(56)
 def test_composed_accents_and_any_bytes_are_read(tokenizer):
-    for text in ("e\u0301 = x\u00b2", " 2 \u4f60\U0001f600\n", "<|im_end|> "):
+    for text in ("e\u0301 = x\u00b2", " 2 \u4f60\U0001f600\n", "<|im_en|> "):
         problem = Problem(id="a", problem=text, answers=("1",))
         encode_checked(tokenizer, "qwen_math", problem, vocab_size=151646)
     # Qwen's embedding cut to its text tokens: <|im_start|> is beyond.
@@ -200,6 +216,17 @@ def test_composed_accents_and_any_bytes_are_read(tokenizer):
         UnreadableText, match="token id 151644 has no row .* vocab_size=151643"
     ):
         encode_checked(tokenizer, "qwen_math", problem, vocab_size=151643)
+
+
+@pytest.mark.failure(83)
+def test_a_special_token_in_a_problem_is_named():
+    tokenizer = arithmetic.make_tokenizer()
+    problem = Problem(id="a", problem="1+1<|endoftext|>", answers=("2",))
+    options = dict(vocab_size=len(tokenizer))
+    with pytest.raises(UnreadableText, match="contains '<.endoftext.>', a special"):
+        encode_checked(tokenizer, "{problem}?\n", problem, **options)
+    # The problem may be a whole chat.
+    assert encode_checked(tokenizer, "none", problem, **options)[-1] == 0
 
 
 @pytest.mark.failure(57)
