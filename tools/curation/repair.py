@@ -13,10 +13,11 @@ from tools.curation.row import Row
 
 # TeX commands whose backslash and first letter were read as an escape sequence.
 _ESCAPED = re.compile(
-    r"\\?(?:[\x08\f](?=[a-z])"
+    r"\\?(?:\x08(?=(?:eta|ar|inom|oxed|ullet|oldsymbol|ig|mod|ot)(?![a-z])|egin\{)"
     r"|\t(?=(?:imes|heta|anh?|au|o|riangle|frac|herefore|op|ilde|binom)(?![a-z])"
     r"|ext(?:bf|it|rm)?\s*\{)"
     r"|\n(?=(?:eq|abla|otin|olimits|ewline)(?![a-z]))"
+    r"|\f(?=(?:rac|orall|loor|lat)(?![a-z]))"
     r"|\r(?=(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])))"
 )
 _LETTERS = dict(zip("\b\t\n\f\r", "btnfr", strict=True))

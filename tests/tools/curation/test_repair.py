@@ -19,6 +19,7 @@ from tools.curation.row import Row
         ("\\\text{cm}", r"\text{cm}"),
         ("(e+e) \times d", r"(e+e) \times d"),
         ("\x0crac{1}{2}", r"\frac{1}{2}"),
+        ("the greatest \x0cfive-digit number", "the greatest \x0cfive-digit number"),
         ("a \neq 0", r"a \neq 0"),
         ("\x08eta + \right)", r"\beta + \right)"),
         (r"\frac{1}{2}\text{ cm}", r"\frac{1}{2}\text{ cm}"),
