@@ -56,6 +56,12 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         command = sys.modules["__main__"].__doc__
         print(f"{command}{flags.FLAGS.main_module_help()}\n{keys()}")
         sys.exit(0)
+    for argument in argv:
+        if re.search("[\udc80-\udcff]", argument):  # bytes that were not decoded
+            sys.exit(
+                f"error: {argument!r}: the locale cannot decode this argument; set"
+                " PYTHONUTF8=1"
+            )
     try:
         return flags.FLAGS(argv)
     except UnreadableConfig as error:

@@ -1,8 +1,10 @@
 """Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache."""
 
+import errno
 import itertools
 import os
 import pathlib
+import tempfile
 from typing import Any
 
 import jax
@@ -121,11 +123,16 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
         None.
 
     Raises:
-      ValueError: the environment variable JAX_ENABLE_X64 is set.
+      ValueError: the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is set.
     """
     if jax.config.read("jax_enable_x64"):
         raise ValueError(
             "JAX_ENABLE_X64 is set, but a run computes with 32-bit numbers; unset this"
+            " environment variable"
+        )
+    if jax.config.values["jax_disable_jit"]:
+        raise ValueError(
+            "JAX_DISABLE_JIT is set, but a run needs compiled programs; unset this"
             " environment variable"
         )
     if c.model.dtype == "float32":
@@ -139,7 +146,23 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 
 
 def keep_programs(folder: str) -> None:
-    """Enables JAX's compilation cache in `folder`; an empty string disables it."""
-    if folder:
-        path = pathlib.Path(folder).expanduser()
-        jax.config.update("jax_compilation_cache_dir", str(path))
+    """Enables JAX's compilation cache in `folder`; an empty string disables it.
+
+    If files cannot be written to the folder, prints a warning and enables no cache.
+    """
+    path = os.path.expanduser(folder)
+    if path and "://" not in path:  # a bucket is not checked
+        try:
+            if path.startswith("~"):
+                raise OSError(errno.ENOENT, "there is no home folder")
+            os.makedirs(path, exist_ok=True)
+            tempfile.TemporaryFile(dir=path).close()
+        except OSError as error:
+            print(
+                f"WARNING: config.compiled={folder!r}: cannot be written"
+                f" ({error.strerror}); every start compiles all programs again",
+                flush=True,
+            )
+            return
+    if path:
+        jax.config.update("jax_compilation_cache_dir", path)

@@ -13,6 +13,7 @@ from configs.reading import (
     changes,
     describe_keys,
     expand_home,
+    parse_flags,
     read_config,
 )
 from configs.schema import config_json
@@ -64,6 +65,12 @@ def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch, text, message):
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 150
+
+
+@pytest.mark.failure(88)
+def test_an_argument_that_the_locale_cannot_decode_is_one_line():
+    with pytest.raises(SystemExit, match="cannot decode this argument; set PYTHONUTF8"):
+        parse_flags(["train", "--config.data.train=caf\udcc3\udca9.jsonl"])
 
 
 def test_what_lies_beside_the_config_is_found(tmp_path):

@@ -8,7 +8,12 @@ import pytest
 
 from configs import quickstart
 from configs.base import from_config
-from rl.processes.devices import make_deterministic, start_devices, take_gpu_memory
+from rl.processes.devices import (
+    keep_programs,
+    make_deterministic,
+    start_devices,
+    take_gpu_memory,
+)
 
 SHARE = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
@@ -51,6 +56,32 @@ def test_64_bit_numbers_are_refused():
         pytest.raises(ValueError, match="JAX_ENABLE_X64 is set, .*unset"),
     ):
         start_devices(from_config(quickstart.get_config()))
+
+
+@pytest.mark.failure(86)
+def test_a_run_without_compilation_is_refused():
+    """It took minutes for a step of the quickstart."""
+    jax.config.update("jax_disable_jit", True)
+    try:
+        with pytest.raises(ValueError, match="JAX_DISABLE_JIT is set, .*unset"):
+            start_devices(from_config(quickstart.get_config()))
+    finally:
+        jax.config.update("jax_disable_jit", False)
+
+
+@pytest.mark.failure(87)
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    before = jax.config.jax_compilation_cache_dir
+    keep_programs(str(tmp_path / "file"))
+    monkeypatch.setattr(os.path, "expanduser", str)  # as without a home folder
+    keep_programs("~/cache")
+    warnings = capsys.readouterr().out.splitlines()
+    assert [line.partition("cannot be written ")[2] for line in warnings] == [
+        "(File exists); every start compiles all programs again",
+        "(there is no home folder); every start compiles all programs again",
+    ]
+    assert jax.config.jax_compilation_cache_dir == before
 
 
 @pytest.mark.failure(65)
