@@ -71,8 +71,8 @@ def _command(stop: StopSignals) -> int:
             return _write_jobs(user_path(_JOBS.value), study)
         if pending and slots:
             execute.make_bases(pending)
-            tell = functools.partial(_tell, study.name)
-            failed = execute.train(pending, slots=slots, stop=stop, tell=tell)
+            announce = functools.partial(_print_line, study.name)
+            failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
         _report(study, workdir)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -113,7 +113,7 @@ def _slots() -> list[Mapping[str, str]]:
     return [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in _DEVICES.value.split(";")]
 
 
-def _tell(name: str, line: str) -> None:
+def _print_line(name: str, line: str) -> None:
     print(f"{name}: {line}", file=sys.stderr, flush=True)
 
 

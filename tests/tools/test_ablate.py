@@ -85,10 +85,10 @@ def _study(place, **given):
 
 
 def _train(runs, slots):
-    told = []
+    lines = []
     with StopSignals("stopped") as stop:
-        failed = execute.train(runs, slots=slots, stop=stop, tell=told.append)
-    return failed, told
+        failed = execute.train(runs, slots=slots, stop=stop, announce=lines.append)
+    return failed, lines
 
 
 def _began(place):
@@ -130,12 +130,12 @@ def test_a_command_gives_the_run_its_config_again(place):
     assert config_json(config) == config_json(run.config)
 
 
-def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
+def test_finished_runs_are_not_run_again_and_failures_are_printed(place):
     study = _study(place)
-    failed, told = _train(study.pending, [{}])
+    failed, lines = _train(study.pending, [{}])
     assert [str(run) for run in failed] == ["broken, seed 0", "broken, seed 1"]
-    assert "broken, seed 0: failed: error: config.log.samples=3: is refused" in told
-    assert told[1] == "low, seed 0: done" and len(_began(place)) == 6
+    assert "broken, seed 0: failed: error: config.log.samples=3: is refused" in lines
+    assert lines[1] == "low, seed 0: done" and len(_began(place)) == 6
     assert [run.arm for run in _study(place).pending] == ["broken", "broken"]
     _train(_study(place).pending, [{}])
     assert len(_began(place)) == 8
@@ -167,25 +167,27 @@ def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
     (row,) = [line for line in page if line.startswith("| low |") and "[" in line]
     assert "-20.0 [-50.4, +10.4], p 0.11" in row  # t = 2 sqrt(2), two degrees
     assert "by Holm's method" in "".join(page)
-    said = "config.log.samples=3: is refused"
-    assert f"- broken, seed 0 has not ended; its log ends with: error: {said}" in page
+    message = "config.log.samples=3: is refused"
+    assert (
+        f"- broken, seed 0 has not ended; its log ends with: error: {message}" in page
+    )
     assert "- low, seed 1 ended after step 4: no group is left." in page
     assert "- The runs differ in versions.jax: it has 2 different values." in page
 
 
-def test_as_many_run_at_a_time_as_there_are_slots(place):
+def test_each_slot_has_one_run_at_a_time(place):
     runs = [run for run in _study(place).runs if run.arm != "broken"]
     gpus = [{"CUDA_VISIBLE_DEVICES": devices} for devices in ("0,1", "2,3")]
-    failed, told = _train(runs, gpus)
-    assert failed == [] and len(told) == 8
+    failed, lines = _train(runs, gpus)
+    assert failed == [] and len(lines) == 8
     began = _began(place)
     assert [row[2] for row in began].count("0,1") == 2
     assert {row[2] for row in began} == {"0,1", "2,3"}
     # The second began before the first, which takes half a second, had ended.
-    assert told[1].startswith("plain, seed 0: started")
+    assert lines[1].startswith("plain, seed 0: started")
 
 
-def test_a_run_of_another_config_is_not_taken_for_this_one(place):
+def test_a_workdir_of_another_config_is_an_error(place):
     (run, *_), _ = _study(place).runs, _train(_study(place).pending[:1], [{}])
     content = json.loads((run.workdir / "config.json").read_text())
     content["steps"] = 3
@@ -209,12 +211,12 @@ def test_every_arm_is_checked_before_anything_runs(tmp_path, monkeypatch):
     )
     with pytest.raises(ValueError) as caught:
         execute.check(study.pending)
-    said = "arm 'broken': config.sampling.explore=2.0: must lie in (0, 1]"
-    assert str(caught.value) == said
+    message = "arm 'broken': config.sampling.explore=2.0: must lie in (0, 1]"
+    assert str(caught.value) == message
     assert not (tmp_path / "out").exists() and not (tmp_path / "bases").exists()
 
 
-def test_what_is_wrong_is_one_line(tmp_path):
+def test_a_wrong_command_is_one_line(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "none.py").write_text("from configs.quickstart import get_config\n")
     mine, out = f"--config={tmp_path / 'mine.py'}", f"--workdir={tmp_path / 'out'}"

@@ -89,8 +89,8 @@ def test_an_unknown_arm_is_named(capsys):
     learning.add_arguments(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["--out=x", "--arms=plain,half"])
-    said = "--arms: 'half' is not an arm; choose from plain, full, trl"
-    assert said in capsys.readouterr().err
+    message = "--arms: 'half' is not an arm; choose from plain, full, trl"
+    assert message in capsys.readouterr().err
 
 
 def test_a_curve_of_other_settings_is_not_reused(tmp_path):

@@ -19,7 +19,7 @@ from tools.objective.corrections import correction_findings
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_of_ours_holds(name):
+def test_every_built_in_loss_has_all_properties(name):
     assert [str(f) for f in check_loss(name, {}) if not f.holds] == []
 
 

@@ -104,15 +104,15 @@ def make(folder, *, seed=0, end=True, after=0.75, faults=None, **changes):
     return folder
 
 
-def told(folder):
+def listed(folder):
     return [(f.kind, f.steps, f.text) for f in findings(read_run(folder))]
 
 
 # -- health --------------------------------------------------------------------------
 
 
-def test_a_healthy_run_raises_nothing(tmp_path):
-    assert told(make(tmp_path / "run")) == []
+def test_a_healthy_run_has_no_findings(tmp_path):
+    assert listed(make(tmp_path / "run")) == []
 
 
 FAULTS = {
@@ -148,16 +148,16 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_named(tmp_path, name):
+def test_a_planted_fault_is_found(tmp_path, name):
     faults, (kind, steps, text) = FAULTS[name]
-    found = told(make(tmp_path / "run", faults=faults))
+    found = listed(make(tmp_path / "run", faults=faults))
     assert [f for f in found if f[:2] == (kind, steps) and f[2].startswith(text)]
     # And nothing else but the alarm of a skipped update.
     kinds = {f[2].partition(":")[0] for f in found} - {"skipped_updates"}
     assert len(kinds) == 1, found
 
 
-def test_dumps_and_ends_are_named(tmp_path):
+def test_dumps_and_early_ends_are_found(tmp_path):
     folder = make(tmp_path / "run")
     dump = folder / "dumps" / "8"
     dump.mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_dumps_and_ends_are_named(tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
     summary |= {"ended": "0 of 4 informative groups", "unhealthy": "its last 3 updates"}
     (folder / "summary.json").write_text(json.dumps(summary))
-    assert told(folder) == [
+    assert listed(folder) == [
         ("dump", "8", "a NaN; see dumps/8"),
         ("end", "40", "ended early: 0 of 4 informative groups"),
         ("end", "40", "ended unhealthy: its last 3 updates"),
@@ -186,11 +186,11 @@ def declined(accuracies, tmp_path, training=None):
     final = {"accuracy": accuracies[-1]}
     final["accuracy_interval"] = [accuracies[-1] - 0.03, accuracies[-1] + 0.03]
     (folder / "summary.json").write_text(json.dumps(summary | {"final": final}))
-    return told(folder)
+    return listed(folder)
 
 
 @pytest.mark.failure(64)
-def test_a_run_that_ends_below_its_start_or_its_best_is_named(tmp_path):
+def test_a_run_that_ends_below_its_start_or_its_best_is_found(tmp_path):
     (found,) = declined([0.387, 0.164], tmp_path / "a")
     text = "held-out accuracy ended at 16.4%, below its start of 38.7% at step 0"
     assert found == ("decline", "10", text)
@@ -205,21 +205,21 @@ def test_a_run_that_ends_below_its_start_or_its_best_is_named(tmp_path):
     assert declined([0.3, 0.3], tmp_path / "e", noisy) == []
 
 
-def test_a_run_that_goes_on_is_no_finding_and_a_killed_one_is(tmp_path):
+def test_a_killed_run_is_a_finding_and_a_running_one_is_not(tmp_path):
     folder = make(tmp_path / "run", end=False)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert told(folder) == []
+        assert listed(folder) == []
         text = page([read_run(folder)])
         assert "<td>running</td>" in text and "has not ended" in text
-    ((kind, steps, said),) = told(folder)
-    assert (kind, steps) == ("end", "40") and "stopped or killed" in said
+    ((kind, steps, message),) = listed(folder)
+    assert (kind, steps) == ("end", "40") and "stopped or killed" in message
 
 
 # -- reading -------------------------------------------------------------------------
 
 
-def test_a_line_being_written_does_not_count_and_a_broken_one_is_told(tmp_path):
+def test_an_incomplete_last_line_is_ignored_and_other_bad_lines_are_found(tmp_path):
     folder = make(tmp_path / "run")
     for name in ("metrics", "samples"):
         with (folder / f"{name}.jsonl").open("a") as file:
@@ -230,7 +230,9 @@ def test_a_line_being_written_does_not_count_and_a_broken_one_is_told(tmp_path):
     lines = (folder / "samples.jsonl").read_text().splitlines()
     lines[1:4] = ["nonsense", '["no", "object"]', '{"step": "3", "problem": "?"}']
     (folder / "samples.jsonl").write_text("\n".join(lines))
-    assert told(folder) == [("file", "", "samples.jsonl: 3 unreadable lines: 2, 3, 4")]
+    assert listed(folder) == [
+        ("file", "", "samples.jsonl: 3 unreadable lines: 2, 3, 4")
+    ]
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "samples.jsonl", "manifest.json"])
@@ -243,13 +245,13 @@ def test_a_run_that_has_just_begun(tmp_path, name):
     assert "No step is done yet" in page([read_run(folder)])
 
 
-def test_what_is_no_workdir_is_one_line(tmp_path, capsys):
+def test_a_folder_without_a_run_is_an_error(tmp_path, capsys):
     with pytest.raises(SystemExit, match="no config.json; give the --workdir of a run"):
         main([str(tmp_path), "--out", str(tmp_path / "page.html")])
     assert not (tmp_path / "page.html").exists()
 
 
-def test_two_folders_of_one_name_are_told_apart(tmp_path):
+def test_two_folders_with_the_same_name_are_named_by_their_paths(tmp_path):
     for parent in ("a", "b"):
         (tmp_path / parent).mkdir()
         make(tmp_path / parent / "run")
@@ -264,13 +266,13 @@ def test_two_folders_of_one_name_are_told_apart(tmp_path):
     "text", ["{", "[]", "null", '{"steps": "x"}', '{"identity": 3, "history": 3}',
              '{"base": 3, "final": {"accuracy": "<b>"}, "objective": [1]}']
 )  # fmt: skip
-def test_files_of_strangers_are_read_as_data(tmp_path, name, text):
+def test_untrusted_files_are_read_as_data(tmp_path, name, text):
     folder = make(tmp_path / "run")
     (folder / f"{name}.json").write_text(text)
     assert "<h1>run</h1>" in page([read_run(folder)])
 
 
-def test_a_completion_that_nobody_says_why_it_is_shown_is_shown(tmp_path):
+def test_a_completion_without_a_reason_is_shown(tmp_path):
     folder = make(tmp_path / "run")
     row = sample(1)
     del row["shown_as"]
@@ -327,7 +329,7 @@ def test_hostile_texts_stay_texts(tmp_path, count):
 
 
 @pytest.mark.failure(70)
-def test_what_is_shown_of_a_run(tmp_path):
+def test_the_page_of_a_run(tmp_path):
     text = page([read_run(make(tmp_path / "run", eps_high=0.36))])
     assert "commit abc123" in text and "8 x H100" in text
     assert "<td>objective.eps_high</td><td>0.36</td>" in text
@@ -383,12 +385,14 @@ def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
     assert "<td>objective.eps_high</td>" in text
 
 
-def test_the_command_says_where_and_how_healthy(tmp_path, capsys):
+def test_the_command_prints_the_findings_and_the_file(tmp_path, capsys):
     folder = make(tmp_path / "run", faults=FAULTS["skipped"][0])
     out = folder / "report.html"
     main([str(folder), "--json", str(tmp_path / "found.json")])
-    said = capsys.readouterr().out
-    assert f"{folder.name}: update: step 7: 2 updates skipped: loss or gradient" in said
-    assert said.splitlines()[-1].startswith(f"{out}: 0.")
+    message = capsys.readouterr().out
+    assert (
+        f"{folder.name}: update: step 7: 2 updates skipped: loss or gradient" in message
+    )
+    assert message.splitlines()[-1].startswith(f"{out}: 0.")
     found = json.loads((tmp_path / "found.json").read_text())["run"]
     assert {f["kind"] for f in found} == {"alarm", "update"}

@@ -53,7 +53,7 @@ def train(
     *,
     slots: Sequence[Mapping[str, str]],
     stop: StopSignals,
-    tell: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> list[Run]:
     """Trains an ablation's runs in parallel and returns those that failed.
 
@@ -63,7 +63,7 @@ def train(
       runs: the runs to train.
       slots: one entry per concurrent run, with additional environment variables.
       stop: the signal handling of the command.
-      tell: called with a line when a run starts and when it ends.
+      announce: called with a line when a run starts and when it ends.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)
     going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}
@@ -74,7 +74,7 @@ def train(
                 run, slot = waiting.popleft(), free.popleft()
                 process, lifeline = _start(run, slot)
                 going[os.pidfd_open(process.pid)] = (run, slot, process, lifeline)
-                tell(f"{run}: started, {len(waiting)} waiting; log: {run.log}")
+                announce(f"{run}: started, {len(waiting)} waiting; log: {run.log}")
             for ended in select.select(list(going), [], [])[0]:
                 run, slot, process, lifeline = going.pop(ended)
                 status = process.wait()
@@ -82,7 +82,7 @@ def train(
                 os.close(lifeline)
                 free.append(slot)
                 failed += [run] if status else []
-                tell(f"{run}: {f'failed: {run.last_line}' if status else 'done'}")
+                announce(f"{run}: {f'failed: {run.last_line}' if status else 'done'}")
     finally:
         with stop.saving():  # a run cannot resume while its old process has the lock
             for *_, lifeline in going.values():

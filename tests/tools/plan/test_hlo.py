@@ -133,7 +133,7 @@ ENTRY %main (p: pred[], x: f32[64]) -> f32[64] {
     ],
     ids=["async-update", "scatter-add", "scatter", "conditional"],
 )
-def test_what_is_not_touched_is_not_counted(text, moved):
+def test_untouched_elements_are_not_counted(text, moved):
     assert hlo.read(text, trips=(1,)).hbm_bytes == moved
 
 

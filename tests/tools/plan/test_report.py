@@ -21,7 +21,7 @@ def work():
     return make_workload(from_config(config), parse_target("h100:8"))
 
 
-def test_what_stays_is_beside_every_program():
+def test_resident_arrays_count_for_every_program():
     sizes = {"masters": 10, "moments": 20, "gradients": 10, "reference": 5}
     accumulate = Compiled(
         name="accumulate", arguments=30, outputs=20, aliased=20, temporary=40

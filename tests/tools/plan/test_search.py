@@ -22,7 +22,7 @@ def _config(**values):
     return from_config(config)
 
 
-def test_gradients_are_counted_in_float32_whatever_the_parameters_are():
+def test_gradients_are_counted_in_float32_for_every_param_dtype():
     target = parse_target("h100:8")
     wide, narrow = (
         estimate(make_workload(_config(model__param_dtype=dtype), target)).peak
@@ -66,12 +66,12 @@ def test_an_estimate_is_within_a_tenth_of_the_compilers_peak(case):
 
 @pytest.fixture
 def compiler(monkeypatch):
-    """Answers in place of a compiler: everything takes `size` bytes; what was asked."""
-    asked = []
+    """Replaces the compiler: every program needs `size` bytes. Lists compiled runs."""
+    compiled = []
 
     def install(size):
         def compile_programs(work, *, only):
-            asked.append(work)
+            compiled.append(work)
             found = [
                 Compiled(name="score", temporary=size),
                 Compiled(name="accumulate", temporary=size),
@@ -80,27 +80,27 @@ def compiler(monkeypatch):
 
         monkeypatch.setattr(search, "compile_programs", compile_programs)
         monkeypatch.setattr(search, "use_compiler", lambda target: None)
-        return asked
+        return compiled
 
     return install
 
 
-def test_the_fastest_that_the_compiler_takes_is_chosen(compiler):
-    asked = compiler(10 * GIB)
+def test_the_fastest_run_that_fits_is_chosen(compiler):
+    compiled = compiler(10 * GIB)
     target = parse_target("h100:8")
     chosen = search.best(_config(), target)
-    assert asked == [chosen]
+    assert compiled == [chosen]
     assert chosen.mesh_shape[1] * chosen.mesh_shape[2] == 8
     usual = make_workload(_config(), target)
     assert estimate(chosen).seconds <= estimate(usual).seconds
 
 
-def test_what_fits_nowhere_is_named_and_not_compiled(compiler):
-    asked = compiler(1000 * GIB)
+def test_a_model_that_fits_nowhere_is_named_and_not_compiled(compiler):
+    compiled = compiler(1000 * GIB)
     with pytest.raises(ValueError, match="--target=h100:8: .* fits in no layout"):
         search.best(_config(), parse_target("h100:8"))
-    assert len(asked) > 1
-    asked.clear()
+    assert len(compiled) > 1
+    compiled.clear()
     with pytest.raises(ValueError) as caught:
         search.best(
             _config(model__path="Qwen/Qwen2.5-72B"),
@@ -109,22 +109,22 @@ def test_what_fits_nowhere_is_named_and_not_compiled(compiler):
     assert str(caught.value).startswith(
         "--target=v5e:4x4: Qwen/Qwen2.5-72B fits in no layout; the smallest, fsdp "
     )
-    assert asked == []
+    assert compiled == []
 
 
-def test_a_layout_without_room_for_the_sampler_is_passed_over(
+def test_a_layout_without_memory_for_the_sampler_is_skipped(
     compiler, monkeypatch, capsys
 ):
-    asked = compiler(10 * GIB)
+    compiled = compiler(10 * GIB)
     compiles = search.compile_programs
 
     def first_refused(work, **how):
         answer = compiles(work, **how)
-        if len(asked) == 1:
+        if len(compiled) == 1:
             raise ValueError("config.rollout.slots=256: takes 9.0 GiB")
         return answer
 
     monkeypatch.setattr(search, "compile_programs", first_refused)
     chosen = search.best(_config(), parse_target("h100:8"))
-    assert len(asked) == 2 and chosen == asked[1] != asked[0]
+    assert len(compiled) == 2 and chosen == compiled[1] != compiled[0]
     assert "does not fit; config.rollout.slots=256: takes" in capsys.readouterr().err

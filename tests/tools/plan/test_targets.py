@@ -25,7 +25,7 @@ def test_a_target_has_devices():
 
 
 @pytest.mark.parametrize(
-    "text,said",
+    "text,message",
     [
         ("v7:4x4", "unknown chip; use one of v5e, v5p, v6e, a100, h100, h200, b200"),
         ("h100", "give a shape, as in h100:2x8"),
@@ -36,13 +36,13 @@ def test_a_target_has_devices():
         ("h100:2x2x2", "the shape of h100 must have 2 sizes, as in h100:2x8"),
     ],
 )
-def test_a_wrong_target_is_named(text, said):
+def test_a_wrong_target_is_an_error(text, message):
     with pytest.raises(ValueError) as caught:
         parse_target(text)
-    assert str(caught.value) == f"--target={text}: {said}"
+    assert str(caught.value) == f"--target={text}: {message}"
 
 
-def test_memory_is_what_the_compilers_say():
+def test_memory_is_that_of_the_compilers():
     assert CHIPS["v5e"].memory == 16911433728  # "of 15.75G hbm"
     assert parse_target("v5e:4x4").usable / 2**30 == pytest.approx(14.96, abs=0.01)
     assert CHIPS["h100"].memory == 84942979072
@@ -72,7 +72,7 @@ def test_a_known_model_has_its_positions():
 
 
 @pytest.mark.parametrize(
-    "target,values,said",
+    "target,values,message",
     [
         (
             "v5e:4x4",
@@ -102,7 +102,7 @@ def test_a_known_model_has_its_positions():
         ),
     ],
 )
-def test_an_impossible_run_is_one_line(target, values, said):
+def test_an_impossible_run_is_an_error(target, values, message):
     with pytest.raises(ValueError) as caught:
         make_workload(_config(**values), parse_target(target))
-    assert str(caught.value) == said
+    assert str(caught.value) == message
