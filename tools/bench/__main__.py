@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib
 import json
+import subprocess
 import sys
 
 from configs.reading import user_path
@@ -33,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         result = modules[arguments.name].run(arguments)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(result, indent=1))

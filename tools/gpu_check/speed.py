@@ -128,10 +128,8 @@ def _decode_at(
         state, drawn = decoding.decode(*how, state, dynamic, slots)
         return drawn[0]
 
-    each, middle = (
-        median_seconds(run, repeat=3) / layout.settings.call,
-        context + 3.5 * layout.settings.call,
-    )
+    each = median_seconds(run, repeat=3) / layout.settings.call
+    middle = context + 3.5 * layout.settings.call
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     weights = 2 * parameter_count(layout.trained.config)
     bound = (weights + position * slots * middle) / BANDWIDTH
