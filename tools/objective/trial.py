@@ -57,7 +57,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns each position's token number `[R, T]`; -1 if there is no token."""
+    """Returns the token number of each position `[R, T]`; -1 outside completions."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 
