@@ -16,6 +16,7 @@ _ROUNDING = frozenset("floor ceil abs".split())
 """Functions of numbers that a finished answer never needs."""
 _KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY)
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
+_LISTS = t.Several | t.Braces | t.Tuple
 _TRANSCENDENTAL = frozenset("log sin cos tan cot sec csc arcsin arccos arctan".split())
 """Functions that a finished answer does not need if its gold has none of them."""
 
@@ -31,8 +32,10 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
 def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
     """Returns a reason if an answer has an unevaluated function or set operation."""
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
-    closed = not t.symbols(gold) and own.isdisjoint(_TRANSCENDENTAL)
-    refused = (_ROUNDING | (_TRANSCENDENTAL if closed else set())) - own
+    # A complex gold may have a polar form.
+    algebraic = not t.symbols(gold) and t.IMAGINARY not in t.walk(gold)
+    algebraic &= own.isdisjoint(_TRANSCENDENTAL)
+    refused = (_ROUNDING | (_TRANSCENDENTAL if algebraic else set())) - own
     for part in t.walk(answer):
         if isinstance(part, t.Fn) and part.name in refused and not t.symbols(part):
             return f"leaves the function {part.name} to be evaluated"
@@ -152,8 +155,12 @@ def _is_quotient(node: t.Node) -> bool:
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
     """Returns whether an answer has more variables than its gold, as x/x for n = 1."""
-    if t.contains(gold, (t.Quantity, t.Choice, t.Word)):
-        return False  # letters may be units, options or words
+    for part in t.walk(gold):
+        # Letters may be units, options or words; sets have ends, but no values.
+        if isinstance(part, t.Rel) and part.op not in _EQUALITIES:
+            return False
+        if not isinstance(part, t.Expression | t.Rel | t.Chain | _LISTS):
+            return False
     names = t.symbols(t.Several(tuple(_values(answer))))
     return names > t.symbols(t.Several(tuple(_values(gold, simplest=False))))
 

@@ -46,6 +46,7 @@ def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
         ("|x-5|", "|5-x|", "How far is $x$ from 5?"),
         ("e^{x \\ln 2}", "2^x", "Which function is it?"),
         ("2\\sin 15^\\circ", "2\\cos 75^\\circ", "How long is the side?"),
+        ("2(\\cos 60^\\circ + i \\sin 60^\\circ)", "2e^{i\\pi/3}", "Give the root."),
     ],
 )
 def test_one_that_is_worked_out_or_has_no_plainer_form_is_an_answer(
