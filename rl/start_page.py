@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import urllib.error
 import urllib.request
@@ -98,13 +99,17 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
 
 def next_commands(workdir: pathlib.Path) -> str:
     """Returns the commands that a user may run after the end of a run."""
+    board, evaluation = (
+        shlex.quote(str(workdir / name)) for name in ("tensorboard", "evaluation")
+    )
+    folder = shlex.quote(str(workdir))
     return "\n".join(
         [
             "next:",
-            f"  python -m tools.report {workdir}",
-            f"  tensorboard --logdir {workdir}/tensorboard",
-            f"  python -m tools.evaluate --model {workdir} --benchmarks held_out"
-            f" --template run --out {workdir}/evaluation",
+            f"  python -m tools.report {folder}",
+            f"  tensorboard --logdir {board}",
+            f"  python -m tools.evaluate --model {folder} --benchmarks held_out"
+            f" --template run --out {evaluation}",
         ]
     )
 

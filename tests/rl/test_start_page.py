@@ -1,6 +1,8 @@
 """The page of a start: repeats, the example, and the look for vLLM."""
 
 import json
+import pathlib
+import shlex
 import socket
 import sys
 
@@ -79,3 +81,5 @@ def test_what_to_type_next(tmp_path):
     first, *commands = next_commands(tmp_path).splitlines()
     assert first == "next:" and len(commands) == 3
     assert all(str(tmp_path) in command for command in commands)
+    *_, last = next_commands(pathlib.Path("a b")).splitlines()
+    assert shlex.split(last)[-1] == "a b/evaluation"
