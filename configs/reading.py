@@ -58,10 +58,10 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         sys.exit(0)
     for argument in argv:
         if re.search("[\udc80-\udcff]", argument):  # bytes that were not decoded
-            sys.exit(
-                f"error: {argument!r}: the locale cannot decode this argument; set"
-                " PYTHONUTF8=1"
-            )
+            cause = "the locale cannot decode this argument; set PYTHONUTF8=1"
+            if sys.getfilesystemencoding() == "utf-8":
+                cause = "this argument is not valid UTF-8; rename the file or folder"
+            sys.exit(f"error: {argument!r}: {cause}")
     try:
         return flags.FLAGS(argv)
     except UnreadableConfig as error:

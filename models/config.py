@@ -261,8 +261,10 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
             fields.refuse(key, raw[key], "a JSON object")
         kind = raw[key].get("rope_type", raw[key].get("type", "default"))
         if kind not in ("default", "llama3"):
-            only = f"'default' or 'llama3'; delete {key} from the file to use the"
-            only += " model without context extension"
+            base = raw[key].get("rope_theta")
+            plain = {"rope_type": "default", "rope_theta": base} if base else None
+            use = f"set {key} to {plain}" if plain else f"delete {key} from the file"
+            only = f"'default' or 'llama3'; {use} to have no context extension"
             fields.refuse(f"{key}.rope_type", kind, only)
     key = there[0] if there else "rope_scaling"
     rope = raw.get(key) or {}
@@ -270,7 +272,7 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
     if len(there) == 2 and rope != raw[there[1]]:
         raise ValueError(
             f"{fields.where}: {key}={rope!r} and {there[1]}={raw[there[1]]!r} differ;"
-            " delete one of them from the file"
+            " make them equal in the file"
         )
     if (partial := rope.get("partial_rotary_factor") or 1) != 1:
         fields.refuse(f"{key}.partial_rotary_factor", partial, "1")

@@ -102,7 +102,7 @@ RULES = (
         _of("policy/skipped_in_a_row"),
         lambda value, limit: value > 0,
         "{:.0f} consecutive updates were skipped, because they were not finite; the"
-        " first one is in the folder dumps/ of the workdir",
+        " run's first skipped step is in the folder dumps/ of the workdir",
         counts=True,
         limit=3.0,
     ),

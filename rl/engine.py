@@ -38,8 +38,7 @@ class Engine:
       step: the jitted functions of an update.
       state: the train state: parameters, optimizer state and counters.
       sampler: the sampler, which uses the last published policy.
-      sample: the method `sample` of the sampler; with several processes,
-        `rl.processes.joint.JointEngine.sample` calls it in all of them.
+      sample: the method `sample` of the sampler.
       checkpoints: this process's access to the checkpoints of the run.
     """
 

@@ -253,8 +253,9 @@ class _Run:
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Returns the result of `work`, which a signal may interrupt.
 
-        If a signal, or an error of the sampler or of a reward, ends the work, saves a
-        checkpoint of the state before it and raises the error.
+        If a signal, a shortfall of groups, or an error of the sampler or of a reward
+        ends the work, raises the error. If the base is evaluated, first saves a
+        checkpoint of the state before the work.
         """
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.

@@ -219,7 +219,8 @@ def fill_gaps(
       The stages with the new levels, and a message for each replaced level.
 
     Raises:
-      NoProblem: a level is below or above all levels that have problems.
+      NoProblem: a level is below or above all levels that have problems, or no problem
+        has a level.
     """
     there = sorted({p.level for p in problems if p.level is not None})
     filled, messages = [], []

@@ -198,7 +198,8 @@ def encode_checked(
         for token in _special_tokens(tokenizer):
             if token in problem.problem:
                 raise UnreadableText(
-                    f"{what}: the problem contains {token!r}, a special token"
+                    f"{what}: the problem contains the special token {token!r};"
+                    " remove it, or use template 'none'"
                 )
     check_text(tokenizer, text, bare, vocab_size=vocab_size, what=what)
     begin = _begin_ids(tokenizer, text)
@@ -209,7 +210,7 @@ def encode_checked(
 @functools.lru_cache(maxsize=1)
 def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     added = tokenizer.added_tokens_decoder.values()
-    return tuple(token.content for token in added if token.special)
+    return tuple(token.content for token in added if token.special and token.content)
 
 
 def encode_set(
@@ -246,8 +247,8 @@ def encode_set(
     if not faults:
         return prompts, fit, ""
     message = (
-        f"the tokenizer cannot represent {len(faults):,} of {len(problems):,} prompts"
-        f" of template {template!r}, such as the {faults[0]}"
+        f"{len(faults):,} of {len(problems):,} prompts of template {template!r} cannot"
+        f" be used, such as the {faults[0]}"
     )
     message = check_left_out(message, len(faults), len(problems), unreadable)
     return prompts, fit, message

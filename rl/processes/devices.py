@@ -5,6 +5,7 @@ import itertools
 import os
 import pathlib
 import tempfile
+import warnings
 from typing import Any
 
 import jax
@@ -148,7 +149,8 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 def keep_programs(folder: str) -> None:
     """Enables JAX's compilation cache in `folder`; an empty string disables it.
 
-    If files cannot be written to the folder, prints a warning and enables no cache.
+    If files cannot be written to the folder, prints a warning. Programs that the folder
+    already has are still used.
     """
     path = os.path.expanduser(folder)
     if path and "://" not in path:  # a bucket is not checked
@@ -158,11 +160,15 @@ def keep_programs(folder: str) -> None:
             os.makedirs(path, exist_ok=True)
             tempfile.TemporaryFile(dir=path).close()
         except OSError as error:
+            used = os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
+            compiled = "programs that it lacks" if used else "all programs"
             print(
                 f"WARNING: config.compiled={folder!r}: cannot be written"
-                f" ({error.strerror}); every start compiles all programs again",
+                f" ({error.strerror}); every start compiles {compiled} again",
                 flush=True,
             )
-            return
+            if not used:
+                return
+            warnings.filterwarnings("ignore", "Error writing persistent compilation")
     if path:
         jax.config.update("jax_compilation_cache_dir", path)

@@ -142,7 +142,7 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Numbers since the start of the run, by name.
+        """Numbers since the start of this process, by name.
 
         They are the judged and lost completions, the replaced workers, and the verdicts
         of each rule of the verifier.

@@ -334,9 +334,11 @@ class ServerFleet:
 
     def _raise_if_none_left(self) -> None:
         if all(member.dead for member in self.members):
+            logs = [m.process.log_file for m in self.members if m.process]
+            see = f"; see {logs[0]}" if logs else ""
             raise ServerFailed(
-                f"all vLLM servers failed after {self.max_restarts} restarts each; see"
-                f" WORKDIR/vllm-*.log; last error: {self._last_error}"
+                f"all vLLM servers failed after {self.max_restarts} restarts each; last"
+                f" error: {self._last_error}{see}"
             )
 
     def _watch(self) -> None:

@@ -69,6 +69,13 @@ def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch, text, message):
 
 @pytest.mark.failure(88)
 def test_an_argument_that_the_locale_cannot_decode_is_one_line():
+    argument = "--config.data.train=caf\udce9.jsonl"
+    with pytest.raises(SystemExit, match="is not valid UTF-8; rename the file"):
+        parse_flags(["train", argument])
+
+
+def test_an_argument_in_a_locale_without_utf_8_names_the_variable(monkeypatch):
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
     with pytest.raises(SystemExit, match="cannot decode this argument; set PYTHONUTF8"):
         parse_flags(["train", "--config.data.train=caf\udcc3\udca9.jsonl"])
 

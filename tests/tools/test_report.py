@@ -136,6 +136,10 @@ FAULTS = {
         {8: {"policy/loss": float("nan")}},
         ("alarm", "8", "not_finite: metrics are not finite: policy/loss"),
     ),
+    "null, which a run writes for nan": (
+        {8: {"policy/loss": None}},
+        ("alarm", "8", "not_finite: metrics are not finite: policy/loss"),
+    ),
     "stuck": (
         {s: {"reward/mean": -1.0} for s in range(10, 30)},
         (

@@ -91,7 +91,14 @@ def read_run(workdir: pathlib.Path) -> Run:
     names = ("config", "manifest", "summary")
     config, manifest, summary = (_object(workdir / f"{n}.json", wrong) for n in names)
     rows = _rows(workdir / "metrics.jsonl", wrong, lambda row: True)
-    metrics = [{k: float(v) for k, v in row.items() if is_number(v)} for row in rows]
+    metrics = [
+        {
+            k: math.nan if v is None else float(v)
+            for k, v in row.items()
+            if v is None or is_number(v)
+        }
+        for row in rows
+    ]
     metrics.sort(key=lambda row: row["step"])
     return Run(
         name=workdir.name or str(workdir),

@@ -223,7 +223,7 @@ def test_a_special_token_in_a_problem_is_named():
     tokenizer = arithmetic.make_tokenizer()
     problem = Problem(id="a", problem="1+1<|endoftext|>", answers=("2",))
     options = dict(vocab_size=len(tokenizer))
-    with pytest.raises(UnreadableText, match="contains '<.endoftext.>', a special"):
+    with pytest.raises(UnreadableText, match="the special token '<.endoftext.>'; remove it"):
         encode_checked(tokenizer, "{problem}?\n", problem, **options)
     # The problem may be a whole chat.
     assert encode_checked(tokenizer, "none", problem, **options)[-1] == 0
@@ -240,7 +240,7 @@ def test_unreadable_prompts_are_counted_or_refused():
     prompts, fit, message = encode_set(tokenizer, problems, **options, unreadable=0.25)
     assert [p.id for p in fit] == ["1+1?", "3+3?"]
     assert list(prompts) == ["1+1?", "3+3?", "44444+1?"]
-    assert message.startswith("the tokenizer cannot represent 1 of 4 prompts")
+    assert message.startswith("1 of 4 prompts of template")
     assert message.endswith("; they are left out")
     with pytest.raises(ValueError, match="config.data.unreadable=0.2, the share"):
         encode_set(tokenizer, problems, **options, unreadable=0.2)

@@ -1,7 +1,9 @@
+import errno
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import jax
 import pytest
@@ -82,6 +84,21 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, caps
         "(there is no home folder); every start compiles all programs again",
     ]
     assert jax.config.jax_compilation_cache_dir == before
+
+
+def test_a_cache_that_can_only_be_read_is_used(tmp_path, monkeypatch, capsys):
+    def refuse(**_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    before = jax.config.jax_compilation_cache_dir
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    try:
+        keep_programs(str(tmp_path))
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path)
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    said = capsys.readouterr().out
+    assert said.endswith("; every start compiles programs that it lacks again\n")
 
 
 @pytest.mark.failure(65)
