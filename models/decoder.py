@@ -253,8 +253,8 @@ class Decoder(nn.Module):
 
         Args:
           token_ids: the tokens of each row.
-          positions: the index of each token in its segment; if the segment attends to a
-            prefix, the index in both together.
+          positions: the index of each token in its segment; with a prefix, counted from
+            the start of the prefix.
           segment_ids: the segment of each token; tokens attend within their segment.
           prefix_ids: the id of an earlier segment of the row that the token also
             attends to in full; 0 for none. None means 0 everywhere.

@@ -149,10 +149,9 @@ def load_params(
     if config.tie_word_embeddings:  # some folders also store the tied head
         head = tensors.pop("lm_head.weight", None)
         embedding = tensors.get("model.embed_tokens.weight")
-        differs = (
-            embedding is None or head is None or not np.array_equal(head, embedding)
-        )
-        if head is not None and differs:
+        if embedding is None or head is None:
+            pass  # a missing embedding is reported below
+        elif not np.array_equal(head, embedding):
             raise ValueError(
                 f"{folder}: lm_head.weight differs from model.embed_tokens.weight; set"
                 " tie_word_embeddings to false in config.json"

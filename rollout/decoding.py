@@ -167,7 +167,7 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 def _first_rows(mesh, lead, count: int, entries):
     """Replicates the first `count` rows of arrays that are sharded by rows.
 
-    Each copy of the weights adds its own rows to an array of `count` rows. XLA's
+    Each replica adds its own rows to an array of `count` rows. XLA's
     partitioner would gather the padding rows too.
     """
     axes = mesh_axes("batch")

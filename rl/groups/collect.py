@@ -189,7 +189,7 @@ class Collector:
         self._left, self._partial = _renumbered(kept), _renumbered(self._partial)
         if self._shortfalls >= MAX_SHORTFALLS:
             raise Shortfall(
-                f"{message} ({self._shortfalls} consecutive steps without an update)"
+                f"{self._shortfalls} consecutive steps had no update: {message}"
             )
         return []
 

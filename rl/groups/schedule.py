@@ -85,7 +85,7 @@ class Rollouts:
     def state(self) -> dict[str, Any]:
         """Returns the state for `restore`.
 
-        A restored run samples every batch again that `take` has not returned yet.
+        A restored run samples again every batch that `take` has not returned yet.
         """
         if not self._ahead:
             return self._collector.state()

@@ -91,7 +91,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns the tokenizer's chat template, with the current date fixed.
+    """Returns the tokenizer's chat template, with `_TODAY` as its date.
 
     Raises:
       ValueError: the tokenizer has no chat template.
@@ -156,7 +156,7 @@ def render_prompt(
             name = tokenizer.name_or_path
             raise ValueError(
                 f"template={template!r}: the chat template of {name!r} fails on a user"
-                f" message: {error.message}"
+                f" message ({error.message}); use another template"
             ) from None
         except ValueError as error:
             raise ValueError(f"template={template!r}: {error}") from None

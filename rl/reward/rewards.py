@@ -274,7 +274,7 @@ def try_out(
 
 
 def _warn(reason: str) -> None:
-    print(f"WARNING: {reason}; it has no verdict", file=sys.stderr, flush=True)
+    print(f"WARNING: {reason}; left without a verdict", file=sys.stderr, flush=True)
 
 
 def _refuse(reason: str) -> None:

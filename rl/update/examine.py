@@ -64,7 +64,7 @@ def check_finite(tree: Any, where: str) -> dict[str, Finding]:
         name, count = bad[0]
         size = by_path(tree)[name].size
         others = len(bad) - 1
-        more = f", nor are some of {others} other tensors" if others else ""
+        more = f" (also in {others} more tensors)" if others else ""
         raise NotFinite(
             f"{where}: {count:,} of {size:,} entries of {name} are not finite{more}"
         )

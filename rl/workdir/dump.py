@@ -1,4 +1,4 @@
-"""Dumps all updates of the first step with a non-finite one: `WORKDIR/dumps/STEP/`.
+"""Dumps the first step with a non-finite update to `WORKDIR/dumps/STEP/`.
 
     dump.json            the step, its checkpoint, and each update's scalars and metrics
     batches.safetensors  packed rows, by MINI_BATCH/MICRO_BATCH/FIELD of a `Batch`

@@ -122,8 +122,9 @@ def _check_shared(
     if shared and not (fraction and share_of_jax):
         raise ValueError(
             f"GPUs {shared} are used by both JAX and vLLM; give them disjoint sets"
-            " (CUDA_VISIBLE_DEVICES and rollout.vllm.devices), or set both"
-            " rollout.vllm.gpu_memory_utilization and XLA_PYTHON_CLIENT_MEM_FRACTION"
+            " (CUDA_VISIBLE_DEVICES and config.rollout.vllm.devices), or set both"
+            " config.rollout.vllm.gpu_memory_utilization and"
+            " XLA_PYTHON_CLIENT_MEM_FRACTION"
         )
     if shared and fraction + share_of_jax > 1:
         raise ValueError(

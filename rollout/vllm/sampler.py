@@ -82,7 +82,7 @@ class VllmSampler(FleetSampler):
         """Does nothing, because the servers have their own memory."""
 
     def metrics(self) -> dict[str, float]:
-        """Returns times and log-prob differences of the last publish, and restarts."""
+        """Returns restarts, and times and log-prob differences of the last publish."""
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:

@@ -302,7 +302,7 @@ def main() -> None:
     options, extra = parser.parse_known_args()
     if any(word.startswith(("--api-key", "--api_key")) for word in extra):
         # Every user of the machine can read arguments.
-        parser.error("set the API key as VLLM_API_KEY in the environment instead")
+        parser.error("--api-key: set VLLM_API_KEY in the environment instead")
     port = options.__dict__.pop("port")
     spec = ServerSpec(
         python=sys.executable,

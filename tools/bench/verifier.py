@@ -1,4 +1,4 @@
-"""Measures accuracy and speed of the verifier, of Math-Verify, and of `VerifierPool`.
+"""Measures accuracy and speed of verifier and Math-Verify; speed of `VerifierPool`.
 
 The input has rows {gold, pred, label, mode, kind, source}; only rows of mode "answer"
 and kind "exact" are used. Both verifiers judge the same pairs in this process, one pair

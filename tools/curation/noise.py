@@ -69,7 +69,7 @@ def not_text(row: Row) -> str | None:
 def missing_figure(row: Row) -> str | None:
     """Finds problems that refer to a missing figure.
 
-    If solvers succeed without the figure, only undescribed shaded parts are reported.
+    If solvers succeed, finds only shaded parts that the text does not describe.
     """
     problem = row.problem
     if "[asy]" in problem or _TABLE.search(problem):

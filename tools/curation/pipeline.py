@@ -93,7 +93,7 @@ def _screened(plan: Plan, total: int) -> list[Row]:
             for row, source in zip(results, chunk, strict=True):
                 if isinstance(row, Lost):
                     raise ValueError(
-                        f"row {source.id!r}: screening it {row.reason}; remove the row"
+                        f"row {source.id!r}: its screening {row.reason}; remove the row"
                     )
             found += results
     return found

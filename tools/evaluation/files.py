@@ -125,8 +125,8 @@ def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> 
     if given or recorded == VERIFIER:
         return given or VERIFIER
     raise ValueError(
-        f"{recorded_in}: names the reward {recorded!r}; a function that only a file"
-        f" names is not imported: give --reward '{recorded}', or --reward {VERIFIER}"
+        f"{recorded_in}: names the reward {recorded!r}; a function named only in a"
+        f" file is not imported: give --reward '{recorded}', or --reward {VERIFIER}"
     )
 
 

@@ -149,7 +149,7 @@ def read(
       text: the text of `jax.stages.Compiled.as_text`, or an empty text.
       trips: assumed trip counts of loops whose length depends on data. Entry d is for
         loops within d other such loops; the last entry is also for deeper loops.
-      kernel_share: share of their operands that handwritten kernels read.
+      kernel_share: share of handwritten kernels' operands that is read.
       cache: size of the device's cache in bytes.
     """
     return Module(text, trips, kernel_share, cache).read()

@@ -33,8 +33,8 @@ def make_report(
       work: the run and its devices.
       resident: the arrays that stay on each device, and the sampler.
       compiled: the compiler's report on each program.
-      context: number of cached positions that a decoded token attends to; 0 is half of
-        the longest prompt and completion.
+      context: number of cached positions that a decoded token attends to; 0 means half
+        of the longest prompt and completion.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens

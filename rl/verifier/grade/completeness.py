@@ -238,7 +238,7 @@ def is_literal(node: t.Node) -> bool:
 
 
 def _is_atom(node: t.Node) -> bool:
-    """Returns whether a node is a number, constant, power, factorial or binomial."""
+    """Returns whether a node is a constant, number, q^k, n! or binomial(n, k)."""
     match node:
         case t.Mul((sign, value)) if sign == t.MINUS_ONE:
             return _is_atom(value)

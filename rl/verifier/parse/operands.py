@@ -128,7 +128,7 @@ class Operands(Cursor):
         if braced:
             self._expect(closing)
         if self._next.kind == "num" or self._is("("):
-            raise t.Unparsable("has digits after a repeating decimal")
+            raise t.Unparsable("has digits or ( after a repeating decimal")
         return t.Repeating(periodic(text, block))
 
     def _symbol(self) -> t.Node:
