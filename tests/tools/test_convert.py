@@ -31,7 +31,7 @@ def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied):
 def test_what_cannot_be_converted_is_one_line(tmp_path):
     (tmp_path / "there").mkdir()
     for arguments, message in (
-        (["--hf", "no/such", "--out", "x"], "no/such: no such local folder"),
+        (["--hf", "no/such", "--out", "x"], "no/such: no such folder"),
         (["--hf", "no/such", "--out", str(tmp_path)], ": already exists"),
         (["--workdir", str(tmp_path), "--out", "x"], "config.json: no such file"),
         (["--hf", "a/b", "--step", "3", "--out", "x"], "--step 3: requires --workdir"),
