@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--updates_per_step",
         type=int,
+        choices=(1, 2, 4, 8),
         default=2,
         help="updates of a step (%(default)s)",
     )

@@ -114,7 +114,8 @@ def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
 
     @functools.cache
     def position(difficulty: float) -> float:
-        rank = percentileofscore(theirs, difficulty, "mean")
+        # Rounding can give slightly more than 100.
+        rank = min(100.0, float(percentileofscore(theirs, difficulty, "mean")))
         return float(np.percentile(np.asarray(positions), rank))
 
     return position

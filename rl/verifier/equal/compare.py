@@ -251,6 +251,8 @@ class _Comparison:
 
     def _matched(self, first: Sequence[t.Node], second: Sequence[t.Node]) -> bool:
         """Returns whether the items of two lists are equal in some order."""
+        if len(first) != len(second):
+            return False
         common = Counter(first) & Counter(second)
         rest = list((Counter(second) - common).elements())
         if len(rest) > _MAX_ITEMS:

@@ -14,7 +14,7 @@ from .canonical import is_rational, shape_of
 
 _ROUNDING = frozenset("floor ceil abs".split())
 """Functions of numbers that a finished answer never needs."""
-_KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY)
+_KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY, t.Const("pi"))
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
 _LISTS = t.Several | t.Braces | t.Tuple
 _TRANSCENDENTAL = frozenset("log sin cos tan cot sec csc arcsin arccos arctan".split())
@@ -93,8 +93,14 @@ def pending(node: t.Node) -> int:
             return 0
         case t.Mul(factors):
             return steps + _repeated(_flat(t.Mul, factors))
-        case t.Pow(t.Add() | t.Mul() as below, exponent) if exponent == t.MINUS_ONE:
-            return steps + any(map(_is_quotient, (below, *t.children(below))))
+        case t.Pow(t.Mul() as below, exponent) if exponent == t.MINUS_ONE:
+            return steps + any(map(_is_quotient, (below, *below.factors)))
+        case t.Pow(t.Add(terms), exponent) if exponent == t.MINUS_ONE:
+            # With variables, M/2 and uv/c^2 are usual; x/(1 - x) is not.
+            inner = [term for term in terms if _is_quotient(term)]
+            if t.symbols(node):
+                inner = [term for term in inner if _divides_by_a_sum(term)]
+            return steps + bool(inner)
         case t.Pow(base, t.Num(exponent)) if exponent.denominator == 1 and exponent > 1:
             constant = not t.symbols(base) and base not in _KEPT_BASES
             return steps + (constant or isinstance(base, t.Mul | t.Pow))
@@ -110,11 +116,14 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
 
 
 def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
-    """Yields the terms of a sum; numeric multiples of inner sums are multiplied out."""
+    """Yields the terms of a sum, including those of inner sums of numbers.
+
+    A sum with variables, as in 2(x - 1) + 3, is included only without a factor but -1.
+    """
     for term in _flat(t.Add, terms):
         factors = term.factors if isinstance(term, t.Mul) else ()
         inner = [f for f in factors if isinstance(f, t.Add)]
-        if len(inner) == 1 and not any(t.symbols(f) for f in factors if f != inner[0]):
+        if len(inner) == 1 and (not t.symbols(term) or factors[:-1] == (t.MINUS_ONE,)):
             yield from _terms(inner[0].terms)
         else:
             yield term
@@ -153,6 +162,14 @@ def _is_quotient(node: t.Node) -> bool:
     return isinstance(node, t.Mul) and any(map(_is_inverse, node.factors))
 
 
+def _divides_by_a_sum(node: t.Node) -> bool:
+    return any(
+        isinstance(factor.base, t.Add)
+        for factor in t.children(node)
+        if isinstance(factor, t.Pow) and _is_inverse(factor)
+    )
+
+
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
     """Returns whether an answer has more variables than its gold, as x/x for n = 1."""
     for part in t.walk(gold):
@@ -174,6 +191,8 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
         2 + 3 = 5, not all of its sides.
     """
     match node:
+        case t.Rel("in", _, right):
+            stated = [right]
         case t.Rel() | t.Chain():
             stated = values_in(node) or sides(node)[-1:]
             if simplest and all(step.op in _EQUALITIES for step in steps_of(node)):

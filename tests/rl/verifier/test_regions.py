@@ -71,6 +71,12 @@ _OTHER = [
     ("1,2,3,4", "1 \\le n \\le 4 \\text{ for prime } n"),
     ("1,2,3,4", "\\{x \\in \\mathbb{Q} \\mid 1 \\le x \\le 4\\}"),
     ("\\mathbb{R}", "x \\in \\mathbb{Q}"),
+    # A part of a union whose ends have no known order.
+    ("(-\\infty,a)", "(-\\infty,a) \\cup (b,\\infty)"),
+    ("[a,\\infty)", "(-\\infty,-a] \\cup [a,\\infty)"),
+    ("x > b", "x < a \\text{ or } x > b"),
+    ("(a,b) \\cup (c,d)", "(a,b) \\cup (c,d) \\cup (e,f)"),
+    ("(b,c)", "\\{a\\} \\cup (b,c)"),
 ]
 
 

@@ -106,6 +106,13 @@ def test_another_scale_is_linked_by_the_rows_that_both_graded():
     assert levels[20:] == [1, 3, 5]
 
 
+def test_a_difficulty_above_all_common_rows_is_the_hardest():
+    """The percentile of 151 of 151 rows is rounded to more than 100."""
+    rows = [graded(str(i), 1 + i % 5, "own", theirs=15 - i % 5) for i in range(151)]
+    levels, linked = levels_of([*rows, graded("new", theirs=0)], "own")
+    assert linked == {"theirs": 151} and levels[-1] == 5
+
+
 def test_graders_that_disagree_are_not_linked():
     rows = [graded(str(i), 1 + i // 4, "ours", theirs=i * 16 // 19) for i in range(20)]
     assert levels_of(rows, "ours", common_rows=10)[1] == {}
