@@ -78,7 +78,7 @@ def _rows(workdir):
         ("nan", "dump", "not finite: update 1 of 2; see dumps/7"),
         ("rate", "update", "updates skipped"),
         ("collapsed", "alarm", "entropy_low: "),
-        ("collapsed", "end", "no summary.json"),
+        ("collapsed", "end", "stopped or killed"),
         ("truncated", "alarm", "truncated: "),
         ("stale", "alarm", "sampler_gap: "),
     ],
