@@ -393,7 +393,7 @@ def test_a_run_without_informative_groups_ends_early_and_leaves_its_model(ended)
     assert done.returncode == 0, done.stderr
     assert "step 1: too few informative groups, no update" in done.stdout
     assert (
-        "ending after step 4: only 0 of 4 informative groups after 1 rounds"
+        "ending after step 4: 5 consecutive steps had no update: only 0 of 4"
         in done.stdout
     )
     summary = json.loads((workdir / "summary.json").read_text())

@@ -43,7 +43,7 @@ def test_a_key_is_given_by_the_environment_alone(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", given)
         with pytest.raises(SystemExit):
             vllm_server.main()
-        assert "set the API key as VLLM_API_KEY" in capsys.readouterr().err
+        assert "--api-key: set VLLM_API_KEY in" in capsys.readouterr().err
 
 
 def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
