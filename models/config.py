@@ -261,9 +261,10 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
             fields.refuse(key, raw[key], "a JSON object")
         kind = raw[key].get("rope_type", raw[key].get("type", "default"))
         if kind not in ("default", "llama3"):
-            base = raw[key].get("rope_theta")
-            plain = {"rope_type": "default", "rope_theta": base} if base else None
-            use = f"set {key} to {plain}" if plain else f"delete {key} from the file"
+            use = f"delete {key} from the file"
+            if base := raw[key].get("rope_theta"):
+                plain = {"rope_type": "default", "rope_theta": base}
+                use = f"set {key} to {plain}"
             only = f"'default' or 'llama3'; {use} to have no context extension"
             fields.refuse(f"{key}.rope_type", kind, only)
     key = there[0] if there else "rope_scaling"

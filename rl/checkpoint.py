@@ -416,10 +416,7 @@ def _discard(path: pathlib.Path) -> None:
     try:
         remove(path)
     except OSError as error:
-        print(
-            f"WARNING: {path}: could not be deleted ({error.strerror})",
-            flush=True,
-        )
+        print(f"WARNING: {path}: could not be deleted ({error.strerror})", flush=True)
 
 
 def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:

@@ -14,6 +14,8 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from rl.files import LFS_POINTER
+
 _HIDE = "torch" not in sys.modules
 if _HIDE:
     sys.modules["torch"] = None  # type: ignore[assignment]  # makes imports fail
@@ -59,7 +61,7 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
             text = path.read_bytes()
             if text.startswith(codecs.BOM_UTF8):
                 reason = f"{path.name} begins with a byte order mark; remove it"
-            elif text.startswith(b"version https://git-lfs"):
+            elif text.startswith(LFS_POINTER):
                 reason = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
         raise ValueError(f"{folder}: cannot load the tokenizer ({reason})") from None
 

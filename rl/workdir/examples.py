@@ -10,6 +10,7 @@ from configs.schema import Range
 from rl.groups.stats import RolloutStats
 from rl.types import Group
 from rl.verifier import extract_answer
+from rl.verifier.parse.extract import behind
 
 _END = 100  # characters at the end of a completion that are searched for the gold
 
@@ -113,9 +114,7 @@ def suspicion(row: Mapping[str, Any], *, after: str = "") -> str:
     if row.get("rule") == "open":
         return "wrong, since nothing was proved within the budget"
     gold = rf"(?<![\w.]){re.escape(row['gold'])}(?!\w)"
-    text = row["completion"]
-    if after:
-        text = text.rpartition(after)[2] if after in text else ""
+    text = behind(row["completion"], after or None)
     answer = extract_answer(text)
     if answer is not None:
         holds = re.search(gold, answer)

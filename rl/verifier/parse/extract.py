@@ -55,14 +55,22 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
     Returns:
       Contents of the boxes, in order; empty if the completion lacks an answer.
     """
-    if after is not None:
-        _, found, completion = completion.rpartition(after)
-        if not found:
-            return ()
+    completion = behind(completion, after)
     last = max(completion.rfind(marker) for marker in _MARKERS)
     if last < 0:
         return ()
     return _outermost(completion[max(0, last - MAX_BOX) : last + MAX_BOX])
+
+
+def behind(completion: str, after: str | None) -> str:
+    """Returns the text behind the last delimiter; empty if the delimiter is missing.
+
+    Without a delimiter (None), returns the whole completion.
+    """
+    if after is None:
+        return completion
+    _, found, text = completion.rpartition(after)
+    return text if found else ""
 
 
 def _outermost(text: str) -> tuple[str, ...]:
