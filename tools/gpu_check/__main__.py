@@ -27,16 +27,16 @@ from typing import Any
 PARTS = {
     "machine": ("kernels", 45, ""),
     "kernels": ("kernels", 100, ""),
-    "update_small": ("speed", 130, ""),
-    "decode_small": ("speed", 80, ""),
+    "update_small": ("speed", 160, ""),
+    "decode_small": ("speed", 120, ""),
     "equal": ("compare", 90, ""),
-    "quickstart": ("runs", 110, ""),
-    "update_large": ("speed", 90, ""),
+    "quickstart": ("runs", 180, ""),
+    "update_large": ("speed", 110, ""),
     "decode_large": ("speed", 70, ""),
     "logits": ("peer", 60, ""),
     "peer": ("peer", 60, ""),
     "deterministic": ("compare", 90, "--xla_gpu_deterministic_ops=true"),
-    "resume": ("runs", 100, ""),
+    "resume": ("runs", 150, ""),
 }
 
 
