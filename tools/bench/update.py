@@ -82,7 +82,7 @@ def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
     a, b = jax.device_put(a, rows), jax.device_put(b, whole)
     product = jax.jit(jnp.matmul, out_shardings=rows)
-    return 2 * size**3 / median_seconds(lambda: product(a, b), repeat=9)
+    return 2 * size**3 / median_seconds(lambda: product(a, b), inner=9)
 
 
 def make_batches(

@@ -130,23 +130,31 @@ def stop_ids(shape: Shape) -> list[int]:
     return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
 
 
-def measure(run: Run, *, repeat: int = 5) -> list[tuple[float, Any]]:
-    """Calls a function `repeat` times, after two warm-up calls.
+def measure(run: Run, *, repeat: int = 5, inner: int = 1) -> list[tuple[float, Any]]:
+    """Measures a function `repeat` times, after two warm-up measurements.
+
+    Args:
+      run: the function; returns JAX arrays.
+      repeat: number of measurements.
+      inner: calls in each measurement. With more than 1, a GPU computes one result
+        while the host launches the next, as in a program of many kernels.
 
     Returns:
-      For each call, the seconds until its result is ready, and the result.
+      For each measurement, the seconds of a call, and the last result.
     """
     calls = []
     for _ in range(2 + repeat):
         began = time.perf_counter()
-        result = jax.block_until_ready(run())
-        calls.append((time.perf_counter() - began, result))
+        for _ in range(inner):
+            result = run()
+        jax.block_until_ready(result)
+        calls.append(((time.perf_counter() - began) / inner, result))
     return calls[2:]
 
 
-def median_seconds(run: Run, *, repeat: int = 5) -> float:
+def median_seconds(run: Run, *, repeat: int = 5, inner: int = 1) -> float:
     """Returns the median of the seconds that `measure` returns."""
-    return statistics.median(seconds for seconds, _ in measure(run, repeat=repeat))
+    return statistics.median(s for s, _ in measure(run, repeat=repeat, inner=inner))
 
 
 def report(
