@@ -40,7 +40,7 @@ class Ablation:
     def __post_init__(self):
         if self.reference not in self.arms:
             known = ", ".join(self.arms)
-            raise ValueError(f"reference={self.reference!r}: must be an arm ({known})")
+            raise ValueError(f"reference={self.reference!r}: must be one of {known}")
         for arm in self.arms:
             if not arm or SEPARATOR in arm or len(arm.split()) > 1:
                 raise ValueError(

@@ -64,8 +64,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if r.schedule != "sync" and r.backend == "jax":
         refuse(
             "rollout.schedule",
-            "config.rollout.backend='jax' cannot sample during an update, because both"
-            " use the same devices; set it to 'vllm', or the schedule to 'sync'",
+            "config.rollout.backend='jax' cannot sample during an update, because it"
+            " uses the same devices; set backend='vllm' or schedule='sync'",
         )
     if r.vllm.publish == "adapter" and not 0 < rank <= 512:
         needed = "config.model.lora.rank from 1 to 512"
@@ -73,8 +73,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if d.carry and c.reward.shuffle:
         refuse(
             "reward.shuffle",
-            "cannot permute the rewards of a round if its groups end in different"
-            " steps; set it or config.dynamic_sampling.carry to False",
+            "cannot be combined with config.dynamic_sampling.carry=True, because groups"
+            " of a round may then end in different steps; set one of them to False",
         )
     if c.sampling.policy != "uniform" and (not d.filter or d.filter_on == "reward"):
         refuse(
@@ -100,8 +100,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         refuse(
             "schedule.decay_updates",
             f"the learning rate would be 0 after {until_zero} updates, but"
-            f" config.steps={c.steps} are up to {updates} updates; set it to at least"
-            f" {updates - c.schedule.warmup_updates}, or fewer steps",
+            f" config.steps={c.steps} make up to {updates} updates; set it to at least"
+            f" {updates - c.schedule.warmup_updates}, or lower config.steps",
         )
     if c.objective.reset_every and rank:
         refuse(

@@ -39,8 +39,8 @@ RULES = (
         "truncated",
         _of("sampling/truncated"),
         operator.gt,
-        "{:.0%} of the completions are truncated: raise rollout.max_response_tokens or"
-        " check the stop tokens",
+        "{:.0%} of the completions are truncated: raise"
+        " config.rollout.max_response_tokens or check config.rollout.stop_token_ids",
         limit=0.9,
     ),
     Rule(
@@ -55,8 +55,8 @@ RULES = (
         "no_signal",
         _of("sampling/informative"),
         operator.lt,
-        "only {:.1%} of the groups are informative: the problems are too easy or too"
-        " hard, or the reward function is wrong",
+        "only {:.1%} of the groups are informative: use problems that the policy solves"
+        " sometimes, or check the reward function",
         limit=0.02,
     ),
     Rule(
@@ -143,7 +143,7 @@ class Alarms:
             row = self._in_a_row[rule.name]
             over = value >= rule.limit if rule.counts else row >= self.settings.patience
             if over and rule.name in self.settings.stop_on:
-                rows = "" if rule.counts else f", {row} steps in a row"
+                rows = "" if rule.counts else f"; {row} such steps in a row end the run"
                 due.append(f"{rule.name}: {text}{rows}")
         return warnings, next(iter(due), None)
 

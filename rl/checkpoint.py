@@ -295,9 +295,9 @@ class Checkpoints:
                     corrupt[step] = str(error)
             if found < 0 and corrupt:
                 raise CorruptCheckpointError(
-                    f"{self._folder}: all {len(corrupt)} checkpoints are corrupt;"
-                    " restore one, or use another --workdir: "
-                    + "; ".join(corrupt.values())
+                    f"{self._folder}: all {len(corrupt)} checkpoints are corrupt"
+                    f" ({'; '.join(corrupt.values())}); restore one, or use another"
+                    " --workdir"
                 )
         found = _from_first(found)
         return None if found < 0 else found
@@ -416,7 +416,8 @@ def _discard(path: pathlib.Path) -> None:
     try:
         remove(path)
     except OSError as error:
-        print(f"WARNING: {path}: could not be deleted ({error.strerror})", flush=True)
+        reason = f"could not be deleted ({error.strerror}); the next save tries again"
+        print(f"WARNING: {path}: {reason}", flush=True)
 
 
 def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:

@@ -115,8 +115,8 @@ def read_record(folder: pathlib.Path) -> Record:
         ) from None
     if folder.name != str(record.step):
         raise CorruptCheckpointError(
-            f"{folder}: contains the checkpoint of step {record.step}; folder and step"
-            " must be the same"
+            f"{folder}: contains the checkpoint of step {record.step}; rename the"
+            f" folder to {record.step}"
         )
     if (folder / SCORE).exists():
         late = _read(folder / SCORE)

@@ -219,7 +219,7 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise ValueError(
-            f"{where}: contains {half!r}, which is half of a surrogate pair"
+            f"{where}: contains {half!r}, half of a surrogate pair; remove it"
         ) from None
     except (ValueError, RecursionError) as error:
         reason = str(getattr(error, "msg", error)).partition(";")[0]

@@ -212,8 +212,8 @@ def verifier_metrics(
 
 
 LEGEND = (
-    "columns: reward, mean; acc, share of correct completions; clip, share of clipped"
-    " tokens; KL, nats/token from the step's initial policy; len, mean tokens"
+    "columns: reward (mean), acc (share of correct completions), clip (share of clipped"
+    " tokens), KL (nats/token from the step's initial policy), len (mean tokens)"
 )
 
 

@@ -164,7 +164,7 @@ class Collector:
             kept += accepted
         if len(kept) < full:
             raise RuntimeError(
-                f"only {len(kept)} of {full} informative groups: the batch is not full"
+                f"only {len(kept)} of {full} informative groups; raise max_rounds"
             )
         self.left = kept[full:]
         rewards = np.concatenate([group.rewards for group in sampled])

@@ -21,5 +21,5 @@ def check() -> None:
             found = places[0] if places else spec.origin if spec else "nothing"
             sys.exit(
                 f"error: Python finds package {name!r} at {found}, not at"
-                f" {root / name}: run from another directory, or rename that folder"
+                f" {root / name}: run from another directory, or rename the first path"
             )

@@ -352,8 +352,8 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
             raise ValueError(f"{key}.{name}={source!r}: must be files or a function")
         if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or name == "train":
             raise ValueError(
-                f"{key}: {name!r} cannot name a set; use letters and digits, not"
-                " 'train'"
+                f"{key}: {name!r} cannot name a set; use letters, digits, - and _, and"
+                " not 'train'"
             )
     for name, arguments in d.eval_args.items():
         if name not in d.eval or not isinstance(arguments, Mapping):
@@ -405,8 +405,8 @@ def _stages(
             except ValueError as error:
                 raise ValueError(f"[{i}]: {error}") from None
     except ValueError as error:
-        why = ""
-        if isinstance(error, NoProblem) and len(fit) < len(every):
+        why = "; remove the level" if isinstance(error, NoProblem) else ""
+        if why and len(fit) < len(every):
             # The level's problems may all have prompts that are too long.
             why = (
                 f"; {len(every) - len(fit):,} prompts exceed"

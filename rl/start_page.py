@@ -221,6 +221,6 @@ def _find_vllm(c: RunConfig) -> str:
     if done is None or done.returncode:
         raise ValueError(
             f"config.rollout.vllm.python={v.python!r}: cannot import vLLM ({reason});"
-            " run `make vllm`, or set config.rollout.vllm.url to running servers"
+            " run `make vllm`, or set config.rollout.vllm.url to the servers' URLs"
         )
     return f"vLLM: {done.stdout.strip()} in {v.python}"

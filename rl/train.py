@@ -66,7 +66,7 @@ from rl.start_page import dry_run, next_commands
 from rl.workdir import manifest
 from rollout.types import SamplerError
 
-_CONFIG = define_config("Run configuration.")
+_CONFIG = define_config("Config file of the run; see configs/.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print what the run would do; write nothing."
@@ -96,7 +96,7 @@ _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 _OUT_OF_MEMORY = (
     "a device is out of memory; lower config.batch.micro_tokens,"
     " config.model.head_chunk or config.rollout.slots, or set"
-    " config.model.remat='full', then resume with the same command"
+    " config.model.remat='full', then resume the run"
 )
 
 

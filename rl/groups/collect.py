@@ -181,7 +181,7 @@ class Collector:
             " config.dynamic_sampling.max_rounds"
         )
         if self._settings.on_shortfall == "stop":
-            raise Shortfall(f"{message} (config.dynamic_sampling.on_shortfall='stop')")
+            raise Shortfall(f"config.dynamic_sampling.on_shortfall='stop': {message}")
         if self._settings.on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept

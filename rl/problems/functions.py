@@ -21,7 +21,7 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
         raise ValueError(f"{key}={where!r}: cannot be imported ({reason})") from None
     if not hasattr(module, name):
         # The file shows that another module of this name was found first.
-        file = getattr(module, "__file__", None) or "a module of Python"
+        file = getattr(module, "__file__", None) or f"module {module_name!r}"
         raise ValueError(f"{key}={where!r}: {file} does not define {name!r}")
     return getattr(module, name)
 

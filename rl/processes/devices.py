@@ -161,7 +161,7 @@ def keep_programs(folder: str) -> None:
             tempfile.TemporaryFile(dir=path).close()
         except OSError as error:
             used = os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
-            compiled = "programs that it lacks" if used else "all programs"
+            compiled = "the missing programs" if used else "all programs"
             print(
                 f"WARNING: config.compiled={folder!r}: cannot be written"
                 f" ({error.strerror}); every start compiles {compiled} again",

@@ -201,8 +201,8 @@ class Rewards:
                     if isinstance(result, Fault):
                         raise RewardError(result.text)
                     if isinstance(result, Lost):
-                        what = f"{result.reason} (reward.timeout={self._timeout:g} s)"
-                        where = f"{named}: {form.place}: {what}"
+                        limit = f"config.reward.timeout={self._timeout:g} s"
+                        where = f"{named}: {form.place}: {result.reason} ({limit})"
                         reason = f"{where}; {describe_item(problem, call[0])}"
                         scores[i] += self._unjudged(call, reason)
                     else:
@@ -304,7 +304,7 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     if abs(reward) > LARGEST:
         formula = " + ".join(f"{t.weight:g}*{t.name}" for t in terms)
         raise RewardError(
-            f"{formula} is {reward:g}, whose magnitude exceeds {LARGEST:,}"
+            f"{formula} is {reward:g}; its magnitude must be at most {LARGEST:,}"
         )
     return Score(
         reward=reward,

@@ -103,8 +103,8 @@ def rejection_weights(
         )
     if wrong := int((~np.isfinite(weights)).sum()):
         raise ValueError(
-            "config.objective.correction: the function returned"
-            f" {wrong} of {len(gaps)} weights that are not finite"
+            f"config.objective.correction: {wrong} of {len(gaps)} weights that the"
+            " function returned are not finite"
         )
     of_batches, start = [], 0
     for inside in masks:

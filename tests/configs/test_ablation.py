@@ -80,7 +80,7 @@ def test_a_grid_is_every_combination():
 @pytest.mark.parametrize(
     "given,message",
     [
-        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': must be an arm (a)"),
+        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': must be one of a"),
         (
             {"arms": {"a": {}, "b@c": {}}, "reference": "a"},
             "arm 'b@c': the name must not",

@@ -105,7 +105,7 @@ def test_a_policy_that_needs_the_filter_is_one_line():
             "reward.shuffle",
             True,
             {"dynamic_sampling.carry": True},
-            "cannot permute the",
+            "cannot be combined with",
         ),
         ("objective.reset_every", 5, {"model.lora.rank": 4}, "adapters cannot replace"),
     ],
@@ -138,8 +138,8 @@ def test_a_schedule_that_ends_before_the_run_is_refused():
         validate(from_config(config))
     assert str(caught.value) == (
         "config.schedule.decay_updates=394: the learning rate would be 0 after 399"
-        " updates, but config.steps=200 are up to 400 updates; set it to at least 395,"
-        " or fewer steps"
+        " updates, but config.steps=200 make up to 400 updates; set it to at least 395,"
+        " or lower config.steps"
     )
 
 
@@ -164,7 +164,7 @@ def test_a_section_is_called_whole():
         ({"size": True}, "config.part.size=True: must be of type int"),
         (
             {"size": 2, "rat": 1},
-            "config.part.rat=1: unknown key; make has no argument of this name",
+            "config.part.rat=1: make has no argument 'rat'; rename or remove it",
         ),
         ({"rate": 1}, "config.part: missing a required argument: 'size'"),
     ):

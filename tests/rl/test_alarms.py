@@ -84,7 +84,7 @@ def test_a_row_ends_where_the_alarm_does_and_is_part_of_the_state():
     restored.restore(json.loads(json.dumps(alarms.state())))
     for each in (alarms, restored):
         _, due = each.check({"sampling/truncated": 1.0})
-        assert due.endswith("or check the stop tokens, 3 steps in a row")
+        assert due.endswith("stop_token_ids; 3 such steps in a row end the run")
 
 
 @pytest.mark.failure(4)

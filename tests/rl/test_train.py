@@ -166,7 +166,7 @@ def test_a_run_leaves_what_it_promises(finished, cache):
         assert 0 <= summary[part]["greedy_accuracy"] <= 1
         assert summary[part]["problems"] == 40
     assert f"step {STEPS}/{STEPS}" in done.stdout and "left" in done.stdout
-    assert done.stdout.count("columns: reward, mean; acc, ") == 1
+    assert done.stdout.count("columns: reward (mean), acc ") == 1
     assert f"\nnext:\n  python -m tools.report {workdir}\n" in done.stdout
     model = transformers.AutoModelForCausalLM.from_pretrained(workdir / "hf")
     assert model.config.model_type == "qwen2"

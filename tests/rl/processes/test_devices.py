@@ -98,7 +98,7 @@ def test_a_cache_that_can_only_be_read_is_used(tmp_path, monkeypatch, capsys):
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
     said = capsys.readouterr().out
-    assert said.endswith("; every start compiles programs that it lacks again\n")
+    assert said.endswith("; every start compiles the missing programs again\n")
 
 
 @pytest.mark.failure(65)
