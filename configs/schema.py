@@ -118,7 +118,7 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
         if name not in parameters and not takes_any:
             kind = getattr(function, "__name__", repr(function))
             raise ValueError(
-                f"{key}={value!r}: {kind} has no argument {name!r}; rename or remove it"
+                f"{key}={value!r}: unknown key; remove it ({kind} has no such argument)"
             )
         if wrong := _wrong(value, hints.get(name, Any)):
             raise ValueError(f"{key}={value!r}: must {wrong}")

@@ -164,7 +164,7 @@ def test_a_section_is_called_whole():
         ({"size": True}, "config.part.size=True: must be of type int"),
         (
             {"size": 2, "rat": 1},
-            "config.part.rat=1: make has no argument 'rat'; rename or remove it",
+            "config.part.rat=1: unknown key; remove it (make has no such argument)",
         ),
         ({"rate": 1}, "config.part: missing a required argument: 'size'"),
     ):

@@ -107,7 +107,7 @@ def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
     assert math.isnan(unknown.reward)
     with pytest.raises(RewardError, match="component 'length' also belongs to another"):
         judge(rewards, "clash", ["a"])
-    with pytest.raises(RewardError, match=r"1e\+30\*.+:judge is 1e\+30, whose magni"):
+    with pytest.raises(RewardError, match=r"1e\+30\*.+:judge is 1e\+30; its magni"):
         judge(rewards, "weighty", ["4"])
 
 
