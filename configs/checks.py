@@ -118,9 +118,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
 
 
 def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
-    """Rejects an overlong buffer that covers the whole response.
-
-    With such a buffer every completion would be penalized.
+    """Rejects an overlong buffer with which every completion would be penalized.
 
     Args:
       c: the config.

@@ -1,4 +1,4 @@
-"""Trains Compass-Thinker-7B (arXiv 2508.08909): Qwen2.5-Math-7B, the paper's numbers.
+"""Trains Qwen2.5-Math-7B with the recipe of Compass-Thinker-7B (arXiv 2508.08909).
 
 Command:   python -m rl.train --config=configs/compass_thinker_7b.py:h100-8
                --workdir=DIR --config.data.train=problems.jsonl

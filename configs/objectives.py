@@ -1,4 +1,4 @@
-"""Defines the objectives of published methods, to update the objective of a config:
+"""Defines the objectives of published methods, to be set in a config:
 
     c.objective.update(objectives.DR_GRPO)
 

@@ -89,7 +89,8 @@ def read_config(name: str) -> ConfigDict:
         file defines an `ABLATION`, TEXT names an arm.
 
     Raises:
-      UnreadableConfig: one line with the file, the line number if known, and the error.
+      UnreadableConfig: the file is missing or fails; the message is one line with the
+        file, the line number if known, and the error.
     """
     file, _, text = name.partition(":")
     module = run_file(file)

@@ -148,7 +148,7 @@ class Alarms:
         return warnings, next(iter(due), None)
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
-        """Returns a step's warnings by alarm name; counts active steps like `check`."""
+        """Returns a step's warnings by alarm name; counts the step, as `check` does."""
         return {rule.name: text for rule, _, text in self._active(metrics)}
 
     def _active(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:

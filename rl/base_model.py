@@ -59,7 +59,7 @@ def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
 def model_from_config(
     c: RunConfig, architecture: DecoderConfig, mesh: Mesh | None
 ) -> Decoder:
-    """Builds the decoder to train from the config.
+    """Builds the decoder that the run trains.
 
     With adapters the frozen base has dtype `model.dtype`.
     """

@@ -94,7 +94,7 @@ class Checkpoints:
 
         Raises:
           NotFinite: the state holds a NaN or an infinity; nothing was written.
-          OSError: the disk has too little space, and nothing was written; or the
+          OSError: the disk has too little space, so nothing was written; or this or the
             previous save failed.
         """
         self.wait()

@@ -100,7 +100,7 @@ class Engine:
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Returns two counts of skipped updates: the latest in a row, and all."""
+        """Returns the number of updates skipped in a row up to now, and in all."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     def update(
@@ -264,7 +264,7 @@ class Engine:
           finite; an earlier export stays as it is.
 
         Raises:
-          ValueError: a weight is not finite, as it is or in `dtype`.
+          ValueError: a weight is not finite, before or after conversion to `dtype`.
         """
         if self.skipped[0]:
             return False

@@ -1,7 +1,7 @@
 """Reads and writes files that survive a crash of the process or the machine.
 
-After a crash, a replaced file has its old or its new content. A file of appended rows
-lacks at most the last row. Error messages of failed writes name the file.
+After a crash, a replaced file has its old or its new content. `Rows` describes appended
+files. Error messages of failed writes name the file.
 """
 
 import codecs
@@ -87,8 +87,8 @@ def publish(part: pathlib.Path, path: pathlib.Path) -> None:
 class Rows:
     """Appends rows to a JSONL file.
 
-    After `write` the rows survive a crash of the process; after `close`, one of the
-    machine.
+    After `write` the rows survive a crash of the process; after `close`, also a crash
+    of the machine.
     """
 
     def __init__(self, path: pathlib.Path):

@@ -93,7 +93,7 @@ class HeldOut:
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Returns the first set's accuracy on its `eval.problems` problems, or None."""
+    """Returns the first set's accuracy on `eval.problems` of its problems, or None."""
     return summary.get("curve", summary).get("accuracy")
 
 

@@ -253,8 +253,8 @@ class _Run:
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Returns the result of `work`, which a signal may interrupt.
 
-        If a signal, a shortfall of groups, or an error of the sampler or of a reward
-        ends the work, raises the error. If the base is evaluated, first saves a
+        Raises the error if a signal, a shortfall of groups, or an error of the sampler
+        or of a reward ends the work. Once the base has been evaluated, first saves a
         checkpoint of the state before the work.
         """
         before = self.state()

@@ -203,7 +203,7 @@ def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, f
 def verifier_metrics(
     before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, float]:
-    """Returns by how much each of the verifier's counts has grown, as metrics.
+    """Returns the increase of each of the verifier's counts, as metrics.
 
     Args:
       before, after: `Rewards.counts` at the start and at the end of a step.

@@ -259,7 +259,7 @@ def check_reference(
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
-    """Checks that a micro-batch holds at least one row of each device.
+    """Checks that a micro-batch has space for a row on each device.
 
     Raises:
       ValueError: `batch.micro_tokens` is too small.

@@ -202,7 +202,7 @@ class FollowerSampler:
         self._export, self._probe = export, probe
 
     def publish(self, params: Params, version: int) -> None:
-        """Gathers all tensors and runs the probe's forward pass, with process 0."""
+        """Gathers all tensors and runs the probe's forward pass, as process 0 does."""
         collections.deque(self._export(params), maxlen=0)
         self._probe(params, [])
 

@@ -311,7 +311,7 @@ def make_reference(
 
 
 def make_rejection(c: RunConfig) -> Reject | None:
-    """Makes the function that removes tokens; None if the correction removes none."""
+    """Makes the function that rejects tokens; returns None if none are rejected."""
     rejection = load_rejection(c.objective.correction)
     if rejection is None:
         return None

@@ -62,9 +62,9 @@ def mean_interval(
     It is Wilson's score interval with the effective number of trials
     `p (1 - p) / var(mean)`, where p is the mean. The quantile is Student's t. Its
     degrees of freedom are 1 plus the smaller of Kish's effective sample sizes of the
-    scores and of 1 - scores, at most the number of problems minus 1. Unlike a
-    bootstrap, the interval has good coverage when few problems are solved. If every
-    score is 0 or 1, as in greedy evaluation, it is Wilson's interval over problems.
+    scores and of 1 - scores, at most the number of problems or clusters minus 1. Unlike
+    a bootstrap, the interval has good coverage when few problems are solved. Without
+    clusters, if every score is 0 or 1, it is Wilson's interval over problems.
 
     Args:
       scores: one score per problem.

@@ -35,7 +35,7 @@ __all__ = ["Batch", "Group", "Hyper", "Problem", "Segment"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
-    """Holds the G completions of one problem; a group is never split.
+    """Holds the G completions of one problem, which stay in one mini-batch.
 
     Completions that could not be judged are left out, so G may be below the group size.
 

@@ -1,4 +1,4 @@
-"""Compares the two values of `sampling.policy` if most problems give no gradient."""
+"""Compares the values of `sampling.policy` on problems that mostly give no gradient."""
 
 from configs.ablation import Ablation
 

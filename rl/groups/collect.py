@@ -49,7 +49,7 @@ class PartialGroup:
 
     @property
     def missing(self) -> int:
-        """Number of unfinished completions."""
+        """Returns the number of unfinished completions."""
         return sum(c.unfinished for c in self.completions)
 
     def fits(self, params: SamplingParams) -> bool:
@@ -118,7 +118,7 @@ class Collector:
 
         Returns:
           The groups and the rollout stats. If too few groups are informative, the list
-          is shorter (`on_shortfall="partial"`) or empty, which skips the step.
+          is shorter (`on_shortfall="partial"`) or empty, so the step has no update.
 
         Raises:
           Shortfall: too few groups are informative, and `on_shortfall` is "stop" or

@@ -76,7 +76,7 @@ class SolveRates:
 
     @property
     def seen(self) -> np.ndarray:
-        """Mask `[P]` of the problems with at least one verdict."""
+        """Returns the mask `[P]` of the problems with at least one verdict."""
         return self._last >= 0
 
     def at(self, step: int) -> Rate:

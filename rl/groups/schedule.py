@@ -1,8 +1,8 @@
 """Schedules sampling: before the update of a step, or earlier.
 
 * `sync` alternates sampling and updates.
-* `one_step_off` samples the next batch while the update of this step runs. All tokens
-  of a batch come from one policy version, at most one version old.
+* `one_step_off` samples the next batch while the update of this step runs. The tokens
+  sampled for a batch come from one policy version, at most one version old.
 * `async` samples several batches ahead, while policy versions are published. The
   completions in progress continue under the new weights.
 

@@ -23,8 +23,8 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
     Args:
       group: group with at least one completion.
       on: criterion. "correct" requires correct and wrong completions (DAPO, arXiv
-        2503.14476, eq. 11). "reward" requires different raw rewards, without the length
-        penalty: wrong completions of unequal length carry no signal about correctness.
+        2503.14476, eq. 11). "reward" requires different raw rewards; different length
+        penalties do not suffice, since they carry no signal about correctness.
     """
     if on == "reward":
         return bool(np.ptp(group.raw) > 0)
@@ -66,8 +66,8 @@ class RolloutStats:
       carried: number of surplus groups from earlier steps that were retained.
       partial: number of partial groups from earlier steps that were retained.
       unfinished: number of unfinished completions left for the next step.
-      of_offered: for each group, the verdicts of its completions, after the number of
-        offered problems that the group represents (1 / probability of the draw).
+      of_offered: for each group, the number of offered problems that it represents
+        (1 / probability of the draw), and the verdicts of its completions.
     """
 
     stage: Stage
@@ -120,7 +120,7 @@ class RolloutStats:
 
     @property
     def counts(self) -> Counts:
-        """(numerator, denominator) of each metric by which stages advance.
+        """Returns (numerator, denominator) of each metric by which stages can advance.
 
         Groups are weighted so that they represent all offered problems, including the
         skipped ones.

@@ -247,7 +247,7 @@ class ProblemStream:
 
     @property
     def epoch(self) -> int:
-        """Number of complete passes over the problems."""
+        """Returns the number of complete passes over the problems."""
         return self._epoch
 
     def _shuffle(self) -> np.ndarray:

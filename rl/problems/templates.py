@@ -184,7 +184,7 @@ def encode_checked(
     *,
     vocab_size: int,
 ) -> list[int]:
-    """Encodes the prompt as `encode_prompt`, and checks that it is the problem's text.
+    """Encodes the prompt like `encode_prompt`, and checks that it decodes to its text.
 
     Raises:
       UnreadableText: an id has no row in the embedding, the decoded prompt differs, or

@@ -81,7 +81,7 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
 
 
 def join_cpu_devices(mesh: Mesh) -> None:
-    """Connects all groups of CPU devices that will communicate, once and together.
+    """Connects all groups of CPU devices that will communicate, in all processes.
 
     Gloo connects a group at its first collective. If one process arrives 30 seconds
     after another, for example after a longer compilation, the first one fails and the

@@ -81,7 +81,7 @@ class SingleProcess:
         """Ends all processes at once with this exit status."""
 
     def end(self, status: int) -> None:
-        """Ends the run in order, with this exit status."""
+        """Ends the run when all processes are done, with this exit status."""
 
     def __enter__(self) -> Self:
         return self
@@ -190,7 +190,7 @@ class StopSignals:
             self._phase = dataclasses.replace(before, began=time.monotonic())
 
     def _handle(self, number: int, _frame) -> None:
-        """Handles a signal in the main thread, once that executes Python code."""
+        """Handles a signal in the main thread, when that next executes Python code."""
         self._number = self._number or number
         if self._processes.alone and self._phase.interrupts and not self._raised:
             self.check()

@@ -142,10 +142,10 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Numbers since the start of this process, by name.
+        """Returns counts since the start of this process, by name.
 
-        They are the judged and lost completions, the replaced workers, and the verdicts
-        of each rule of the verifier.
+        They count judged and lost completions, replaced workers, and the verdicts of
+        each rule of the verifier.
         """
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:

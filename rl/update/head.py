@@ -135,7 +135,7 @@ def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _own_words(target_ids: jax.Array, vocab: int) -> jax.Array:
-    """Returns the flat target ids, minus the id of this device's first entry."""
+    """Returns flat target ids, relative to this device's first vocabulary entry."""
     return target_ids.reshape(-1) - jax.lax.axis_index(mesh_axes("vocab")) * vocab
 
 
@@ -159,7 +159,7 @@ def _gathered(part: jax.Array) -> jax.Array:
 def _scattered(whole: jax.Array) -> jax.Array:
     """Returns this device's columns of a block's gradient `[W, D]`.
 
-    They are summed over devices that have other rows of the batch.
+    If the devices that split the columns also split the batch, sums over them.
     """
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)

@@ -73,7 +73,7 @@ class Segments(flax.struct.PyTreeNode):
 
     @property
     def lengths(self) -> Tokens:
-        """Number of each completion's tokens in the mask; 0 outside the mask."""
+        """Returns at each token its completion's token count; 0 outside the mask."""
         return self.sum(self.mask.astype(jnp.float32))
 
 

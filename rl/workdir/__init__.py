@@ -1,4 +1,4 @@
 """Writes the files of a workdir: manifest, events, examples, traces, dumps, exports.
 
-Read `manifest` first: it decides whether a start may continue the run of a workdir.
+Read `manifest` first: it decides whether a command may resume the run in a workdir.
 """

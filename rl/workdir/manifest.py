@@ -100,7 +100,7 @@ def differences(before: Identity, now: Identity) -> list[Change]:
 
 
 def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list[str]:
-    """Compares a start with the workdir's manifest and records the start there.
+    """Compares this start of a run with the workdir's manifest, and records it there.
 
     Args:
       workdir: folder of the run.
