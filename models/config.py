@@ -120,7 +120,7 @@ class DecoderConfig:
         if quantized := raw.get("quantization_config"):
             is_object = isinstance(quantized, Mapping)
             method = quantized.get("quant_method") if is_object else quantized
-            only = "weights that are not quantized; use the model before quantization"
+            only = "unquantized weights; use the unquantized model"
             fields.refuse("quantization_config.quant_method", method, only)
         for layer_type in raw.get("layer_types") or ():
             if layer_type != "full_attention":

@@ -228,7 +228,7 @@ def _dequantised(
         name = _NAMES[weight.path[-1]].format(layer)
         tensor, shape = left.pop(name, None), weight.hf_shape(config)
         if tensor is None:
-            source.refuse(f"tensor {name} is missing")
+            source.refuse(f"tensor {name} is missing; copy or download it again")
         array = source.dequantize(tensor.data, tensor.tensor_type)
         if array.shape != shape:
             source.refuse(f"tensor {name} has shape {array.shape}, not {shape}")

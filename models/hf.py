@@ -83,10 +83,8 @@ def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
 def _other_weights(folder: pathlib.Path) -> str:
     for path in sorted(folder.iterdir()):
         if path.suffix in (".pth", ".gguf") or path.name.startswith("pytorch_model"):
-            return (
-                f"; {path.name} is not supported: save the model as safetensors with"
-                " transformers, or a GGUF file with tools.convert"
-            )
+            tool = "tools.convert" if path.suffix == ".gguf" else "transformers"
+            return f"; convert {path.name} to safetensors with {tool}"
     return ""
 
 
@@ -114,7 +112,7 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     for file in layout.values():
         if not isinstance(file, str) or not _FILE_NAME.fullmatch(file):
             raise ValueError(
-                f"{path}: weight_map contains {file!r}, which is not the name of a"
+                f"{path}: weight_map contains {file!r}: must be the name of a"
                 " .safetensors file"
             )
     return layout

@@ -111,15 +111,16 @@ class JaxSampler:
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         results = start_completions(prompts, params, partial)
-        longest = max((len(prompt) for prompt in prompts), default=0)
-        if not all(len(prompt) for prompt in prompts):
-            raise ValueError("prompts: each must have at least one token")
+        lengths = [len(prompt) for prompt in prompts]
+        if 0 in lengths:
+            raise ValueError(f"prompt {lengths.index(0)} is empty; give it a token")
+        longest = max(lengths, default=0)
         limit = self._layout.trained.config.max_positions
         if longest + params.max_tokens > limit:
             raise ValueError(
                 f"the longest prompt ({longest} tokens) plus max_tokens="
                 f"{params.max_tokens} exceeds the model's {limit} positions; shorten"
-                " one of them"
+                " the prompt or lower max_tokens"
             )
         layout = self._layout
         alike = prompts and common_length(prompts) >= layout.prefix

@@ -183,7 +183,7 @@ def start_completions(
             if c.unfinished and len(c.token_ids) >= params.max_tokens:
                 raise ValueError(
                     f"partial: prompt {i} has an unfinished completion of"
-                    f" {len(c.token_ids)} tokens, not fewer than"
+                    f" {len(c.token_ids)} tokens: must be fewer than"
                     f" max_tokens={params.max_tokens}"
                 )
     return found

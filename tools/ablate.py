@@ -38,7 +38,7 @@ _PROCESSES = flags.DEFINE_integer(
 _DEVICES = flags.DEFINE_string(
     "devices",
     "",
-    "GPUs of each concurrent run, such as 0,1;2,3; replaces --processes.",
+    "GPUs of each concurrent run, such as '0,1;2,3'; replaces --processes.",
 )
 _JOBS = flags.DEFINE_string(
     "jobs", None, "Write the commands of unfinished runs to this file and start none."
@@ -48,7 +48,7 @@ _JSON = flags.DEFINE_string("json", None, "Also write the result to this file.")
 
 def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
-        sys.exit(f"error: unexpected argument {argv[1]!r}")
+        sys.exit(f"error: unexpected argument {argv[1]!r}; give flags only")
     if _CONFIG.value is None:
         sys.exit("error: --config is missing; give --config=configs/ablations/NAME.py")
     logging.set_verbosity(logging.WARNING)

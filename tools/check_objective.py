@@ -43,13 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an argument of the loss, as in objective.function_args",
+        help="an argument of the loss, as in config.objective.function_args",
     )
     parser.add_argument(
         "--correction",
         action="append",
         metavar="NAME",
-        help="a value of objective.correction (default: all built-in ones)",
+        help="a value of config.objective.correction (default: all built-in ones)",
     )
     parser.add_argument(
         "--json", type=user_path, metavar="OUT", help="also write the findings here"

@@ -88,7 +88,7 @@ def lost(summary: Mapping[str, Any]) -> Iterator[str]:
         for reason, entry in summary["reasons"].items():
             n = counts.get(reason, 0)
             if entry["step"] not in ("duplicates", "evidence") and most(n, rows):
-                yield f"{source}: {n:,} of {rows:,} rows are dropped as {reason}"
+                yield f"{source}: {reason} drops {n:,} of {rows:,} rows; check `fields`"
 
 
 if __name__ == "__main__":

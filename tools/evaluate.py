@@ -339,8 +339,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     judged = parser.add_argument_group("judging")
     judged.add_argument(
         "--reward",
-        help="verifier, module:function, or a sum, as config.reward.function; "
-        "functions that only a folder names are not imported",
+        help="verifier, module:function, or a sum, as config.reward.function; a "
+        "function that the evaluation recorded runs only if it is given here",
     )
     judged.add_argument(
         "--right_from",
@@ -351,7 +351,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add_flags(
         parser,
         slots=64,
-        default="those of the preset; --template run is that of the workdir",
+        default="those of the preset; --template run uses the workdir's",
     )
     other = parser.add_argument_group("other modes")
     other.add_argument(
@@ -366,7 +366,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         metavar="DIR",
         help="compare judged evaluations with the first, problem by problem; separate "
-        "those of several training seeds by commas; --out also gets compare.md",
+        "those of several training seeds by commas; --out receives compare.md",
     )
     args = parser.parse_args(argv)
     if args.compare and len(args.compare) < 2:

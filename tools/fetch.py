@@ -62,9 +62,7 @@ def _rows(data: bytes) -> list[Row]:
     try:
         import pyarrow.ipc
     except ModuleNotFoundError:
-        raise ValueError(
-            "reading this set, an Arrow file, needs pyarrow: `pip install pyarrow`"
-        ) from None
+        raise ValueError("Arrow files need pyarrow: `pip install pyarrow`") from None
     return pyarrow.ipc.open_stream(data).read_all().to_pylist()
 
 

@@ -284,7 +284,7 @@ class VllmClient:
         reason = choice["finish_reason"]
         if reason not in ("stop", "length"):
             raise Aborted(
-                f"{self.url}: finish reason {reason}",
+                f"{self.url}: finish_reason={reason!r}, not stop or length",
                 Completion(token_ids, logprobs, "unfinished", versions),
             )
         return Completion(token_ids, logprobs, reason, versions)

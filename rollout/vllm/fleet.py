@@ -314,7 +314,7 @@ class ServerFleet:
         member.restarts += 1
         if member.restarts > self.max_restarts:
             log.error(
-                "a vLLM server failed more than %d times and is not used any more: %s",
+                "a vLLM server failed more than %d times and is no longer used: %s",
                 self.max_restarts,
                 error,
             )

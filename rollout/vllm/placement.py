@@ -128,9 +128,9 @@ def _check_shared(
         )
     if shared and fraction + share_of_jax > 1:
         raise ValueError(
-            f"GPUs {shared} are shared, but the memory shares of vLLM ({fraction},"
-            f" rollout.vllm.gpu_memory_utilization) and JAX ({share_of_jax},"
-            " XLA_PYTHON_CLIENT_MEM_FRACTION) exceed 1 together; reduce one"
+            f"GPUs {shared} are used by both JAX and vLLM: the sum of"
+            f" config.rollout.vllm.gpu_memory_utilization={fraction} and"
+            f" XLA_PYTHON_CLIENT_MEM_FRACTION={share_of_jax} must be at most 1"
         )
 
 

@@ -167,7 +167,7 @@ REFUSED = {
     yarn: "config.json: rope_scaling.rope_type='yarn' is not supported",
     short_config_vocabulary: r"embed_tokens.weight has shape .96, 64., but .* .90, 64.",
     no_head: "tensor lm_head.weight is missing",
-    pickled: "model.safetensors: no such file; pytorch_model.bin is not supported",
+    pickled: "model.safetensors: no such file; convert pytorch_model.bin",
     marked_config: "config.json: not valid JSON: Unexpected UTF-8 BOM",
     git_lfs: "model.safetensors: is a Git LFS pointer, not the file",
     missing_shard: "model-00002-of-0000.*: no such file",

@@ -224,7 +224,7 @@ def test_a_wrong_command_is_one_line(tmp_path):
         (): "give --config=configs/ablations/NAME.py",
         (f"--config={tmp_path / 'none.py'}",): "none.py: defines no ABLATION",
         (f"--config={tmp_path / 'gone.py'}",): "gone.py: no such file",
-        (f"{mine}:low",): "mine.py:low: names an arm, but all arms run",
+        (f"{mine}:low",): "mine.py:low: all arms run, so give ",
         (mine, "--seeds=0,a"): "--seeds=0,a: must be integers",
         (mine, "--seeds=1,1"): "seeds=[1, 1]: give at least one seed, and none twice",
         (mine, "--config.seed=3"): "config.seed=3: use --seeds instead",

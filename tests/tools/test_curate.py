@@ -52,7 +52,7 @@ def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
     result = curate(f"--config={config}", "--input", inputs, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     told = [line for line in result.stdout.splitlines() if "WARNING" in line]
-    assert told == ["WARNING: lost: 12 of 12 rows are dropped as not_text"]
+    assert told == ["WARNING: lost: not_text drops 12 of 12 rows; check `fields`"]
 
 
 def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
@@ -96,7 +96,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     # What is wrong is the last argument.
     bad = {
         # The real problems would stay in the training set.
-        "--config.evaluation=('aime2024',)": f"aime2024 in {tmp_path} is not the known",
+        "--config.evaluation=('aime2024',)": f"aime2024 in {tmp_path} differs from the",
         "--config.workers=0": "config.workers=0: must be at least 1",
         "--config.near.threshold=0.5": "same_answer_threshold=0.6: must be at most",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",

@@ -116,7 +116,7 @@ def make_study(
     file, _, text = name.partition(":")
     chosen, _, other = text.partition(SEPARATOR)
     if chosen:
-        raise ValueError(f"{name}: names an arm, but all arms run; give {file}")
+        raise ValueError(f"{name}: all arms run, so give {file} without an arm")
     module = run_file(file)
     ablation = module.get("ABLATION")
     if not isinstance(ablation, Ablation):

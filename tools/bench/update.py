@@ -39,13 +39,13 @@ SCALARS = make_hyper(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     work.add_arguments(parser, repeat=7)
     parser.add_argument(
-        "--row_length", type=int, default=0, help="0 means that of the longest text"
+        "--row_length", type=int, default=0, help="tokens (0: PROMPT + COMPLETION)"
     )
     parser.add_argument("--micro_tokens", type=int, default=2048)
     parser.add_argument(
         "--no_sharing",
         action="store_true",
-        help="repeat the prompt for each completion, as the peers do",
+        help="repeat the prompt for each completion, as TRL does",
     )
 
 

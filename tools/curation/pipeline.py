@@ -28,17 +28,17 @@ _ANSWER_SECONDS = 10.0  # time limit to compare two answers
 _ROW_SECONDS = 60.0  # time limit to screen a row, which usually takes milliseconds
 _LATER_STEPS: report.Steps = {
     "decontamination": {
-        "evaluation_near": "An evaluation problem, word for word or nearly.",
-        "evaluation_ngram": "A long run of words in common with one.",
-        "evaluation_reworded": "One in other words, with its answer.",
+        "evaluation_near": "The text equals or resembles an evaluation problem.",
+        "evaluation_ngram": "It shares a long run of words with an evaluation problem.",
+        "evaluation_reworded": "It rewords an evaluation problem; answers are equal.",
     },
     "duplicates": {
-        "conflicting_answers": "One problem, two answers.",
-        "exact_duplicate": "The same text as another row.",
-        "near_duplicate": "The same problem reworded, or with other numbers.",
+        "conflicting_answers": "Copies of the problem have different answers.",
+        "exact_duplicate": "Another row has the same text.",
+        "near_duplicate": "Another row is a rewording or a variant of it.",
     },
     "evidence": {
-        "no_evidence": "No solver that had no part in the gold arrived at it.",
+        "no_evidence": "Independent solvers rarely or never gave the gold.",
     },
 }
 

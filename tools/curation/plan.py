@@ -89,8 +89,8 @@ def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
         problems = load_benchmark(name, folder)
         if is_another_copy(name, problems):
             raise ValueError(
-                f"config.evaluation: {name} in {folder} is not the known set; download"
-                " it with tools.fetch, or give the path of its file"
+                f"config.evaluation: {name} in {folder} differs from the published set;"
+                " download it with tools.fetch, or give the path of its file"
             )
         for problem in problems:
             id = f"{pathlib.PurePath(name).stem}/{problem.id}"

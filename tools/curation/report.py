@@ -90,7 +90,7 @@ def evidence_by_source(
                 "kept": sum(row.survives for row in group),
                 "golds read": read,
                 "wrong golds": read and f"{wrong / read:.1%} [{low:.1%}, {high:.1%}]",
-                "dropped most as": ", ".join(r for r, _ in reasons.most_common(2)),
+                "main drop reasons": ", ".join(r for r, _ in reasons.most_common(2)),
             }
         )
     return table
@@ -108,8 +108,8 @@ def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(
         "Reasons",
         [{"reason": reason} | entry for reason, entry in reasons.items()],
-        "`counted` are the rows of which this is the first reason, `found` all rows to"
-        " which it applies.",
+        "`counted` are the rows with this as their first reason, `found` all rows with"
+        " this reason.",
         chart=("reason", "counted"),
     )
     yield Table(
@@ -149,7 +149,7 @@ def examples(rows: Iterable[Row]) -> str:
                 show(reason, EXAMPLES, details, excerpt(row))
         if row.survives:
             solvers = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
-            show(f"kept of {row.source}", EXAMPLES, ", ".join(solvers), excerpt(row))
+            show(f"kept from {row.source}", EXAMPLES, ", ".join(solvers), excerpt(row))
     kinds = [
         pages.details(f"{kind} (the first {len(some)})", "".join(some))
         for kind, some in sorted(found.items())

@@ -163,8 +163,8 @@ def _drawn(arm: Arm) -> str:
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
             raise ValueError(
-                f"{evaluation.folder}: sampled {other}, but {arm[0].folder} of the same"
-                f" arm {words[0]}; sample all evaluations of an arm alike"
+                f"{evaluation.folder}: sampling is {other}, but {words[0]} for"
+                f" {arm[0].folder}; sample all evaluations of an arm alike"
             )
     return words[0]
 
@@ -308,12 +308,12 @@ def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:
     if lonely:
         where = first if lonely[0] in first.correct[name] else second
         raise ValueError(
-            f"{name}: {len(lonely)} problems are in one evaluation only, such as "
-            f"{lonely[0]} in {where.folder}; evaluate the same problems"
+            f"{name}: {len(lonely)} problems are in only one evaluation, such as "
+            f"{lonely[0]} in {where.folder}; evaluate both on the same problems"
         )
     asked = [e.conditions.get("benchmarks", {}).get(name, {}) for e in (first, second)]
     if len({facts["sha256"] for facts in asked if "sha256" in facts}) > 1:
         raise ValueError(
-            f"{name}: {first.folder} and {second.folder} used copies of it with other"
-            " problems or answers under the same ids; evaluate both with one copy"
+            f"{name}: {first.folder} and {second.folder} have different problems or"
+            " answers with the same ids; evaluate both with the same --data_dir"
         )

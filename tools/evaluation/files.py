@@ -35,7 +35,7 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
         for key, old, new in differences(stored, wanted):
             if not (key.startswith("benchmarks.") and old is None):
                 raise ValueError(
-                    f"{folder}: was started with {key}={old!r}, now {new!r}; choose "
+                    f"{folder}: was started with {key}={old!r}, not {new!r}; choose "
                     "another --out, or delete the folder"
                 )
     files.replace_json(folder / "conditions.json", wanted)
@@ -125,8 +125,8 @@ def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> 
     if given or recorded == VERIFIER:
         return given or VERIFIER
     raise ValueError(
-        f"{recorded_in}: names the reward {recorded!r}; a function named only in a"
-        f" file is not imported: give --reward '{recorded}', or --reward {VERIFIER}"
+        f"{recorded_in}: the reward {recorded!r} is imported only if the command names"
+        f" it: give --reward '{recorded}', or --reward {VERIFIER}"
     )
 
 

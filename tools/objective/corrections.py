@@ -40,7 +40,7 @@ _TERMS: dict[str, dict[str, Any]] = {
     **{name: {"kl_penalty": 0.1, "kl_estimate": name} for name in KL_ESTIMATES},
 }
 _WHY = {
-    "rejected tokens": "gradients, metrics and means must not include them",
+    "rejected tokens": "gradients, metrics and means must not include those tokens",
     "whole completions": "`geometric` must keep or reject all tokens of a completion",
     "divisor": "weights must divide by the number of tokens that are not rejected",
     "importance weights": "every term must weight off-policy tokens by"
@@ -99,7 +99,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
     again = trial("loss").run(batches, {**values, **moved})
     if _differs(plain, again, kept):
-        yield "rejected tokens", "they change the gradient of other tokens"
+        yield "rejected tokens", "values there change the gradient of other tokens"
     partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
     if correction == "geometric" and partly:
         yield "whole completions", f"{len(partly)} completions are rejected in part"

@@ -82,7 +82,7 @@ _WHY = {
     " caller applies loss_weights, so the loss must not",
     "completions": "compute sums and means with `segments`, not over rows or"
     " micro-batches",
-    "alignment": "its policy_logprobs does not, so the loss shifts an array",
+    "alignment": "the loss shifts an array along the row",
     "packing": "the loss depends on the number or the length of rows",
     "shared prompts": "the loss counts prompt positions, which completions may share",
     "micro-batches": "the loss of a completion depends on its micro-batch",
@@ -116,7 +116,7 @@ def _same(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Fin
 
 _LABELS = {
     "policy": "the gradient",
-    "entropy": "the gradient by the entropy",
+    "entropy": "the gradient with respect to the entropy",
     "part": "a token's part of the loss",
 }
 

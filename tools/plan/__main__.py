@@ -43,7 +43,7 @@ _SEARCH = flags.DEFINE_bool(
 _CONTEXT = flags.DEFINE_integer(
     "context",
     0,
-    "Cached positions that a decoded token attends to; 0 means half of a slot.",
+    "Positions that a decoded token attends to (0: half of prompt + completion).",
     lower_bound=0,
 )
 _JSON = flags.DEFINE_string("json", None, "Write the plan to this file.")

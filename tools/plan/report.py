@@ -173,7 +173,7 @@ def describe(plan: Mapping[str, Any]) -> str:
         "It fits."
         if plan["fits"]
         else f"It does not fit: {name} needs {gib(worst['peak_bytes'])} GiB of each"
-        f" device, usable are {usable}."
+        f" device, but only {usable} are usable."
     )
     return "\n".join(lines)
 

@@ -156,7 +156,7 @@ def test_the_page_shows_pairs_and_what_was_kept(finished):
         assert re.search(pair, kinds[kind], re.S), kind
     assert "exam/0 (0.80)" in kinds["evaluation_near"]
     assert EVALUATION["exam/0"].problem in kinds["evaluation_near"]
-    assert "<h4>twice 1</h4>" in kinds["kept of rows"]
+    assert "<h4>twice 1</h4>" in kinds["kept from rows"]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)])

@@ -25,7 +25,7 @@ def test_many_sources_are_cut_and_all_of_them_counted():
     assert summary["by_source"]["s34"] == {"not_text": 35, "kept": 1}
     shown = made["Sources"].rows
     assert (shown[0]["source"], shown[0]["rows"], shown[0]["kept"]) == ("s34", 36, 1)
-    assert shown[0]["dropped most as"] == "not_text"
+    assert shown[0]["main drop reasons"] == "not_text"
     assert [row["source"] for row in shown][-1] == "s05" and len(shown) == 30
     assert made["Sources"].note == "5 smaller sources are in `summary.json`."
 

@@ -134,9 +134,9 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
     both = json.loads((tmp_path / "conditions.json").read_text())["benchmarks"]
     assert both == {"a": {"sha256": "1"}, "b": {"sha256": "2"}}
     other = {"seed": 2, "template": "none"}
-    with pytest.raises(ValueError, match=r"started with drawing.seed=1, now 2"):
+    with pytest.raises(ValueError, match=r"started with drawing.seed=1, not 2"):
         record_conditions(tmp_path, asked | {"drawing": other})
-    with pytest.raises(ValueError, match=r"started with benchmarks.a.sha256='1', now"):
+    with pytest.raises(ValueError, match=r"started with benchmarks.a.sha256='1', not"):
         record_conditions(tmp_path, asked | {"benchmarks": {"a": {"sha256": "3"}}})
 
 

@@ -84,7 +84,8 @@ def test_the_longest_part_bounds_a_program(work):
     assert score["fits"] and not accumulate["fits"] and not plan["fits"]
     text = describe(plan).splitlines()
     assert text[-1] == (
-        "It does not fit: accumulate needs 100.00 GiB of each device, usable are 72.78."
+        "It does not fit: accumulate needs 100.00 GiB of each device, but only 72.78"
+        " are usable."
     )
     assert text[1] == (
         "Memory of each device: 72.78 GiB usable of 79.11; during a program, masters"
