@@ -211,8 +211,8 @@ def visits(
 
     Returns:
       Two pairs of int32 arrays. The first pair has, for each of the I query blocks, the
-      indices of all key blocks `[B, I, J]`, those to visit first, and the number of
-      blocks to visit `[B, I]`. The second pair has, for each of the J key blocks, the
+      indices of all key blocks `[B, I, J]`, beginning with those to visit, and the
+      number of those `[B, I]`. The second pair has, for each of the J key blocks, the
       same for query blocks: `[B, J, I]` and `[B, J]`.
     """
 

@@ -173,7 +173,7 @@ class KVCache:
         return Seen(visible, self.length, self.clock, reach)
 
     def of_array(self, i: int, seen: Seen) -> Cached:
-        """Returns the cache of the first layer in array number `i` of layers."""
+        """Returns the cache of the first layer in the `i`th array of layers."""
         prefix = tuple(entries[i] for entries in self.prefix if entries)
         return Cached(self.k[i], self.v[i], prefix, jnp.int32(0), seen)
 

@@ -250,7 +250,7 @@ def decode(
 ):
     """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
 
-    The devices of a copy exchange only sums of `[B, D]` and a few numbers per sampled
+    The devices of a copy exchange only sums `[B, D]` and a few numbers per sampled
     token. All devices synchronize when the loop checks how many slots are done.
 
     Args:

@@ -210,7 +210,7 @@ class JaxSampler:
         return sum(max(0, live - fewer) for live in groups.values())
 
     def _compact(self, state, running, batch: int):
-        """Shrinks the batch as long as the running completions fit into a smaller one.
+        """Shrinks the batch while the running completions fit into a smaller one.
 
         An idle slot takes as much time as a running one.
 

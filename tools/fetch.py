@@ -117,8 +117,8 @@ def _svamp_half(row: Row, half: int) -> Row | None:
 def _mawps_asdiv(row: Row) -> Row | None:
     """Returns the row as a problem, or None if it is not selected.
 
-    The selection has problems with one operation on two numbers up to 20. Of these,
-    about 49 in 256 are selected by the hash of their text.
+    Problems with one operation on two numbers up to 20 are candidates. About 49 in 256
+    of them are selected by the hash of their text.
     """
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)

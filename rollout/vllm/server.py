@@ -1,8 +1,8 @@
 """Starts and ends one vLLM server process.
 
-    python -m rollout.vllm.server --model DIR --max_model_len 4096 --port 8000
+This command runs a server for trainers on other hosts, without JAX:
 
-runs a server for trainers on other hosts, in vLLM's environment without JAX.
+    python -m rollout.vllm.server --model DIR --max_model_len 4096 --port 8000
 """
 
 import argparse

@@ -421,7 +421,7 @@ def test_what_does_not_fit_what_is_begun_is_refused(folder):
     with pytest.raises(ValueError, match="must have n=2 completions for each"):
         sampler.sample(_prompts(4), params, seed=0, partial=partial)
     params = SamplingParams(n=2, max_tokens=1, stop_token_ids=STOP)
-    with pytest.raises(ValueError, match="unfinished completion of . tokens, not few"):
+    with pytest.raises(ValueError, match="unfinished completion of . tokens: must be"):
         sampler.sample(_prompts(), params, seed=0, partial=partial)
 
 

@@ -205,7 +205,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Returns the number of different values of each entry of the runs' identities.
+    """Counts the values of each `identity` entry in the manifests of the runs.
 
     Entries that are equal in all runs are omitted.
     """

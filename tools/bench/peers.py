@@ -1,9 +1,10 @@
 """Measures TRL, transformers and Math-Verify on the same work, if they are installed.
 
-TRL's update is `GRPOTrainer.compute_loss` (DAPO loss, eps 0.2/0.28, no KL) on a ready
-batch, backward, clipping and AdamW. transformers samples by `generate`, as TRL does
-without vLLM. Math-Verify judges with its own parser. `requirements-test.txt` installs
-transformers and Math-Verify; `pip install trl==1.16.0` installs TRL.
+TRL's update runs `GRPOTrainer.compute_loss` (DAPO loss, eps 0.2/0.28, no KL), the
+backward pass, clipping and AdamW on a given batch. transformers samples by `generate`,
+as TRL does without vLLM. Math-Verify judges with its own parser.
+`requirements-test.txt` installs transformers and Math-Verify, and
+`pip install trl==1.16.0` installs TRL.
 """
 
 import importlib.metadata
@@ -26,7 +27,7 @@ def compare(
     *,
     rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds a peer's figures to a result, and the ratios of this project's to them.
+    """Adds a peer's figures to a result, and this project's figures divided by them.
 
     Args:
       result: the result of a bench, with this project's figures under `THIS`.

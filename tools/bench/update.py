@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> dict:
 
 
 def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
-    """Measures the FLOP/s of a square product, with its rows split over devices."""
+    """Measures the FLOP/s of a square matrix product with rows split over devices."""
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)

@@ -63,7 +63,7 @@ class Shape:
         }
 
     def forward_flops(self, lengths: np.ndarray) -> float:
-        """Returns the FLOPs that a forward pass needs at least to compute the loss.
+        """Returns the minimum FLOPs of a forward pass that computes the loss.
 
         They include the causal half of attention, and the head for completion tokens
         only.

@@ -66,7 +66,9 @@ def columns(record: Mapping[str, Any]) -> str:
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the paths of all fields; other fields than `fields` have their own name.
+    """Returns `fields`, and for other fields their own names as paths.
+
+    A name that `fields` uses as a path is not added.
 
     Raises:
       ValueError: a field is unknown, or a path does not have the form `a.b[0]`.

@@ -103,7 +103,7 @@ def _links(
 
 
 def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
-    """Returns the position on the scale with the percentile rank of a difficulty.
+    """Returns a function from a difficulty to the position of the same percentile rank.
 
     This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
 

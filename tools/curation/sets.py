@@ -30,7 +30,7 @@ def most(some: int, rows: int) -> bool:
 
 
 def _ends(text: str, tail: bool) -> set[str]:
-    """Returns all heads or tails of a text that end or begin at a break."""
+    """Returns all heads of a text up to a `_BREAK`; with `tail`, all tails from one."""
     text = text.strip()
     breaks = [match.end() for match in _BREAK.finditer(text)]
     if tail:

@@ -145,7 +145,7 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds problems with many correct answers, distance scores or no question."""
+    """Finds problems with many correct answers, scores for closeness or no question."""
     own = _REWRITTEN.sub("", row.problem)
     if own != row.problem and not ASKS.search(own):
         return own[-60:]
@@ -170,9 +170,9 @@ def multi_part(row: Row) -> str | None:
     """Finds problems with several questions, of which the answer covers only one.
 
     Two labels such as (a) and (b) mark several questions unless they mark conditions.
-    A later request to sketch or describe also does. If the answer has one value, so do
-    two blanks, two questions, two imperatives, and "the area and the perimeter". If
-    solvers succeed, a second imperative is ignored.
+    A later request to sketch or describe is another question. If the answer has one
+    value, two blanks, two questions, two imperatives, or "the area and the perimeter"
+    also mark several. If solvers succeed, a second imperative is ignored.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):

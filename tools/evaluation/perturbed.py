@@ -197,7 +197,7 @@ def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
 
 
 def _alike(before: Fraction, after: Fraction) -> bool:
-    """Returns whether the sign is equal, and an integer result is still an integer."""
+    """Returns whether signs are equal, and an integer result is still an integer."""
     whole = after.denominator == 1 if before.denominator == 1 else True
     return whole and (after > 0) == (before > 0) and (after < 0) == (before < 0)
 

@@ -84,7 +84,7 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Returns tables of a results.json: with published results, details, conditions."""
+    """Returns the tables of a results.json: published results, details, conditions."""
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
     report = []

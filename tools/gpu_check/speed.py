@@ -91,7 +91,7 @@ def _gradient(
 
 
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
-    """Yields the speed of decoding by slots and cached positions, and of prefill."""
+    """Yields the speed of prefill, and of decoding for each slot count and context."""
     name = "tiny" if tiny else name
     model, _ = make_trainer(SIZES[name])
     params = init_params(model, one_device(), 0)

@@ -1,4 +1,4 @@
-"""Lists the shapes of the models that our configs use, so a plan needs no download.
+"""Lists the shapes of the models that the configs use, so a plan needs no download.
 
 Source: the config.json of each model in the organization Qwen on huggingface.co.
 """

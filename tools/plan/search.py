@@ -1,4 +1,4 @@
-"""Searches the fastest mesh, micro-batch and remat policy that fit into memory.
+"""Searches for the fastest mesh, micro-batch and remat policy that fit into memory.
 
 Estimates the cost of all candidates, then compiles the best of them in turn.
 """

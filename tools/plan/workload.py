@@ -54,8 +54,8 @@ class Workload:
         """Returns the FLOPs of a program's matrix products.
 
         A backward pass has twice the FLOPs of the forward pass, and 2.5 times for
-        attention. It also recomputes the logits; under `full` remat, all products of a
-        layer except the last; and under `full` and `dots`, the attention.
+        attention. It also recomputes the logits. Under `full` remat it recomputes all
+        products of a layer except the last; under `full` and `dots`, the attention.
 
         Args:
           program: the program's name, one of `tools.plan.programs.NAMES`.
@@ -116,7 +116,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 def shard_sizes(
     model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """Returns the parameters on each device: those of the model, those of its layers.
+    """Returns the numbers of parameters on each device: of the model and of its layers.
 
     Raises:
       ValueError: the mesh does not divide a dimension of a parameter.

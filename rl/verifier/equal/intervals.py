@@ -186,7 +186,7 @@ class Balls:
     def _resolution(self, left: t.Node, right: t.Node, *where) -> tuple[int, int]:
         """Returns the precision of a comparison and the number of bits that must agree.
 
-        Both grow if a term is far smaller than the whole: 10^-400 in 1 + 10^-400, the
+        Both grow where a small difference matters, such as 10^-400 in 1 + 10^-400, the
         last digit of a long number, or 1 - tanh 1000.
         """
         reach = 0
@@ -237,7 +237,7 @@ class Balls:
 
 
 def _bends(node: t.Node) -> set[t.Node]:
-    """Returns the arguments whose roots are corners, such as x - 4 in |2x - 8|.
+    """Returns the expressions at whose roots a graph has corners: x - 4 for |2x - 8|.
 
     The points of a comparison may miss the region between two corners. So two
     expressions count as equal only if they have the same corners.

@@ -112,8 +112,8 @@ class Regions:
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
         """Reads several inequalities or sets as one region.
 
-        The word "or" joins them, including single points such as x = 1. Otherwise
-        labelled regions with common points are intersected, and all others are joined.
+        Items joined by "or" form their union; they may be points such as x = 1. Other
+        labelled items form their intersection unless it is empty, the rest a union.
         """
         either = isinstance(node, t.Several) and node.joined == "or"
         read = [self.read(part) for part in node.items]
@@ -170,7 +170,7 @@ def _contains(node: t.Node, at: int, places: dict[t.Node, int]) -> bool:
 
 
 def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
-    """Joins regions of at most one label; returns None if one of them is None."""
+    """Applies `op` to regions; returns None if a region is None or labels differ."""
     read = [region for region in regions if region is not None]
     labels = {region.label for region in read} - {None}
     if len(read) < len(regions) or not read or len(labels) > 1 or op not in _MEMBERSHIP:

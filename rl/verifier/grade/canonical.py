@@ -108,7 +108,7 @@ def is_plain(shape: t.Node) -> bool:
 
 
 def holds(parts: list[t.Node], formula: t.Node) -> bool:
-    """Returns whether one of `parts` is a formula, or has all its terms or factors."""
+    """Returns whether one of `parts` is `formula`, or has all its terms or factors."""
     for wanted in (formula, shape_of(t.Mul((t.MINUS_ONE, formula)))):
         if wanted in parts:
             return True

@@ -116,9 +116,9 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
 
 
 def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
-    """Yields the terms of a sum, including those of inner sums of numbers.
+    """Yields the terms of a sum and of its inner sums.
 
-    A sum with variables, as in 2(x - 1) + 3, is included only without a factor but -1.
+    An inner sum with variables and a factor, as in 2(x - 1) + 3, remains one term.
     """
     for term in _flat(t.Add, terms):
         factors = term.factors if isinstance(term, t.Mul) else ()
@@ -171,7 +171,7 @@ def _divides_by_a_sum(node: t.Node) -> bool:
 
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
-    """Returns whether an answer has more variables than its gold, as x/x for n = 1."""
+    """Returns whether an answer has all variables of its gold and more: x/x for 1."""
     for part in t.walk(gold):
         # Letters may be units, options or words; sets have ends, but no values.
         if isinstance(part, t.Rel) and part.op not in _EQUALITIES:

@@ -334,7 +334,7 @@ def judge(
 
 
 def _stated_values(answer: t.Node) -> list[t.Node]:
-    """Returns the sides of a relation that give its value, if possible exact ones."""
+    """Returns the sides of a relation that give its value, preferably exact ones."""
     if isinstance(answer, t.Choice):
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):

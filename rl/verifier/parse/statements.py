@@ -140,7 +140,7 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Returns relations, words, `_DECLARED`, or the reals if nothing is said."""
+        """Returns relations, words or `_DECLARED`; the reals if no more is said."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)
@@ -334,7 +334,7 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns an answer whose names are declared; a set might be restricted by it."""
+    """Returns `value`; raises Unparsable for a set, which declarations may restrict."""
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)

@@ -252,8 +252,8 @@ def _things(words: list[str]) -> Reading | None:
     """Parses words for things that are counted, or a known unit "of" something.
 
     Returns:
-      Reading of the words, marked by their place; see `Unit`. None if the words are not
-      a noun phrase, or contain "per" or a power.
+      Reading of the words, in the notation of `Unit`. None if the words are not a noun
+      phrase, or contain "per" or a power.
     """
     lower = [word.lower() for word in words]
     at = next((i for i, word in enumerate(lower) if word in table.PLACES), len(words))
