@@ -123,7 +123,7 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
     for entry in found.files or ():
         if entry.name == file:
             return pathlib.Path(str(found.locate_file(entry)))
-    raise ValueError(f"the package {package} does not contain the file {file}")
+    raise ValueError(f"file={file!r}: must be a file of the package {package}")
 
 
 class _Gguf:
@@ -157,7 +157,7 @@ class _Gguf:
     def __getitem__(self, key: str) -> Any:
         value = self.get(key)
         if value is None:
-            raise ValueError(f"{self.file}: the metadata key {key} is missing")
+            raise ValueError(f"{self.file}: metadata lack {key}; use another file")
         return value
 
     def require(self, key: str, only: Any, default: Any = None) -> None:

@@ -329,7 +329,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="also print the accuracy of a nearest-neighbour baseline over the "
         "training problems of this config",
     )
-    parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
+    parser.add_argument("--limit", type=int, help="first LIMIT problems per benchmark")
     parser.add_argument("--preset", choices=PRESETS, default="paper")
     parser.add_argument(
         "--audit",

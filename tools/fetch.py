@@ -271,7 +271,7 @@ def _download(url: str) -> bytes:
             return answer.read()
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise ValueError(f"{url}: could not be downloaded: {reason}") from None
+        raise ValueError(f"{url}: download failed ({reason}); try --mirror") from None
 
 
 def _listing(sources: Mapping[str, Source]) -> str:

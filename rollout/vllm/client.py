@@ -278,7 +278,7 @@ class VllmClient:
             if (missing := np.flatnonzero(versions < 0)).size:
                 raise OutOfStep(
                     f"{self.url} reports no version for {missing.size} of {len(drawn)}"
-                    f" tokens, the first at index {missing[0]}"
+                    f" tokens, the first at index {missing[0]}; restart the server"
                 )
         logprobs = np.array([logprob for _, logprob in drawn], np.float32)
         reason = choice["finish_reason"]

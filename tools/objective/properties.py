@@ -138,7 +138,7 @@ def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
     leaks = {name: int((on & strangers).sum()) for name, on in acts.items()}
     named = ", ".join(name for name, count in leaks.items() if count)
     fault = (
-        f"{named} of one completion affects the loss of another"
+        f"values of {named} in one completion affect the loss of another"
         f" ({sum(leaks.values())} pairs of tokens)"
     )
     yield _finding(
@@ -149,7 +149,7 @@ def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
     shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
     if acts["policy"].any() and not acts["policy"].diagonal().any():
         shifted.append("policy")
-    fault = f"{', '.join(shifted)} of a token affects the loss of another token"
+    fault = f"values of {', '.join(shifted)} at one token affect the loss of another"
     yield _finding(
         "alignment", fault if shifted else "", "all arrays refer to the same token"
     )

@@ -162,7 +162,7 @@ def test_a_token_without_a_version_is_rejected(spans, found):
         client = VllmClient(f"http://127.0.0.1:{server.server_address[1]}")
         try:
             if isinstance(found, str):
-                with pytest.raises(OutOfStep, match=f"reports no version for {found}$"):
+                with pytest.raises(OutOfStep, match=f"no version for {found}; "):
                     client.generate([0], params, seed=0, version_of=int, timeout=30)
             else:
                 drawn = client.generate([0], params, seed=0, version_of=int, timeout=30)
