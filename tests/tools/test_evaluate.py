@@ -293,7 +293,7 @@ def test_one_command_from_a_model_to_a_report(model, sums, tmp_path, capsys):
     assert (tmp_path / "out" / "completions.jsonl").read_bytes() == completions
     # With other conditions it is another evaluation.
     assert main([*arguments, "--template", "{problem} "]) == 2
-    assert "drawing.template='none', now '{problem} '" in capsys.readouterr().err
+    assert "drawing.template='none', not '{problem} '" in capsys.readouterr().err
 
 
 def test_a_score_beside_its_audit(model, tmp_path, capsys):
