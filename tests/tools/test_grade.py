@@ -71,7 +71,7 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     assert told and all(g["majority"] == "-1" and g["against_gold"] for g in told)
     status, said = grade(*command, "--temperature", 0.5)
     assert status == 2
-    assert "drawing.temperature=1.0, now 0.5" in said and said.count("\n") == 1
+    assert "drawing.temperature=1.0, not 0.5" in said and said.count("\n") == 1
 
 
 @pytest.mark.failure(33)
