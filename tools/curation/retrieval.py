@@ -60,8 +60,8 @@ class Retrieval:
         """Returns the problems that each text may be a rewording of.
 
         Let a be the share of the numbers that a text and a problem have in common
-        (`Match.numbers`). They match if a is at least 0.4 and the cosine similarity of
-        their words is at least 0.75 - a / 2.
+        (`Match.numbers`). The two match if a is at least 0.4 and the cosine similarity
+        of their words is at least 0.75 - a / 2.
 
         Returns:
           The matches in the order of the texts.

@@ -113,7 +113,7 @@ class Regions:
         """Reads several inequalities or sets as one region.
 
         Items joined by "or" form their union; they may be points such as x = 1. Other
-        labelled items form their intersection unless it is empty, the rest a union.
+        items form their intersection if labelled and not disjoint, otherwise a union.
         """
         either = isinstance(node, t.Several) and node.joined == "or"
         read = [self.read(part) for part in node.items]
