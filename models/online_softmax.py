@@ -39,8 +39,11 @@ def merge(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Merges the results of `online_softmax_mean` for two parts of the scores."""
     (a_top, a_total, a_sum), (b_top, b_total, b_sum) = one, other
+    # One of the two factors exp(its top - top) is 1.
+    factor = jnp.exp(-jnp.abs(a_top - b_top))
+    a = jnp.where(a_top < b_top, factor, 1)
+    b = jnp.where(a_top < b_top, 1, factor)
     top = jnp.maximum(a_top, b_top)
-    a, b = jnp.exp(a_top - top), jnp.exp(b_top - top)
     return top, a_total * a + b_total * b, a_sum * a + b_sum * b
 
 
