@@ -302,6 +302,10 @@ def decode(
         logits = jnp.einsum(
             "bd,vd->bv", hidden[:, 0], table, preferred_element_type=accumulate
         ).astype(jnp.float32)
+        if settings.one_pass:
+            # Without the barrier, XLA fuses the division by the temperature into the
+            # product. If it then uses cuBLAS, it divides in one more pass.
+            logits = jax.lax.optimization_barrier(logits)
         token, logprob = draw_rows(
             constrain(logits, ("batch", "vocab"), mesh),
             state.uniforms,

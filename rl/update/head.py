@@ -139,11 +139,15 @@ def _own_words(target_ids: jax.Array, vocab: int) -> jax.Array:
     return target_ids.reshape(-1) - jax.lax.axis_index(mesh_axes("vocab")) * vocab
 
 
-def _logits(hidden, words, temperature):
+def _logits(hidden, words, temperature, gpu):
     accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
     product = jax.lax.dot_general(
         hidden, words, (((1,), (1,)), ((), ())), preferred_element_type=accumulate
     )
+    if gpu:
+        # Without the barrier, XLA fuses the division into the product, which then
+        # cannot use cuBLAS. With it, the readers of the logits divide.
+        product = jax.lax.optimization_barrier(product)
     return product / temperature.astype(accumulate)
 
 
@@ -214,7 +218,7 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk, gpu):
                 return jax.lax.dynamic_slice_in_dim(array, i * chunk, chunk)
 
             top, total, weighted, taken = map(part, carry)
-            logits = _logits(part(hidden), words, temperature)
+            logits = _logits(part(hidden), words, temperature, gpu)
             word = part(targets) - start
             here = (word >= 0) & (word < len(words))
             word = jnp.where(here, word, 0)[:, None]
@@ -303,7 +307,7 @@ def _backward_shard(
 
             d_hidden, d_words = carry
             tokens = part(hidden)
-            logits = _logits(tokens, words, temperature)
+            logits = _logits(tokens, words, temperature, gpu)
             probabilities = jnp.exp(logits - part(logsumexp)[:, None])
             hit = start + jnp.arange(len(words)) == part(targets)[:, None]
             d_logits = (hit - probabilities) * part(scale)[:, None]
