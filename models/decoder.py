@@ -208,8 +208,13 @@ class Block(nn.Module):
 
         normed = rms_norm(x, param("mlp_norm", _ones(("norm",)), (d,)), c.rms_norm_eps)
         f = c.intermediate_size
-        gate = normed @ kernel("gate", ("embed", "mlp"), (d, f))
-        up = normed @ kernel("up", ("embed", "mlp"), (d, f))
+        if self.has_variable("params", "gate_up"):  # see `InferenceDecoder.joins`
+            both: Any = self.get_variable("params", "gate_up")
+            product = jnp.einsum("td,dnf->tnf", normed, both.astype(self.dtype))
+            gate, up = product[:, 0], product[:, 1]
+        else:
+            gate = normed @ kernel("gate", ("embed", "mlp"), (d, f))
+            up = normed @ kernel("up", ("embed", "mlp"), (d, f))
         down = kernel("down", ("mlp", "embed"), (f, d))
         x = x + _swiglu(gate, up) @ down
         x = constrain(x, ("batch", None), self.mesh)

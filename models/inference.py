@@ -66,6 +66,8 @@ class InferenceDecoder:
         A loop over the L layers of an array keeps compilation short. On CPU a loop
         copies each layer's weights out of the array, so 1 (no loop) is faster.
       cache_block: the number of cache columns read at a time; 0 reads all at once.
+      joins: whether the gate and up kernels are one array "gate_up" `[D, 2, F]`. XLA on
+        GPU merges their products, and would join the kernels for every token.
     """
 
     config: DecoderConfig
@@ -74,6 +76,7 @@ class InferenceDecoder:
     attention: Implementation = "xla"
     stacked: int = 1
     cache_block: int = 0
+    joins: bool = False
 
     def __call__(
         self,
@@ -169,11 +172,13 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
         lambda x: jax.ShapeDtypeStruct((served.stacked, *x.shape[1:]), x.dtype),
         shapes[LAYERS],
     )
+    of_layers = _joined(of_layers, served, _joined_shape)
     shapes = shapes | {LAYERS: arrays(of_layers)}
     if served.mesh is None:
         return shapes, None
     shardings = param_shardings(model, served.mesh)
-    return shapes, shardings | {LAYERS: arrays(shardings[LAYERS])}
+    of_layers = _joined(shardings[LAYERS], served, _joined_sharding)
+    return shapes, shardings | {LAYERS: arrays(of_layers)}
 
 
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
@@ -243,15 +248,18 @@ def layers_program(
         return _travel(_widened(name, x, trained.config, served.config), of_layer[1:])
 
     def merged(layer):
-        return {
+        made = {
             name: weight(
                 name, lora.merge(trained.config.lora, *lora.parts(layer, name))
             )
             for name in layer
             if not lora.is_adapter(name)
         }
+        return _joined(made, served, lambda *pair: jnp.stack(pair, 1))
 
-    @functools.partial(jax.jit, out_shardings=onward[-1])
+    last = onward[-1] and _joined(onward[-1], served, _joined_sharding)
+
+    @functools.partial(jax.jit, out_shardings=last)
     def served_layers(layers, first):
         return jax.lax.map(
             lambda n: merged({name: x[n] for name, x in layers.items()}),
@@ -259,6 +267,24 @@ def layers_program(
         )
 
     return served_layers
+
+
+def _joined(layers: Params, served: InferenceDecoder, join: Callable) -> Params:
+    """Replaces "gate" and "up" by "gate_up", made by `join`, if `served.joins`."""
+    if not served.joins:
+        return layers
+    rest = {name: x for name, x in layers.items() if name not in ("gate", "up")}
+    return rest | {"gate_up": join(layers["gate"], layers["up"])}
+
+
+def _joined_shape(gate: jax.ShapeDtypeStruct, _) -> jax.ShapeDtypeStruct:
+    layers, d, f = gate.shape
+    return gate.update(shape=(layers, d, 2, f))
+
+
+def _joined_sharding(gate: NamedSharding, _) -> NamedSharding:
+    layers, d, f = (*gate.spec, None, None, None)[:3]
+    return NamedSharding(gate.mesh, PartitionSpec(layers, d, None, f))
 
 
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:

@@ -132,6 +132,7 @@ class Layout:
             # On GPU only the kernel reads blocks of columns: an XLA loop of dynamic
             # length waits for the host after each block.
             cache_block=self.settings.columns if self._by_blocks else 0,
+            joins=platform(self.mesh) == "gpu",
         )
 
     @property

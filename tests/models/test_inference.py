@@ -55,7 +55,7 @@ def test_heads_that_divide():
     [
         dict(stacked=2),
         dict(stacked=2, cache_block=4),
-        dict(attention="triton", cache_block=4),
+        dict(attention="triton", cache_block=4, joins=True),
     ],
 )
 def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how):
