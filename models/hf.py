@@ -118,30 +118,16 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     return layout
 
 
-def load_params(
-    folder: str | os.PathLike,
-    model: Decoder,
-    mesh: Mesh,
-    *,
-    on_loaded: Callable[[int], None] = lambda count: None,
-) -> Params:
-    """Loads the parameters of a Hugging Face folder onto the mesh.
-
-    Args:
-      folder: a folder with `model.safetensors`, or with several files and an index.
-      model: the model, for its architecture and the dtype of its parameters.
-      mesh: the device mesh; each process reads only the shards of its own devices.
-      on_loaded: a function called after each tensor with its number of parameters.
+def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.ndarray]:
+    """Opens the weights of a folder and compares them with the architecture.
 
     Returns:
-      The sharded parameter tree.
+      The memory-mapped tensors by their names in `models.names`.
 
     Raises:
-      ValueError: a tensor is missing, unknown, or has another shape, or a stored head
-        differs from the embedding that it is tied to.
+      ValueError: a file is missing or damaged; a tensor is missing, unknown, or has
+        another shape; or a stored head differs from the embedding it is tied to.
     """
-    folder = pathlib.Path(folder)
-    config = model.config
     tensors = _open_tensors(folder)
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
     if config.tie_word_embeddings:  # some folders also store the tied head
@@ -169,7 +155,32 @@ def load_params(
             f"{folder}: {len(extra)} tensors do not belong to the architecture in"
             f" config.json, such as {extra[0]}; use the config.json of these weights"
         )
+    return tensors
 
+
+def load_params(
+    folder: str | os.PathLike,
+    model: Decoder,
+    mesh: Mesh,
+    *,
+    on_loaded: Callable[[int], None] = lambda count: None,
+) -> Params:
+    """Loads the parameters of a Hugging Face folder onto the mesh.
+
+    Args:
+      folder: a folder with `model.safetensors`, or with several files and an index.
+      model: the model, for its architecture and the dtype of its parameters.
+      mesh: the device mesh; each process reads only the shards of its own devices.
+      on_loaded: a function called after each tensor with its number of parameters.
+
+    Returns:
+      The sharded parameter tree.
+
+    Raises:
+      ValueError: the weights cannot be used; see `open_weights`.
+    """
+    config = model.config
+    tensors = open_weights(pathlib.Path(folder), config)
     shapes, _ = abstract_params(model)
     shardings = param_shardings(model, mesh)
     params: dict[str, Any] = {"layers": {}}

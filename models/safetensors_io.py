@@ -23,6 +23,7 @@ _DTYPES = {
     "I64": np.dtype(np.int64),
     "I32": np.dtype(np.int32),
 }
+LFS_POINTER = b"version "  # first bytes of a Git LFS pointer
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 Specs = Mapping[str, tuple[tuple[int, ...], np.dtype]]
@@ -39,7 +40,7 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
-        if start == b"version ":
+        if start == LFS_POINTER:
             raise ValueError(
                 f"{path}: is a Git LFS pointer, not the file; run `git lfs pull`"
             )

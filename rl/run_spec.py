@@ -17,6 +17,7 @@ from configs.base import Data, RunConfig
 from configs.checks import check_config, check_overlong
 from models.config import DecoderConfig
 from models.decoder import Decoder, param_shardings
+from models.hf import open_weights
 from models.hub import resolve_folder
 from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
@@ -163,6 +164,8 @@ def validate(c: RunConfig) -> RunSpec:
     with tempfile.TemporaryDirectory() as scratch:
         folder = base_folder(c, described_in=pathlib.Path(scratch))
         model = DecoderConfig.from_folder(folder)
+        if folder != pathlib.Path(scratch):
+            open_weights(folder, model)
         tokenizer = load_tokenizer(folder)
         check_reference(c, objective, model, tokenizer)
         size = model.vocab_size

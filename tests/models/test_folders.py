@@ -123,10 +123,14 @@ def marked_config(folder):
     (folder / "config.json").write_text(text, encoding="utf-8-sig")
 
 
-def git_lfs(folder):
+def git_lfs(folder, file=WEIGHTS):
     reference.make(folder)
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
-    (folder / WEIGHTS).write_text(text)
+    (folder / file).write_text(text)
+
+
+def git_lfs_config(folder):
+    git_lfs(folder, "config.json")
 
 
 def missing_shard(folder):
@@ -170,6 +174,7 @@ REFUSED = {
     pickled: "model.safetensors: no such file; convert pytorch_model.bin",
     marked_config: "config.json: not valid JSON: Unexpected UTF-8 BOM",
     git_lfs: "model.safetensors: is a Git LFS pointer, not the file",
+    git_lfs_config: "config.json: is a Git LFS pointer, not the file",
     missing_shard: "model-00002-of-0000.*: no such file",
     adapters: "LoRA adapters, not a model; merge them with .*--peft .* --out MERGED",
     hub_cache: "folder of the Hub's cache, not a model; use .*/snapshots",

@@ -10,6 +10,8 @@ import pytest
 
 from configs import quickstart
 from configs.base import from_config
+from models.hf import WEIGHTS
+from rl.base_model import base_folder
 from rl.run_spec import validate
 from rl.start_page import _find_vllm, dry_run, next_commands, start_page
 
@@ -50,6 +52,16 @@ def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     config.reward.function = "tests.rl.examples:wrong"
     page = start_page(validate(from_config(config)), tmp_path)
     assert r"\boxed{2} -1; \boxed{3} -1 (equal rewards: does the reward" in page
+
+
+def test_a_dry_run_opens_the_weights(config, tmp_path):
+    folder = base_folder(from_config(config), described_in=tmp_path)
+    config.model.maker, config.model.path = "", str(folder)
+    with pytest.raises(ValueError, match=r"model.safetensors: no such file$"):
+        validate(from_config(config))
+    (folder / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ValueError, match=r"is a Git LFS pointer.*`git lfs pull`$"):
+        validate(from_config(config))
 
 
 @pytest.mark.failure(71)
