@@ -73,7 +73,10 @@ def _gradient(
     program = accumulate.lower(carry, params, batch, SCALARS).compile()
     compile_s = time.perf_counter() - began
     memory: Any = program.memory_analysis()
-    temporary = memory.temp_size_in_bytes / 2**30
+    compiled = sum(
+        getattr(memory, f"{kind}_size_in_bytes") * sign / 2**30
+        for kind, sign in (("temp", 1), ("argument", 1), ("output", 1), ("alias", -1))
+    )
 
     def run():
         nonlocal carry
@@ -84,7 +87,7 @@ def _gradient(
     case = {"what": "accumulate", "size": name, "rows": rows} | options
     mfu = {"mfu": flops / seconds / shapes.PEAK}
     speed = {"s": seconds, "tokens_per_s": tokens / seconds} | mfu
-    used = {"peak_gib": shapes.peak_gib(), "temporary_gib": temporary}
+    used = {"peak_gib": shapes.peak_gib(), "compiled_gib": compiled}
     yield case | speed | {"compile_s": compile_s} | used
     if trace:
         yield _trace(run, "accumulate")
