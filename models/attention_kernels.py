@@ -4,52 +4,130 @@ The kernels are flash attention (arXiv 2205.14135, 2307.08691) with segments and
 prefixes. A block of queries visits only the blocks of keys that it attends to. In the
 backward pass a block of keys visits only the queries that attend to it. Each program
 handles one block: it loops over the blocks that this block visits and keeps the
-accumulators in registers. Keys are not repeated for query heads.
+accumulators in registers. It first visits the blocks that it sees in full, without a
+mask. Keys are not repeated for query heads.
+
+Scores are in units of log(2), for `exp2`: they are scaled by log2(e) / sqrt(H).
 
 Axes: B rows, T positions, N query heads, K kv heads, G = N/K query heads of a kv head,
 H head width; I blocks of queries, J blocks of keys.
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from models.block_attention import visits
+from models.block_attention import visible_pairs
 
-_MASKED = -1e30  # finite, so that a fully masked query does not become NaN
-# Positions in a block of queries, of keys, and of either in the backward pass.
-Q_BLOCK, K_BLOCK, BACK_BLOCK = 128, 64, 64
+_LOG2_E = math.log2(math.e)
+# Added to masked scores. Its rounding errors must stay far below the largest exponent
+# of a float, because a query can see no key of the first blocks that it visits.
+_MASKED = -(2.0**30)
 _WIDEST = 128  # head widths are padded to a power of two, or to a multiple of this
 
 
+class Tiling(NamedTuple):
+    """Holds the tuning parameters of a kernel.
+
+    Attributes:
+      q_block, k_block: the positions in a block of queries and in a block of keys,
+        powers of two.
+      warps: the number of warps of a program.
+      stages: the number of loop iterations whose loads are in flight.
+    """
+
+    q_block: int
+    k_block: int
+    warps: int
+    stages: int
+
+
+class Tilings(NamedTuple):
+    """Holds the tuning parameters of the three kernels."""
+
+    forward: Tiling
+    d_queries: Tiling
+    d_keys: Tiling
+
+
+# For head widths up to 64, and above.
+NARROW = Tilings(
+    forward=Tiling(128, 64, 8, 3),
+    d_queries=Tiling(128, 64, 8, 3),
+    d_keys=Tiling(64, 64, 4, 3),
+)
+WIDE = Tilings(
+    forward=Tiling(128, 64, 8, 3),
+    d_queries=Tiling(128, 64, 8, 3),
+    d_keys=Tiling(64, 128, 8, 2),
+)
+
+
+class Options(NamedTuple):
+    """Holds the static arguments of the kernels.
+
+    Attributes:
+      tilings: the tuning parameters.
+      scale: the factor of scores, before padding the head width.
+      interpret: whether to interpret them, for tests on a CPU.
+    """
+
+    tilings: Tilings
+    scale: float
+    interpret: bool
+
+
+class _Pairs(NamedTuple):
+    """Holds the blocks to visit, for the I blocks of a kernel's programs.
+
+    Attributes:
+      order: int32 `[B, I, J]`, the indices of all other blocks: first those to visit
+        without a mask, then those to visit with a mask.
+      counts: int32 `[B, I, 2]`, how many to visit without a mask, and how many in all.
+    """
+
+    order: jax.Array
+    counts: jax.Array
+
+
 class _Rows(NamedTuple):
-    """Holds segment ids and the pairs of blocks to visit; see `visits`.
+    """Holds segment ids, prefix ids and the pairs of blocks that each kernel visits.
 
     Attributes:
       ids: int32 `[B, 1, T]`, the segment of each position.
       prefixes: int32 `[B, 1, T]`, the shared prefix of each position, or 0.
-      by_query: the key blocks of each query block in the forward pass, `[B, I, J]`, and
-        their number `[B, I]`.
-      by_query_back: as `by_query`, for the block sizes of the backward pass.
-      by_key_back: the query blocks of each key block in the backward pass, `[B, J, I]`,
-        and their number `[B, J]`.
+      forward, d_queries: the key blocks of each query block.
+      d_keys: the query blocks of each key block.
     """
 
     ids: jax.Array
     prefixes: jax.Array
-    by_query: tuple[jax.Array, jax.Array]
-    by_query_back: tuple[jax.Array, jax.Array]
-    by_key_back: tuple[jax.Array, jax.Array]
+    forward: _Pairs
+    d_queries: _Pairs
+    d_keys: _Pairs
 
 
-def _rows(segment_ids, prefix_ids) -> _Rows:
-    by_query, _ = visits(segment_ids, prefix_ids, Q_BLOCK, K_BLOCK)
-    back = visits(segment_ids, prefix_ids, BACK_BLOCK, BACK_BLOCK)
-    return _Rows(segment_ids[:, None], prefix_ids[:, None], by_query, *back)
+def _rows(segment_ids, prefix_ids, tilings: Tilings) -> _Rows:
+    def pairs(tiling, by_key=False):
+        both = visible_pairs(segment_ids, prefix_ids, tiling.q_block, tiling.k_block)
+        visible, full = (x.swapaxes(1, 2) if by_key else x for x in both)
+        order = jnp.argsort(2 - visible - full, axis=-1, stable=True)
+        counts = jnp.stack([full.sum(axis=-1), visible.sum(axis=-1)], axis=-1)
+        return _Pairs(order.astype(jnp.int32), counts.astype(jnp.int32))
+
+    return _Rows(
+        segment_ids[:, None],
+        prefix_ids[:, None],
+        pairs(tilings.forward),
+        pairs(tilings.d_queries),
+        pairs(tilings.d_keys, by_key=True),
+    )
 
 
 def triton_attention(
@@ -62,7 +140,8 @@ def triton_attention(
 ) -> jax.Array:
     """Implements `models.attention.segment_attention` on a GPU."""
     length, width, sharing = q.shape[1], q.shape[3], q.shape[2] // k.shape[2]
-    pad = -length % Q_BLOCK
+    tilings = NARROW if width <= 64 else WIDE
+    pad = -length % max(max(x.q_block, x.k_block) for x in tilings)
     widen = -width % min(_WIDEST, 1 << (width - 1).bit_length())
 
     def heads_first(x):
@@ -71,38 +150,42 @@ def triton_attention(
         return x.transpose(0, 2, 1, 3)
 
     ids, prefixes = (jnp.pad(x, ((0, 0), (0, pad))) for x in (segment_ids, prefix_ids))
-    rows = _rows(ids, prefixes)
-    scaled = heads_first(q * jnp.asarray(width**-0.5, q.dtype))
-    grouped = scaled.reshape(len(q), -1, sharing, *scaled.shape[2:])
-    mixed = _attend(grouped, heads_first(k), heads_first(v), rows, interpret)
-    mixed = mixed.reshape(scaled.shape).transpose(0, 2, 1, 3)
+    rows = _rows(ids, prefixes, tilings)
+    queries = heads_first(q)
+    grouped = queries.reshape(len(q), -1, sharing, *queries.shape[2:])
+    options = Options(tilings, width**-0.5, interpret)
+    mixed = _attend(grouped, heads_first(k), heads_first(v), rows, options)
+    mixed = mixed.reshape(queries.shape).transpose(0, 2, 1, 3)
     return mixed[:, :length, :, :width]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _attend(q, k, v, rows: _Rows, interpret: bool) -> jax.Array:
+def _attend(q, k, v, rows: _Rows, options: Options) -> jax.Array:
     """Computes `(q [B, K, G, T, H], k and v [B, K, T, H]) -> [B, K, G, T, H]`."""
-    return _forward(q, k, v, rows, interpret)[0]
+    return _forward(q, k, v, rows, options)[0]
 
 
-def _attend_forward(q, k, v, rows, interpret):
-    out, logsumexp = _forward(q, k, v, rows, interpret)
+def _attend_forward(q, k, v, rows, options):
+    out, logsumexp = _forward(q, k, v, rows, options)
     return out, (q, k, v, rows, out, logsumexp)
 
 
-def _attend_backward(interpret, saved, d_out):
+def _attend_backward(options, saved, d_out):
     q, k, v, rows, out, logsumexp = saved
     shift = jnp.sum(out.astype(jnp.float32) * d_out.astype(jnp.float32), axis=-1)
     inputs = q, k, v, d_out.astype(q.dtype), logsumexp, shift, rows
-    d_k, d_v = _d_keys(*inputs, interpret)
-    return _d_queries(*inputs, interpret), d_k, d_v, None
+    d_k, d_v = _d_keys(*inputs, options)
+    return _d_queries(*inputs, options), d_k, d_v, None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _seen(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
-    """Returns the attention mask of a query block and a key block.
+def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
+    """Returns 0 where queries of a block attend to keys of a block, else `_MASKED`.
+
+    It is to be added to a product: Triton then starts the product from the mask. A
+    selection after the product needs up to 60 more registers.
 
     Args:
       q_ids, q_prefixes: int32 `[Q]`, segment and prefix ids of the queries.
@@ -116,7 +199,8 @@ def _seen(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
     keys = jnp.expand_dims(k_ids, q_axis)
     q_at = q_start + jax.lax.broadcasted_iota(jnp.int32, shape, q_axis)
     k_at = k_start + jax.lax.broadcasted_iota(jnp.int32, shape, k_axis)
-    return ((ids == keys) | (prefixes == keys)) & (q_at >= k_at)
+    seen = ((ids == keys) | (prefixes == keys)) & (q_at >= k_at)
+    return jnp.where(seen, 0.0, _MASKED)
 
 
 def _dot(a, b, contract: tuple[int, int]):
@@ -129,133 +213,210 @@ def _dot(a, b, contract: tuple[int, int]):
     )
 
 
-def _call(kernel, grid, arrays, specs, outs, out_specs, interpret):
-    return pl.pallas_call(
-        kernel,
-        grid=grid,
-        in_specs=specs,
-        out_specs=out_specs,
-        out_shape=outs,
-        compiler_params=triton.CompilerParams(
-            num_warps=4 if arrays[-1].shape[-1] <= 64 else 8, num_stages=2
-        ),
-        interpret=interpret,
-    )(*arrays)
+def _exp2(x, scale: float, shift, interpret: bool):
+    """Computes `2 ** (x * scale - shift)`.
+
+    Triton's `exp2` spends three more instructions on results below 2**-126, and it does
+    not fuse the product with the difference.
+    """
+    if interpret:
+        return jnp.exp2(x * scale - shift)
+    factor = np.float32(scale).view(np.uint32)
+    (result,) = triton.elementwise_inline_asm(
+        f"""{{
+        .reg .f32 x;
+        fma.rn.f32 x, $1, 0f{factor:08X}, $2;
+        ex2.approx.ftz.f32 $0, x;
+        }}""",
+        args=[x, jnp.broadcast_to(-shift, x.shape)],
+        constraints="=f,f,f",
+        pack=1,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(x.shape, jnp.float32)],
+    )
+    return result
 
 
-class _ByQueryHead:
-    """Defines a grid `[I, B, N]` with one program per block, row and query head."""
+def _visit(counts, visit, carry):
+    """Loops over the blocks to visit: those without a mask, then those with a mask.
 
-    def __init__(self, pairs, q, block):
-        self.order, count = pairs
-        self.count = count[..., None]
+    Args:
+      counts: how many blocks to visit without a mask, and how many in all.
+      visit: computes `(masked, n, carry) -> carry` for the n-th block.
+      carry: its first value.
+    """
+    full, every = counts[0], counts[1]
+    carry = jax.lax.fori_loop(0, full, functools.partial(visit, False), carry)
+    return jax.lax.fori_loop(full, every, functools.partial(visit, True), carry)
+
+
+class _Grid:
+    """Defines a grid `[N, B, I]`: a program for each query head, row and block.
+
+    Programs start in the order of the grid. Those that visit many blocks should start
+    first: the last blocks of queries, or the first blocks of keys.
+    """
+
+    def __init__(self, q, block: int, last_first: bool):
         batch, kv_heads, self._sharing, self._length, self._width = q.shape
         self._block = block
-        self.shape = self._length // block, batch, kv_heads * self._sharing
-        most = self.order.shape[2]
-        self.pairs = [
-            pl.BlockSpec((None, None, n), lambda i, b, head: (b, i, 0))
-            for n in (most, 1)
-        ]
-        self.ids = pl.BlockSpec((None, None, self._length), lambda i, b, h: (b, 0, 0))
+        self._blocks = self._length // block
+        self._last_first = last_first
+        self.shape = kv_heads * self._sharing, batch, self._blocks
 
-    def _head(self, b, head):
+    def block(self, n):
+        """Returns the block of the n-th programs of a head and row."""
+        return self._blocks - 1 - n if self._last_first else n
+
+    def _head(self, head, b):
         return b, head // self._sharing, head % self._sharing
 
-    def queries(self):
-        shape = (None, None, None, self._block, self._width)
-        return pl.BlockSpec(shape, lambda i, b, h: (*self._head(b, h), i, 0))
+    def pairs(self, size: int):
+        """Returns the spec of the own block's part of `[B, I, size]`."""
+        return pl.BlockSpec((None, None, size), lambda h, b, n: (b, self.block(n), 0))
 
-    def by_query(self):
-        shape = (None, None, None, self._block)
-        return pl.BlockSpec(shape, lambda i, b, h: (*self._head(b, h), i))
+    def ids(self):
+        return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
+
+    def queries(self, *width: int):
+        """Returns the spec of the own block of `[B, K, G, T, *width]`."""
+        return pl.BlockSpec(
+            (None, None, None, self._block, *width),
+            lambda h, b, n: (*self._head(h, b), self.block(n), *[0] * len(width)),
+        )
+
+    def all_queries(self, *width: int):
+        """Returns the spec of the own query head of `[B, K, G, T, *width]`."""
+        return pl.BlockSpec(
+            (None, None, None, self._length, *width),
+            lambda h, b, n: (*self._head(h, b), 0, *[0] * len(width)),
+        )
 
     def keys(self):
-        shape = (None, None, self._length, self._width)
-        return pl.BlockSpec(shape, lambda i, b, h: (*self._head(b, h)[:2], 0, 0))
+        """Returns the spec of the own block of `[B, K, T, H]`."""
+        return pl.BlockSpec(
+            (None, None, self._block, self._width),
+            lambda h, b, n: (*self._head(h, b)[:2], self.block(n), 0),
+        )
+
+    def all_keys(self):
+        """Returns the spec of the own kv head of `[B, K, T, H]`."""
+        return pl.BlockSpec(
+            (None, None, self._length, self._width),
+            lambda h, b, n: (*self._head(h, b)[:2], 0, 0),
+        )
 
 
-def _forward(q, k, v, rows: _Rows, interpret: bool):
-    """Returns the output `[B, K, G, T, H]` and the log-sum-exp `[B, K, G, T]`."""
-    grid = _ByQueryHead(rows.by_query, q, Q_BLOCK)
-    return _call(
-        functools.partial(_forward_kernel, K_BLOCK),
-        grid.shape,
-        (grid.order, grid.count, rows.ids, rows.prefixes, q, k, v),
-        [*grid.pairs, grid.ids, grid.ids, grid.queries(), grid.keys(), grid.keys()],
-        (
-            jax.ShapeDtypeStruct(q.shape, v.dtype),
-            jax.ShapeDtypeStruct(q.shape[:4], jnp.float32),
+def _call(kernel, grid: _Grid, tiling: Tiling, options, rows, pairs, inputs, outputs):
+    """Calls a kernel.
+
+    Args:
+      kernel: the kernel. Its first arguments are the grid, the sizes of the other
+        blocks that it visits, the options, and references to `pairs`, ids and prefixes.
+      grid, tiling, options, rows: as in the kernels' callers.
+      pairs: the blocks that it visits.
+      inputs: further arrays and their specs.
+      outputs: the shapes and types of the results and their specs.
+    """
+    arrays, specs = zip(*inputs, strict=True)
+    out_shape, out_specs = zip(*outputs, strict=True)
+    return pl.pallas_call(
+        functools.partial(kernel, grid, tiling, options),
+        grid=grid.shape,
+        in_specs=[
+            grid.pairs(pairs.order.shape[2]),
+            grid.pairs(pairs.counts.shape[2]),
+            grid.ids(),
+            grid.ids(),
+            *specs,
+        ],
+        out_specs=out_specs,
+        out_shape=out_shape,
+        compiler_params=triton.CompilerParams(
+            num_warps=tiling.warps, num_stages=tiling.stages
         ),
-        (grid.queries(), grid.by_query()),
-        interpret,
+        interpret=options.interpret,
+    )(*pairs, rows.ids, rows.prefixes, *arrays)
+
+
+def _forward(q, k, v, rows: _Rows, options: Options):
+    """Returns the output `[B, K, G, T, H]` and the log-sum-exp `[B, K, G, T]`."""
+    tiling, width = options.tilings.forward, q.shape[-1]
+    grid = _Grid(q, tiling.q_block, last_first=True)
+    return _call(
+        _forward_kernel,
+        grid,
+        tiling,
+        options,
+        rows,
+        rows.forward,
+        [(q, grid.queries(width)), (k, grid.all_keys()), (v, grid.all_keys())],
+        [
+            (jax.ShapeDtypeStruct(q.shape, v.dtype), grid.queries(width)),
+            (jax.ShapeDtypeStruct(q.shape[:4], jnp.float32), grid.queries()),
+        ],
     )
 
 
-def _forward_kernel(k_block, order, count, ids, prefixes, q, k, v, out, logsumexp):
-    c = q.shape[0]
-    start = pl.program_id(0) * c
-    own = pl.ds(start, c)
+def _forward_kernel(
+    grid, tiling, options, order, counts, ids, prefixes, q, k, v, out, logsumexp
+):
+    start = grid.block(pl.program_id(2)) * tiling.q_block
+    own = pl.ds(start, tiling.q_block)
     queries, own_ids, own_prefixes = q[...], ids[own], prefixes[own]
+    scale = options.scale * _LOG2_E
 
-    def visit(n, carry):
+    def visit(masked, n, carry):
         top, total, mixed = carry
-        at = order[n] * k_block
-        keys = pl.ds(at, k_block)
-        seen = _seen(own_ids, own_prefixes, ids[keys], start, at, queries_first=True)
-        scores = jnp.where(seen, _dot(queries, k[keys, :], (1, 1)), _MASKED)
-        new = jnp.maximum(top, jnp.max(scores, axis=1))
-        weights, keep = jnp.exp(scores - new[:, None]), jnp.exp(top - new)
+        at = order[n] * tiling.k_block
+        keys = pl.ds(at, tiling.k_block)
+        scores = _dot(queries, k[keys, :], (1, 1))
+        if masked:
+            scores += _mask(own_ids, own_prefixes, ids[keys], start, at, True)
+        new = jnp.maximum(top, jnp.max(scores, axis=1) * scale)
+        weights = _exp2(scores, scale, new[:, None], options.interpret)
+        keep = jnp.exp2(top - new)
         part = _dot(weights.astype(v.dtype), v[keys, :], (1, 0))
         total = total * keep + jnp.sum(weights, axis=1)
         return new, total, mixed * keep[:, None] + part
 
-    top, total, mixed = jax.lax.fori_loop(
-        0,
-        count[0],
-        visit,
-        (
-            jnp.full(c, _MASKED, jnp.float32),
-            jnp.zeros(c, jnp.float32),
-            jnp.zeros(q.shape, jnp.float32),
-        ),
+    carry = (
+        jnp.full(tiling.q_block, _MASKED, jnp.float32),
+        jnp.zeros(tiling.q_block, jnp.float32),
+        jnp.zeros(q.shape, jnp.float32),
     )
+    top, total, mixed = _visit(counts, visit, carry)
     out[...] = (mixed / total[:, None]).astype(out.dtype)
-    logsumexp[...] = top + jnp.log(total)
+    logsumexp[...] = top + jnp.log(total) * _LOG2_E
 
 
-def _d_queries(q, k, v, d_out, logsumexp, shift, rows: _Rows, interpret: bool):
+def _d_queries(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
     """Returns the gradient with respect to the queries, `[B, K, G, T, H]`."""
-    grid = _ByQueryHead(rows.by_query_back, q, BACK_BLOCK)
-    inputs = rows.ids, rows.prefixes, logsumexp, shift, q, k, v, d_out
+    tiling, width = options.tilings.d_queries, q.shape[-1]
+    grid = _Grid(q, tiling.q_block, last_first=True)
     (d_q,) = _call(
-        functools.partial(_d_queries_kernel, BACK_BLOCK),
-        grid.shape,
-        (grid.order, grid.count, *inputs),
+        _d_queries_kernel,
+        grid,
+        tiling,
+        options,
+        rows,
+        rows.d_queries,
         [
-            *grid.pairs,
-            grid.ids,
-            grid.ids,
-            grid.by_query(),
-            grid.by_query(),
-            grid.queries(),
-            grid.keys(),
-            grid.keys(),
-            grid.queries(),
+            (logsumexp, grid.queries()),
+            (shift, grid.queries()),
+            (q, grid.queries(width)),
+            (k, grid.all_keys()),
+            (v, grid.all_keys()),
+            (d_out, grid.queries(width)),
         ],
-        [jax.ShapeDtypeStruct(q.shape, q.dtype)],
-        [grid.queries()],
-        interpret,
+        [(jax.ShapeDtypeStruct(q.shape, q.dtype), grid.queries(width))],
     )
     return d_q
 
 
-def _d_queries_kernel(
-    k_block, order, count, ids, prefixes, logsumexp, shift, q, k, v, d_out, d_q
-):
-    c = q.shape[0]
-    start = pl.program_id(0) * c
-    own = pl.ds(start, c)
+def _d_queries_kernel(grid, tiling, options, order, counts, ids, prefixes, *refs):
+    logsumexp, shift, q, k, v, d_out, d_q = refs
+    start = grid.block(pl.program_id(2)) * tiling.q_block
+    own = pl.ds(start, tiling.q_block)
     queries, d_mixed, own_ids, own_prefixes = (
         q[...],
         d_out[...],
@@ -264,79 +425,70 @@ def _d_queries_kernel(
     )
     normal, moved = logsumexp[...][:, None], shift[...][:, None]
 
-    def visit(n, total):
-        at = order[n] * k_block
-        keys = pl.ds(at, k_block)
-        seen = _seen(own_ids, own_prefixes, ids[keys], start, at, queries_first=True)
-        scores = jnp.where(seen, _dot(queries, k[keys, :], (1, 1)), _MASKED)
+    def visit(masked, n, total):
+        at = order[n] * tiling.k_block
+        keys = pl.ds(at, tiling.k_block)
+        scores = _dot(queries, k[keys, :], (1, 1))
+        if masked:
+            scores += _mask(own_ids, own_prefixes, ids[keys], start, at, True)
+        weights = _exp2(scores, options.scale * _LOG2_E, normal, options.interpret)
         d_weights = _dot(d_mixed, v[keys, :], (1, 1))
-        d_scores = jnp.exp(scores - normal) * (d_weights - moved)
+        d_scores = weights * (d_weights - moved)
         return total + _dot(d_scores.astype(k.dtype), k[keys, :], (1, 0))
 
-    total = jax.lax.fori_loop(0, count[0], visit, jnp.zeros(q.shape, jnp.float32))
-    d_q[...] = total.astype(d_q.dtype)
+    total = _visit(counts, visit, jnp.zeros(q.shape, jnp.float32))
+    d_q[...] = (total * options.scale).astype(d_q.dtype)
 
 
-def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, interpret: bool):
-    """Returns the gradients with respect to keys and values, both `[B, K, T, H]`."""
-    order, count = rows.by_key_back
-    batch, kv_heads, sharing, length, width = q.shape
-    c = BACK_BLOCK
+def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
+    """Returns the gradients with respect to keys and values, both `[B, K, T, H]`.
 
-    def whole(*shape):
-        """Returns the spec of an array with all queries of the program's kv head."""
-        spec = (None, None, *shape)
-        return pl.BlockSpec(spec, lambda j, b, head: (b, head, *[0] * len(shape)))
-
-    ids = pl.BlockSpec((None, None, length), lambda j, b, head: (b, 0, 0))
-    keys = pl.BlockSpec((None, None, c, width), lambda j, b, head: (b, head, j, 0))
-    inputs = rows.ids, rows.prefixes, logsumexp, shift, q, k, v, d_out
-    return _call(
-        functools.partial(_d_keys_kernel, BACK_BLOCK),
-        (length // c, batch, kv_heads),
-        (order, count[..., None], *inputs),
+    The kernel computes the part of each query head: fewer and longer programs would
+    leave processors idle at the end.
+    """
+    tiling, width = options.tilings.d_keys, q.shape[-1]
+    grid = _Grid(q, tiling.k_block, last_first=False)
+    parts = _call(
+        _d_keys_kernel,
+        grid,
+        tiling,
+        options,
+        rows,
+        rows.d_keys,
         [
-            pl.BlockSpec((None, None, order.shape[2]), lambda j, b, head: (b, j, 0)),
-            pl.BlockSpec((None, None, 1), lambda j, b, head: (b, j, 0)),
-            ids,
-            ids,
-            whole(sharing, length),
-            whole(sharing, length),
-            whole(sharing, length, width),
-            keys,
-            keys,
-            whole(sharing, length, width),
+            (logsumexp, grid.all_queries()),
+            (shift, grid.all_queries()),
+            (q, grid.all_queries(width)),
+            (k, grid.keys()),
+            (v, grid.keys()),
+            (d_out, grid.all_queries(width)),
         ],
-        [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (k, v)],
-        [keys, keys],
-        interpret,
+        [(jax.ShapeDtypeStruct(q.shape, x.dtype), grid.queries(width)) for x in (k, v)],
     )
+    return [jnp.sum(x, axis=2, dtype=jnp.float32).astype(x.dtype) for x in parts]
 
 
-def _d_keys_kernel(
-    q_block, order, count, ids, prefixes, logsumexp, shift, q, k, v, d_out, d_k, d_v
-):
-    sharing, c = q.shape[0], k.shape[0]
-    start = pl.program_id(0) * c
-    keys, values, own_ids = k[...], v[...], ids[pl.ds(start, c)]
+def _d_keys_kernel(grid, tiling, options, order, counts, ids, prefixes, *refs):
+    logsumexp, shift, q, k, v, d_out, d_k, d_v = refs
+    start = grid.block(pl.program_id(2)) * tiling.k_block
+    keys, values, own_ids = k[...], v[...], ids[pl.ds(start, tiling.k_block)]
 
-    def visit(n, carry):
+    def visit(masked, n, carry):
         k_sum, v_sum = carry
-        head = jax.lax.rem(n, jnp.int32(sharing))
-        at = order[jax.lax.div(n, jnp.int32(sharing))] * q_block
-        queries = pl.ds(at, q_block)
-        seen = _seen(
-            ids[queries], prefixes[queries], own_ids, at, start, queries_first=False
-        )
-        of_head, d_mixed = q[head, queries, :], d_out[head, queries, :]
-        scores = jnp.where(seen, _dot(keys, of_head, (1, 1)), _MASKED)
-        weights = jnp.exp(scores - logsumexp[head, queries][None])
+        at = order[n] * tiling.q_block
+        own = pl.ds(at, tiling.q_block)
+        queries, d_mixed = q[own, :], d_out[own, :]
+        scores = _dot(keys, queries, (1, 1))
+        if masked:
+            scores += _mask(ids[own], prefixes[own], own_ids, at, start, False)
+        normal, moved = logsumexp[own][None], shift[own][None]
+        weights = _exp2(scores, options.scale * _LOG2_E, normal, options.interpret)
         d_weights = _dot(values, d_mixed, (1, 1))
-        d_scores = weights * (d_weights - shift[head, queries][None])
+        d_scores = weights * (d_weights - moved)
         v_sum += _dot(weights.astype(v.dtype), d_mixed, (1, 0))
-        return k_sum + _dot(d_scores.astype(q.dtype), of_head, (1, 0)), v_sum
+        return k_sum + _dot(d_scores.astype(q.dtype), queries, (1, 0)), v_sum
 
     zero = jnp.zeros(k.shape, jnp.float32)
-    k_sum, v_sum = jax.lax.fori_loop(0, count[0] * sharing, visit, (zero, zero))
-    d_k[...] = k_sum.astype(d_k.dtype)
+    k_sum, v_sum = _visit(counts, visit, (zero, zero))
+    d_k[...] = (k_sum * options.scale).astype(d_k.dtype)
     d_v[...] = v_sum.astype(d_v.dtype)

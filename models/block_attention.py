@@ -202,18 +202,35 @@ def visits(
 ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
     """Returns the pairs of query blocks and key blocks that attention must visit.
 
-    Segment ids ascend along a row, so the ids of a block form an interval. A pair is
-    visited if the intervals of its blocks overlap.
-
     Args:
-      segment_ids, prefix_ids: int32 `[B, T]`, as in `block_attention`.
-      q_block, k_block: the number of positions in a block, divisors of T.
+      segment_ids, prefix_ids, q_block, k_block: as in `visible_pairs`.
 
     Returns:
       Two pairs of int32 arrays. The first pair has, for each of the I query blocks, the
       indices of all key blocks `[B, I, J]`, beginning with those to visit, and the
       number of those `[B, I]`. The second pair has, for each of the J key blocks, the
       same for query blocks: `[B, J, I]` and `[B, J]`.
+    """
+    visible, _ = visible_pairs(segment_ids, prefix_ids, q_block, k_block)
+    return _listed(visible), _listed(visible.swapaxes(1, 2))
+
+
+def visible_pairs(
+    segment_ids: jax.Array, prefix_ids: jax.Array, q_block: int, k_block: int
+) -> tuple[jax.Array, jax.Array]:
+    """Returns which pairs of a query block and a key block are visible.
+
+    Segment ids ascend along a row, so the ids of a block form an interval. A pair is
+    visible if the intervals of its blocks overlap.
+
+    Args:
+      segment_ids, prefix_ids: int32 `[B, T]`, as in `block_attention`.
+      q_block, k_block: the number of positions in a block, divisors of T.
+
+    Returns:
+      Two boolean arrays `[B, I, J]` for I query blocks and J key blocks: whether
+      attention must visit the pair; and whether each query of the pair attends to each
+      key, so that the pair needs no mask.
     """
 
     def cut(x, block):
@@ -223,22 +240,26 @@ def visits(
         real = jnp.where(x == 0, _PADDING, x)
         return jnp.min(real, axis=-1), jnp.max(x, axis=-1)
 
-    low, high = interval(cut(segment_ids, q_block))
-    low_prefix, high_prefix = interval(cut(prefix_ids, q_block))
-    low_key, high_key = interval(cut(segment_ids, k_block))
+    ids, prefixes = cut(segment_ids, q_block), cut(prefix_ids, q_block)
+    keys = cut(segment_ids, k_block)
+    low_key, high_key = interval(keys)
 
-    def meets(first, last):
-        first, last = first[..., None], last[..., None]
-        return (first <= high_key[:, None]) & (low_key[:, None] <= last)
+    def meets(x):
+        low, high = (of[..., None] for of in interval(x))
+        return (low <= high_key[:, None]) & (low_key[:, None] <= high)
 
-    q_start = jnp.arange(low.shape[1])[:, None] * q_block
-    k_start = jnp.arange(low_key.shape[1]) * k_block
+    def same(x):
+        """Returns whether all ids of both blocks are equal."""
+        low, high = (of(x, axis=-1)[..., None] for of in (jnp.min, jnp.max))
+        return (low == high_key[:, None]) & (high == jnp.min(keys, axis=-1)[:, None])
+
+    q_start = jnp.arange(ids.shape[1])[:, None] * q_block
+    k_start = jnp.arange(keys.shape[1]) * k_block
     before = k_start < q_start + q_block
     # A block of padding visits itself, so that its unused result is finite.
     own = before & (q_start < k_start + k_block)
-    visible = meets(low, high) | meets(low_prefix, high_prefix)
-    visible = (visible & before) | own
-    return _listed(visible), _listed(visible.swapaxes(1, 2))
+    visible = ((meets(ids) | meets(prefixes)) & before) | own
+    return visible, visible & ~own & (same(ids) | same(prefixes))
 
 
 def _listed(visible):

@@ -133,6 +133,29 @@ def test_one_segment_changes_no_other_by_a_bit(name):
         assert (before[0, middle] != after[0, middle]).any(axis=(1, 2)).all()
 
 
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_kernels_give_finite_results_where_whole_blocks_are_masked(width):
+    """The second segment begins within a block and sees no key of the blocks before."""
+    ids = jnp.asarray(np.repeat([1, 2, 0], [100, 120, 36]), jnp.int32)[None]
+    inputs = [
+        8 * jax.random.normal(jax.random.key(i), (1, len(ids[0]), heads, width))
+        for i, heads in enumerate((2, 1, 1))
+    ]
+
+    def gradients(name):
+        def run(q, k, v):
+            attend = IMPLEMENTATIONS[name]
+            out = attend(q, k, v, ids, jnp.zeros_like(ids), interpret=True)
+            return jnp.sum(jnp.where((ids > 0)[..., None, None], out, 0.0) ** 2)
+
+        return jax.jit(jax.value_and_grad(run, (0, 1, 2)))(*inputs)
+
+    (found, d_found), (expected, d_expected) = map(gradients, ("triton", "xla"))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for a, b in zip(d_found, d_expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4 * float(jnp.abs(b).max()))
+
+
 def test_blocks_visited_grow_with_the_segments_not_the_square_of_the_row():
     def visited(length, segment, block=128):
         ids = jnp.asarray(np.arange(length) // segment + 1, jnp.int32)[None]
