@@ -177,10 +177,10 @@ class Checkpoints:
             " the same command"
         )
 
-    def _check_space(self, needed: int) -> None:
+    def _check_space(self, nbytes: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self._folder).free
-        if free < 1.05 * needed:
+        free, needed = shutil.disk_usage(self._folder).free, 1.05 * nbytes
+        if free < needed:
             raise OSError(
                 f"{self._folder}: a checkpoint needs {needed / 1e9:.2f} GB, but only"
                 f" {free / 1e9:.2f} GB are free; delete other files, then resume with"

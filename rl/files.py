@@ -215,7 +215,7 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         at = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
-        raise ValueError(f"{where}: not UTF-8, {at}") from None
+        raise ValueError(f"{where}: not UTF-8, {at}; convert the file") from None
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise ValueError(
