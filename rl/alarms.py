@@ -120,8 +120,8 @@ class Alarms:
 
     `Rule.beyond` decides whether an alarm is active at a step. Every active alarm gives
     a warning. An alarm of `alarms.stop_on` ends the run after `alarms.patience` active
-    steps in a row. If its value is a count (`Rule.counts`), it ends the run when the
-    value reaches the limit.
+    steps in a row. An alarm whose value is a count (`Rule.counts`) instead ends the run
+    when this count reaches the limit.
     """
 
     def __init__(self, settings: base.Alarms):
@@ -134,7 +134,7 @@ class Alarms:
         """Checks the metrics of a step.
 
         Returns:
-          The warnings, and the reason to end the run, or None to continue.
+          A list of warnings, and the reason to end the run (None to continue).
         """
         warnings: list[str] = []
         due: list[str] = []

@@ -102,8 +102,8 @@ def read_record(folder: pathlib.Path) -> Record:
     """Reads a checkpoint's record, and its score if that was added later.
 
     Raises:
-      CorruptCheckpointError: the record is missing or damaged, or its step differs from
-        the folder's name.
+      CorruptCheckpointError: the record is missing, the record or the score is damaged,
+        or the record's step differs from the folder's name.
     """
     try:
         record = Record(**_read(folder / RECORD_FILE))

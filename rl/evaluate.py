@@ -171,7 +171,7 @@ def draw(
 def score(
     drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Scores all completions in one call of `judge`; the result is sorted by problem.
+    """Scores all completions in one call of `judge`; the result is grouped by problem.
 
     Problems have the order in which they first appear in `drawn`.
     """

@@ -70,7 +70,7 @@ def train(
       ValueError: the workdir holds another run.
       Stopped: a signal ended the run; completed steps are saved if there was time.
       RewardError: a user's reward failed; completed steps are saved.
-      SamplerError: sampling failed for good; completed steps are saved if possible.
+      SamplerError: sampling cannot continue; completed steps are saved if possible.
       Alarm: an alarm of `alarms.stop_on` ended the run; earlier checkpoints stay.
     """
     c = spec.config

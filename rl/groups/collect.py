@@ -33,7 +33,7 @@ class PartialGroup:
     """Represents a group with at least one unfinished completion.
 
     Attributes:
-      draw: the group's problem, as it was drawn.
+      draw: the draw of the group's problem.
       created_step: step in which the group's first token was sampled. For a group
         without tokens, the step in which it was last passed to the sampler.
       completions: the G completions, finished or unfinished.

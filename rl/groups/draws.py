@@ -57,7 +57,7 @@ class SampledGroup:
     """Holds the judged group of a drawn problem.
 
     Attributes:
-      draw: the problem, as it was drawn.
+      draw: the draw of the group's problem.
       group: group of the completions that have a verdict.
       sampled: number of completions sampled, with or without a verdict.
     """

@@ -72,8 +72,8 @@ def reject(
 ) -> list[Batch]:
     """Removes tokens of weight 0 and computes the loss weights of the others.
 
-    Removed tokens are in no sum, statistic or divisor. The other tokens' loss weights
-    are multiplied by `weights`.
+    Removed tokens do not count in sums, statistics or divisors. The loss weights of the
+    other tokens are multiplied by `weights`.
 
     Args:
       mini_batch: micro-batches of NumPy arrays.
@@ -116,7 +116,7 @@ def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
 def _counts(
     numbers: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> Float64[np.ndarray, " _"]:
-    """Counts the tokens inside the masks that have each number.
+    """Counts, for each number, the tokens inside the masks that have this number.
 
     Returns:
       Counts indexed by number, `[largest number + 1]`.
