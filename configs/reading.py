@@ -67,8 +67,8 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
     except UnreadableConfig as error:
         sys.exit(f"error: {error}")
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        text = _unknown_key(error) or " ".join(str(error).split())
-        sys.exit(f"error: config: {text}")
+        key, text = _unknown_key(error), " ".join(str(error).split())
+        sys.exit(f"error: config: {key}" if key else f"error: {text}")
 
 
 class _Parser(flags.ArgumentParser):

@@ -168,7 +168,7 @@ def _open_run(
     """
     run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
     stop.finish = parts.engine.checkpoints.finish
-    with phase("serve", "the base, or the newest checkpoint"):
+    with phase("serve", "publishes the base or the newest checkpoint"):
         restored = parts.engine.restore()
     if restored:
         run.done, loop = restored
