@@ -14,6 +14,7 @@ HARDWARE: Choices = {
     "h100-1": {
         "mesh.fsdp": 1,
         "model.remat": "dots",
+        "model.head_chunk": 4096,
         "batch.micro_tokens": 16384,
         "rollout.slots": 256,
     },

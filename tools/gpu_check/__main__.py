@@ -33,10 +33,10 @@ PARTS = {
     "quickstart": ("runs", 180, ""),
     "update_large": ("speed", 110, ""),
     "decode_large": ("speed", 70, ""),
-    "logits": ("peer", 100, ""),
-    "peer": ("peer", 60, ""),
+    "logits": ("peer", 120, ""),
+    "peer": ("peer", 90, ""),
     "deterministic": ("compare", 90, "--xla_gpu_deterministic_ops=true"),
-    "resume": ("runs", 150, ""),
+    "resume": ("runs", 300, ""),
 }
 
 

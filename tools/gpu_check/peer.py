@@ -1,9 +1,9 @@
 """Measures torch and transformers on the same GPU with the same shapes."""
 
+import functools
 import pathlib
 import tempfile
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from models import hf
-from models.decoder import head_table
+from models.decoder import Decoder, Params, head_table
 from tools.bench.peers import transformers_model
 from tools.bench.update import make_trainer
 from tools.bench.work import median_seconds
@@ -58,12 +58,14 @@ def peer(tiny: bool) -> Rows:
             tokens_ = torch.randint(0, size.vocab, (len(some), longest))
             mask = torch.arange(longest) < some[:, None]
             hidden = model.model(tokens_, attention_mask=mask).last_hidden_state
+            cut = hidden.detach().requires_grad_()
             for row, count in enumerate(some.tolist()):  # one row's logits at a time
-                logits = model.lm_head(hidden[row, : count - 1]).float()
+                logits = model.lm_head(cut[row, : count - 1]).float()
                 logp = -cross_entropy(logits, tokens_[row, 1:count], reduction="none")
                 ratio = torch.exp(logp - logp.detach())
                 loss = -torch.minimum(ratio, ratio.clamp(0.8, 1.28)).sum() / tokens
-                loss.backward(retain_graph=row + 1 < len(some))
+                loss.backward()
+            hidden.backward(cut.grad)
         model.zero_grad()
 
     s = _seconds(step)
@@ -88,19 +90,19 @@ def logits(tiny: bool) -> Rows:
         del peer
         far = error(rounded, exact)
         yield {"what": "logits_of_torch", "dtype": "bfloat16", "error": far}
-        cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
-        for dtype, precision in cases:
-            with jax.default_matmul_precision(precision):
-                found = _logits(folder, make_trainer(size, dtype=dtype)[0], ids)
-            how = {"dtype": dtype, "precision": precision}
-            yield {"what": "logits", **how, "error": error(found, exact)}
+        model, _ = make_trainer(size, dtype="float32")
+        params = hf.load_params(pathlib.Path(folder), model, model.mesh)
+    cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
+    for dtype, precision in cases:
+        model, _ = make_trainer(size, dtype=dtype)
+        with jax.default_matmul_precision(precision):
+            found = _logits(model, params, ids)
+        how = {"dtype": dtype, "precision": precision}
+        yield {"what": "logits", **how, "error": error(found, exact)}
 
 
-def _logits(folder: str, model: Any, ids: np.ndarray) -> np.ndarray:
-    @jax.jit
-    def run(params, ids):
-        at = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-        hidden = model.apply({"params": params}, ids, at, jnp.ones_like(ids))
-        return (hidden @ head_table(params).astype(hidden.dtype).T).astype(jnp.float32)
-
-    return np.asarray(run(hf.load_params(pathlib.Path(folder), model, model.mesh), ids))
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(model: Decoder, params: Params, ids: np.ndarray) -> jax.Array:
+    at = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
+    hidden = model.apply({"params": params}, ids, at, jnp.ones_like(ids))
+    return (hidden @ head_table(params).astype(hidden.dtype).T).astype(jnp.float32)

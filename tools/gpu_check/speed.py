@@ -30,12 +30,15 @@ BANDWIDTHS = {"H200": 4.8e12, "H100": 3.35e12}
 UPDATES: dict[str, list[tuple[int, int, dict[str, Any]]]] = {
     "tiny": [(2, 128, {"remat": "full"}), (2, 128, {"remat": "none"})],
     "0.5B": [
+        (8, 4096, {"remat": "dots", "head_chunk": 4096}),
         (8, 4096, {"remat": "dots"}),
         (8, 4096, {"remat": "full"}),
-        (8, 4096, {"remat": "dots", "head_chunk": 4096}),
         (8, 4096, {"remat": "none"}),  # may not fit
     ],
-    "1.5B": [(4, 4096, {"remat": "dots"}), (8, 4096, {"remat": "full"})],
+    "1.5B": [
+        (4, 4096, {"remat": "dots", "head_chunk": 4096}),
+        (8, 4096, {"remat": "full"}),
+    ],
 }
 # For each model: number of slots, and numbers of cached positions per slot.
 DECODES = {
