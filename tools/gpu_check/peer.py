@@ -4,6 +4,7 @@ import functools
 import pathlib
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import Decoder, Params, head_table
 from tools.bench.peers import transformers_model
-from tools.bench.update import make_trainer
+from tools.bench.update import make_trainer, one_device
 from tools.bench.work import median_seconds
 from tools.gpu_check.shapes import PEAK, SIZES, Rows, error, make_batch
 
@@ -91,7 +92,7 @@ def logits(tiny: bool) -> Rows:
         far = error(rounded, exact)
         yield {"what": "logits_of_torch", "dtype": "bfloat16", "error": far}
         model, _ = make_trainer(size, dtype="float32")
-        params = hf.load_params(pathlib.Path(folder), model, model.mesh)
+        params = hf.load_params(pathlib.Path(folder), model, one_device())
     cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
     for dtype, precision in cases:
         model, _ = make_trainer(size, dtype=dtype)
@@ -104,5 +105,5 @@ def logits(tiny: bool) -> Rows:
 @functools.partial(jax.jit, static_argnums=0)
 def _logits(model: Decoder, params: Params, ids: np.ndarray) -> jax.Array:
     at = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-    hidden = model.apply({"params": params}, ids, at, jnp.ones_like(ids))
+    hidden: Any = model.apply({"params": params}, ids, at, jnp.ones_like(ids))
     return (hidden @ head_table(params).astype(hidden.dtype).T).astype(jnp.float32)
