@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from models.config import DecoderConfig
-from models.hf import CARRIED, INDEX, WEIGHTS
+from models.hf import CARRIED, INDEX, WEIGHTS, file_layout
 
 
 def resolve_folder(
@@ -41,20 +41,40 @@ def resolve_folder(
         )
         return pathlib.Path(found)
 
+    if described_in is not None and (cached := _cached(text)):
+        return cached
     with _one_line_errors(text):
         if described_in is not None:
-            # A cached folder without weights may be incomplete: without its generation
-            # config, stop tokens would be missing.
-            for name in (WEIGHTS, INDEX):
-                cached = huggingface_hub.try_to_load_from_cache(text, name)
-                if isinstance(cached, str):
-                    return pathlib.Path(cached).parent
-            return fetch(local_dir=described_in)
+            fetch(local_dir=described_in)
+            return described_in
         described = fetch()
     # Reject an unsupported architecture before the weights are downloaded.
     DecoderConfig.from_folder(described)
     with _one_line_errors(text):
         return fetch("*.safetensors", INDEX)
+
+
+def _cached(model: str) -> pathlib.Path | None:
+    """Returns the model's folder in the Hub's cache if it has all weights.
+
+    Otherwise the folder may be incomplete: without its generation config, stop tokens
+    would be missing.
+    """
+    import huggingface_hub
+
+    with _one_line_errors(model):
+        files = [
+            huggingface_hub.try_to_load_from_cache(model, name)
+            for name in (WEIGHTS, INDEX)
+        ]
+    for file in files:
+        if isinstance(file, str):
+            folder = pathlib.Path(file).parent
+            # An interrupted download leaves the index without some of its files.
+            layout = file_layout(folder) or {}
+            if all((folder / name).is_file() for name in layout.values()):
+                return folder
+    return None
 
 
 @contextlib.contextmanager

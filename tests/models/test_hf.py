@@ -1,6 +1,7 @@
 """Hugging Face folders: bit-exact round trips, streaming, refusals."""
 
 import json
+import pathlib
 
 import jax
 import numpy as np
@@ -268,18 +269,25 @@ def test_a_partly_cached_model_is_described_by_the_hub(tmp_path, monkeypatch):
 
     def snapshot_download(text, **where):
         fetched.append(where["local_dir"])
-        return where["local_dir"]
+        return str(pathlib.Path(where["local_dir"]).resolve())
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    described = tmp_path / "described"
+    (tmp_path / "linked").symlink_to(tmp_path)  # as is the temporary folder of macOS
+    described = tmp_path / "linked/described"
     assert resolve_folder("a/b", described_in=described) == described
     # Nor is a description whole that was made for a tokenizer: generation config and
     # with it stop tokens would come with the weights.
     (snapshot / "tokenizer_config.json").write_text("{}")
     assert resolve_folder("a/b", described_in=described) == described
-    (snapshot / "model.safetensors.index.json").write_text("{}")
+    # Nor is a download that was interrupted: the run would resume it.
+    shards = [f"model-{i}.safetensors" for i in (1, 2)]
+    index = {"weight_map": dict(zip("ab", shards, strict=True))}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    (snapshot / shards[0]).write_text("")
+    assert resolve_folder("a/b", described_in=described) == described
+    (snapshot / shards[1]).write_text("")
     assert resolve_folder("a/b", described_in=described) == snapshot
-    assert fetched == [described, described]
+    assert fetched == [described] * 3
 
 
 def test_what_is_not_built_is_refused_before_its_weights_are_fetched(
