@@ -143,7 +143,8 @@ class Alarms:
             row = self._in_a_row[rule.name]
             over = value >= rule.limit if rule.counts else row >= self.settings.patience
             if over and rule.name in self.settings.stop_on:
-                rows = "" if rule.counts else f"; {row} such steps in a row end the run"
+                n = self.settings.patience
+                rows = "" if rule.counts else f"; {n} such steps in a row end the run"
                 due.append(f"{rule.name}: {text}{rows}")
         return warnings, next(iter(due), None)
 

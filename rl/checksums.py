@@ -115,8 +115,8 @@ def read_record(folder: pathlib.Path) -> Record:
         ) from None
     if folder.name != str(record.step):
         raise CorruptCheckpointError(
-            f"{folder}: contains the checkpoint of step {record.step}; rename the"
-            f" folder to {record.step}"
+            f"{folder}: contains the checkpoint of step {record.step}, so its name"
+            f" must be {record.step}"
         )
     if (folder / SCORE).exists():
         late = _read(folder / SCORE)

@@ -227,7 +227,7 @@ def _lead(
     stop: StopSignals,
 ) -> int:
     """Runs the leader or the only process and returns the exit status."""
-    with phase("plan", "checks the config, the model's config and the data"):
+    with phase("plan", "checks the config, the model and the data"):
         spec = validate(config)
     if _DRY_RUN.value:
         print(dry_run(spec, workdir))

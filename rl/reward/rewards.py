@@ -201,7 +201,9 @@ class Rewards:
                     if isinstance(result, Fault):
                         raise RewardError(result.text)
                     if isinstance(result, Lost):
-                        limit = f"config.reward.timeout={self._timeout:g} s"
+                        of_run = key.startswith("config.")
+                        limit = "config.reward.timeout=" if of_run else "limit "
+                        limit += f"{self._timeout:g} s"
                         where = f"{named}: {form.place}: {result.reason} ({limit})"
                         reason = f"{where}; {describe_item(problem, call[0])}"
                         scores[i] += self._unjudged(call, reason)

@@ -118,7 +118,8 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
 def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
     """Yields the terms of a sum and of its inner sums.
 
-    An inner sum with variables and a factor, as in 2(x - 1) + 3, remains one term.
+    An inner sum with variables and a factor remains one term, as in 2(x - 1) + 3,
+    unless the factor is -1.
     """
     for term in _flat(t.Add, terms):
         factors = term.factors if isinstance(term, t.Mul) else ()
