@@ -56,7 +56,7 @@ class Tilings(NamedTuple):
     d_keys: Tiling
 
 
-# For head widths up to 64, and above.
+# For head widths up to 128 bytes, up to 256 bytes, and above.
 NARROW = Tilings(
     forward=Tiling(128, 64, 8, 3),
     d_queries=Tiling(128, 64, 8, 3),
@@ -66,6 +66,12 @@ WIDE = Tilings(
     forward=Tiling(128, 64, 8, 3),
     d_queries=Tiling(128, 64, 8, 3),
     d_keys=Tiling(64, 128, 8, 2),
+)
+# Larger blocks or more stages exceed the shared memory of an A100.
+WIDER = Tilings(
+    forward=Tiling(128, 64, 8, 2),
+    d_queries=Tiling(64, 64, 8, 2),
+    d_keys=Tiling(64, 64, 8, 2),
 )
 
 
@@ -140,7 +146,8 @@ def triton_attention(
 ) -> jax.Array:
     """Implements `models.attention.segment_attention` on a GPU."""
     length, width, sharing = q.shape[1], q.shape[3], q.shape[2] // k.shape[2]
-    tilings = NARROW if width <= 64 else WIDE
+    size = width * q.dtype.itemsize
+    tilings = NARROW if size <= 128 else WIDE if size <= 256 else WIDER
     pad = -length % max(max(x.q_block, x.k_block) for x in tilings)
     widen = -width % min(_WIDEST, 1 << (width - 1).bit_length())
 
