@@ -243,18 +243,28 @@ def export_tensors(
       `(Hugging Face name, array)` in file order. The devices convert the next layer
       while the caller writes the current one.
     """
-    ahead: collections.deque[tuple[list[str], tuple[jax.Array, ...]]] = (
+    ahead: collections.deque[tuple[tuple[str, ...], tuple[jax.Array, ...]]] = (
         collections.deque()
     )
-    for layer in _layers(params, config, dtype, names=names):
-        ahead.append(layer)
+    for hf_names, arguments in conversions(params, config, dtype, names=names):
+        ahead.append((hf_names, lay_out(*arguments)))
         if len(ahead) == 2:
             yield from _to_host(*ahead.popleft())
     while ahead:
         yield from _to_host(*ahead.popleft())
 
 
-def _layers(params, config, dtype, *, names=None):
+def conversions(
+    params: Params,
+    config: DecoderConfig,
+    dtype: np.dtype,
+    *,
+    names: Container[str] | None = None,
+) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
+    """Yields tensors' names and the arguments of `lay_out`, layer by layer.
+
+    The arguments are those of `export_tensors`; shapes may replace the arrays.
+    """
     sharding = None
     if jax.process_count() > 1:
         sharding = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
@@ -266,7 +276,7 @@ def _layers(params, config, dtype, *, names=None):
             for weight in weights
         )
         index = 0 if layer is None else layer
-        yield hf_names, lay_out(weights, config, dtype, sharding, arrays, index)
+        yield hf_names, (weights, config, dtype, sharding, arrays, index)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))

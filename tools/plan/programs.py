@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 
-from models import lora
+from models import hf, lora
 from models.decoder import Params, abstract_params, param_shardings
 from rl.base_model import model_from_config
 from rl.setup import make_update
@@ -26,7 +26,7 @@ from tools.plan.workload import Workload
 # Names of programs in the order in which a training step runs them.
 NAMES = (
     "prefill", "prefill_partial", "insert", "decode", "score", "accumulate", "apply",
-    "publish_table", "publish_layers",
+    "publish_table", "publish_layers", "export_table", "export_layer",
 )  # fmt: skip
 
 
@@ -67,7 +67,11 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     base, reference = placed(frozen, shardings), None
     if objective.needs_reference and not base:
         reference = jax.tree.map(lambda x: x.update(dtype=model.dtype), state.params)
-    found = _update_programs(work, step, state, lora.join(state.params, base))
+    params = lora.join(state.params, base)
+    found = _update_programs(work, step, state, params)
+    exports = hf.conversions(params, model.config, hf.DTYPES[c.export.dtype])
+    for name in ("export_table", "export_layer"):  # the embedding's, and each layer's
+        found[name] = Program(hf.lay_out, next(exports)[1])
     gradients, *_ = found["accumulate"].arguments[0]
     arrays = {
         "masters": state.params,

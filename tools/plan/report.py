@@ -21,6 +21,8 @@ _PHASES = {
     "apply": ("masters moments gradients", ""),
     "publish_table": ("masters base served", "moments"),
     "publish_layers": ("masters base served", "moments"),
+    "export_table": ("masters base", "moments served"),
+    "export_layer": ("masters base", "moments served"),
 }
 
 
