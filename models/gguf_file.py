@@ -234,7 +234,9 @@ def _dequantised(
             source.refuse(f"tensor {name} has shape {array.shape}, not {shape}")
         yield hf_name, _unpermuted(array, weight, config).astype(dtype)
     if left:
-        source.refuse(f"{len(left)} unknown tensors, such as {min(left)}")
+        source.refuse(
+            f"{len(left)} unknown tensors, such as {min(left)}; use another file"
+        )
 
 
 def _unpermuted(array: np.ndarray, weight: Weight, config: DecoderConfig) -> np.ndarray:

@@ -152,8 +152,8 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
             )
     if extra := sorted(set(tensors) - set(expected)):
         raise ValueError(
-            f"{folder}: {len(extra)} tensors do not belong to the architecture in"
-            f" config.json, such as {extra[0]}; use the config.json of these weights"
+            f"{folder}: {len(extra)} tensors, such as {extra[0]}, are not in the"
+            " architecture of config.json; use the config.json of these weights"
         )
     return tensors
 

@@ -5,6 +5,7 @@ import glob
 import json
 import math
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -43,8 +44,14 @@ def load_problems(
         )
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
         function = load_function(source, key=key)
-        result = call(function, f"{key.removeprefix('config.')}_args", arguments)
         where = f"{key}={source!r}"
+        section = re.sub(r"^config\.(data\.\w+)", r"\1_args", key)
+        try:
+            result = list(call(function, section, arguments))
+        except ValueError as error:
+            if str(error).startswith("config."):
+                raise
+            raise ValueError(f"{where}: {error}") from error
         return _checked(
             ((f"{where}, problem {i}", p) for i, p in enumerate(result, 1)), where
         )

@@ -108,8 +108,8 @@ def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
     """
     if beyond := sorted(i for i in ids if not 0 <= i < vocab_size):
         raise UnreadableText(
-            f"{what}: token id {beyond[0]} has no row in the embedding, because"
-            f" config.json has vocab_size={vocab_size}"
+            f"{what}: token id {beyond[0]}: must be at least 0 and less than"
+            f" vocab_size={vocab_size} of config.json"
         )
 
 

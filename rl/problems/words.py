@@ -114,8 +114,8 @@ def problems(
         )
     if len(found) < count:
         raise ValueError(
-            f"count={count}: found only {len(found)} different problems; lower count"
-            " or raise most"
+            f"count={count}, most={most}: only {len(found)} different problems;"
+            " lower count or raise `most`"
         )
     return list(found.values())
 

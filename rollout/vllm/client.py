@@ -85,7 +85,10 @@ class VllmClient:
     def __init__(self, url: str, *, api_key: str = ""):
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
-            raise ValueError(f"server url {url!r}: must be http://HOST:PORT")
+            raise ValueError(
+                f"server url {url!r}: must be http://HOST:PORT; correct"
+                " config.rollout.vllm.url or --url"
+            )
         self.url = url.rstrip("/")
         self._address = (parts.hostname, parts.port or 80)
         self._headers = {"Content-Type": "application/json"}

@@ -264,8 +264,8 @@ class ServerFleet:
                 if self.closed or time.monotonic() > deadline:
                     url = member.client.url
                     raise ServerFailed(
-                        f"the vLLM server at {url} does not answer; start it, or"
-                        f" correct its url ({error})"
+                        f"the vLLM server at {url} does not answer ({error}); start"
+                        " it, or correct config.rollout.vllm.url or --url"
                     ) from None
                 time.sleep(0.5)
 

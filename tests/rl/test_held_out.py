@@ -13,6 +13,8 @@ from rl.processes.stopping import StopSignals
 from rl.run_spec import validate
 from rollout.jax_sampler import JaxSampler
 
+WORDS = "rl.problems.words:problems"
+
 
 def _sums(path, *problems):
     rows = [json.dumps({"problem": p, "answer": str(eval(p))}) for p in problems]
@@ -82,6 +84,18 @@ def test_each_set_has_its_curve_and_the_first_decides(config, tmp_path, capsys):
         ({"eval": {"a/b": "x.jsonl"}}, "config.data.eval: 'a/b' cannot name a set"),
         ({"eval": {"a": "no.jsonl"}}, "no.jsonl: no such file"),
         ({"eval_args": {"b": {}}}, "config.data.eval_args.b={}: must be a dict of"),
+        (
+            {"eval": {"a": WORDS}, "eval_args": {"a": {"splt": "x"}}},
+            "config.data.eval_args.a.splt='x': unknown key",
+        ),
+        (
+            {"eval": {"a": WORDS}, "eval_args": {"a": {"split": "x", "count": 1}}},
+            f"config.data.eval.a={WORDS!r}: split='x', levels=(1, 2, 3): split must be",
+        ),
+        (
+            {"eval": WORDS, "eval_args": {"split": "train", "count": 9999, "most": 4}},
+            f"config.data.eval={WORDS!r}: count=9999, most=4: only ",
+        ),
     ],
 )
 def test_a_set_that_does_not_fit_is_one_line(config, change, message):

@@ -64,7 +64,9 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     names = [n for n in every[0].correct if all(n in e.correct for e in every)]
     if not names:
         listed = " and ".join(f"{e.folder} ({', '.join(e.correct)})" for e in every)
-        raise ValueError(f"{listed} have no benchmark in common")
+        raise ValueError(
+            f"--compare: {listed} have no benchmark in common; give others"
+        )
     for evaluation in every:
         for name in names:
             _check_paired(name, every[0], evaluation)

@@ -71,7 +71,10 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
         raw = json.loads((folder / "config.json").read_text("utf-8"))
         dtype = raw.get("dtype") or raw.get("torch_dtype") or "bfloat16"
     if dtype not in DTYPES:
-        raise ValueError(f"dtype={dtype!r}: must be one of {', '.join(DTYPES)}")
+        known = ", ".join(DTYPES)
+        raise ValueError(
+            f"{folder}: dtype={dtype!r}: must be one of {known}; set --dtype"
+        )
     size = config.vocab_size
     return Pretrained(
         folder=folder,

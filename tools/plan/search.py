@@ -136,8 +136,8 @@ def best(config: RunConfig, target: Target) -> Workload:
     guess, work = smallest
     raise ValueError(
         f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
-        f" in no layout; the smallest, {_name(work)}, needs about {gib(guess.peak)} of"
-        f" {gib(target.usable)} GiB; give more or larger devices"
+        f" in no layout; the smallest, {_name(work)}, needs about {gib(guess.peak)}"
+        f" GiB, and {gib(target.usable)} GiB are usable; give more or larger devices"
     )
 
 

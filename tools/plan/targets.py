@@ -208,7 +208,7 @@ def devices(target: Target) -> Sequence[jax.Device]:
             topology = topologies.get_topology_desc(str(target), platform="tpu")
     except Exception as error:  # the plugins' own types
         raise ValueError(
-            f"--target={target}: the compiler has no such device:"
-            f" {one_line(error)[:300]}"
+            f"--target={target}: unknown to the compiler; give another target"
+            f" ({one_line(error)[:300]})"
         ) from None
     return topology.devices

@@ -401,7 +401,7 @@ class Operands(Cursor):
                 stated[0] if len(stated) == 1 and name != "cases" else t.Braces(stated)
             )
         if any(len(row) != 2 for row in rows):
-            raise t.Unparsable("has a case with more than a value and a condition")
+            raise t.Unparsable("has a case that is not one value and one condition")
         return t.Cases(
             tuple(t.When(self._whole(v), self.condition_of(c)) for v, c in rows)
         )

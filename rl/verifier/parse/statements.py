@@ -391,7 +391,9 @@ def _all_but(nodes: Sequence[t.Node]) -> t.Node | None:
 
 def _uncalculated(label: str) -> str:
     if calculates(label) or not _DOUBTING.isdisjoint(label.casefold().split()):
-        raise t.Unparsable(f"has a label with an operation or a denial: {label[:40]!r}")
+        raise t.Unparsable(
+            f"has a label with an operation, denial or doubt: {label[:40]!r}"
+        )
     return label
 
 

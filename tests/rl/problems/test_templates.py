@@ -213,7 +213,7 @@ def test_composed_accents_and_any_bytes_are_read(tokenizer):
         encode_checked(tokenizer, "qwen_math", problem, vocab_size=151646)
     # Qwen's embedding cut to its text tokens: <|im_start|> is beyond.
     with pytest.raises(
-        UnreadableText, match="token id 151644 has no row .* vocab_size=151643"
+        UnreadableText, match="token id 151644: must be .* less than vocab_size=151643"
     ):
         encode_checked(tokenizer, "qwen_math", problem, vocab_size=151643)
 
@@ -260,7 +260,7 @@ def test_a_generation_config_that_cannot_be_read_is_named(tmp_path, text):
     path.unlink()
     assert default_stop_ids(tmp_path, word, vocab_size=9) == (1, 4, 5)
     path.write_text('{"eos_token_id": [2, 9]}')
-    with pytest.raises(ValueError, match="config.json: eos_token_id: token id 9 has"):
+    with pytest.raises(ValueError, match="config.json: eos_token_id: token id 9: must"):
         default_stop_ids(tmp_path, word, vocab_size=9)
     path.write_text(text)
     with pytest.raises(ValueError) as caught:
