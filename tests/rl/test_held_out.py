@@ -92,10 +92,6 @@ def test_each_set_has_its_curve_and_the_first_decides(config, tmp_path, capsys):
             {"eval": {"a": WORDS}, "eval_args": {"a": {"split": "x", "count": 1}}},
             f"config.data.eval.a={WORDS!r}: split='x', levels=(1, 2, 3): split must be",
         ),
-        (
-            {"eval": WORDS, "eval_args": {"split": "train", "count": 9999, "most": 4}},
-            f"config.data.eval={WORDS!r}: count=9999, most=4: only ",
-        ),
     ],
 )
 def test_a_set_that_does_not_fit_is_one_line(config, change, message):
