@@ -80,7 +80,7 @@ class Options(NamedTuple):
 
     Attributes:
       tilings: the tuning parameters.
-      scale: the factor of scores, before padding the head width.
+      scale: the factor of scores, from the head width before padding.
       interpret: whether to interpret them, for tests on a CPU.
     """
 
@@ -317,8 +317,8 @@ def _call(kernel, grid: _Grid, tiling: Tiling, options, rows, pairs, inputs, out
     """Calls a kernel.
 
     Args:
-      kernel: the kernel. Its first arguments are the grid, the sizes of the other
-        blocks that it visits, the options, and references to `pairs`, ids and prefixes.
+      kernel: the kernel. Its first arguments are `grid`, `tiling`, `options`, and
+        references to `pairs`, ids and prefixes.
       grid, tiling, options, rows: as in the kernels' callers.
       pairs: the blocks that it visits.
       inputs: further arrays and their specs.

@@ -420,14 +420,22 @@ def _discard(path: pathlib.Path) -> None:
         print(f"WARNING: {path}: {reason}", flush=True)
 
 
-def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
-    """Returns the size of a checkpoint's tensors in bytes.
+def state_bytes(
+    params: Params,
+    optimizer: optax.GradientTransformation,
+    reference: str | None = None,
+) -> int:
+    """Returns the size of a checkpoint's tensors in bytes, without the counters.
 
     Args:
       params: trained parameters, as arrays or as shapes with dtypes.
       optimizer: the optimizer, whose state is saved as well.
+      reference: dtype of `TrainState.reference`; None if the state has none.
     """
     leaves = jax.tree.leaves((params, jax.eval_shape(optimizer.init, params)))
+    if reference:
+        copied = jax.tree.leaves(params)
+        leaves += [jax.ShapeDtypeStruct(x.shape, reference) for x in copied]
     return sum(x.size * x.dtype.itemsize for x in leaves)
 
 

@@ -56,7 +56,7 @@ class Watch:
     def text(self, columns: int = 0) -> str:
         """Returns the progress as a line of text.
 
-        With `columns`, the line has at most this width and includes a progress bar.
+        With `columns`, the line has at most this width; with a known total, also a bar.
         """
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.time() - since, 1e-9)

@@ -50,6 +50,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     completions = c.batch.prompts_per_step * group
     tokens = completions * (c.rollout.max_prompt_tokens + c.rollout.max_response_tokens)
     dynamic = c.dynamic_sampling
+    resets = spec.objective.needs_reference and c.objective.reset_every > 0
     rounds = dynamic.max_rounds * dynamic.oversample if dynamic.filter else 1
     lines = {
         "devices": describe_devices(),
@@ -67,7 +68,11 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "updates per step": str(spec.updates_per_step),
         "steps": f"{c.steps} ({c.steps * spec.updates_per_step:,} updates)",
         "checkpoints": describe_cost(
-            state_bytes(shapes, make_optimizer(c.optimizer)),
+            state_bytes(
+                shapes,
+                make_optimizer(c.optimizer),
+                c.model.dtype if resets else None,
+            ),
             keep=c.checkpoint.keep,
             folder=workdir / "checkpoints",
         ),

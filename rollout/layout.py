@@ -265,7 +265,7 @@ def make_layout(
     room: int | None = None,
     settings: PlatformSettings | None = None,
 ) -> Layout:
-    """Creates a layout with the fewest devices per copy that have enough memory.
+    """Creates a layout that fits in memory, with the fewest devices per model copy.
 
     Args:
       trained: the model in training, with its mesh.

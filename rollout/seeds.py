@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """Lists the uses of random seeds in a run; each has its own sequence of seeds."""
+    """Lists the purposes of `run_seed`; each has its own sequence of seeds."""
 
     SAMPLING = 0
     SHUFFLING = 1

@@ -28,7 +28,7 @@ CONFIG = DecoderConfig.from_hf({"model_type": "qwen2", **SMALL})
 LOOP = {"seeds": 12, "left": [{"dtype": "float32", "data": "AACAPwAAgD8="}]}
 
 
-def _make(**shape):
+def _make(keeps_reference=False, **shape):
     devices = jax.devices()[: int(np.prod(list(shape.values())))]
     mesh = make_mesh(**shape, devices=devices)
     model = Decoder(CONFIG, mesh=mesh)
@@ -38,6 +38,7 @@ def _make(**shape):
         mesh,
         OBJECTIVE,
         head_chunk=16,
+        keeps_reference=keeps_reference,
     )
     return step, step.init(init_params(model, mesh, 0))
 
@@ -485,6 +486,10 @@ def test_a_checkpoints_size_on_disk_is_as_stated(made, pair):
     stated = checkpoint.state_bytes(made[1].params, make_optimizer(OPTIMIZER))
     arrays = sum(x.nbytes for x in jax.tree.leaves(made[1]))
     assert stated + 3 * 4 == arrays  # the three counters of the step
+    _, state = _make(keeps_reference=True, data=1)
+    dtype = state.reference["embedding"].dtype.name
+    more = checkpoint.state_bytes(state.params, make_optimizer(OPTIMIZER), dtype)
+    assert more + 3 * 4 == sum(x.nbytes for x in jax.tree.leaves(state)) > arrays
     written = sum(os.path.getsize(p) for p in _files(pair / "2" / "state"))
     assert written < 1.5 * stated + 100_000
     text = checkpoint.describe_cost(91_386_198_148, keep=3, folder=pair)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shlex
 import socket
 import sys
@@ -52,6 +53,16 @@ def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     config.reward.function = "tests.rl.examples:wrong"
     page = start_page(validate(from_config(config)), tmp_path)
     assert r"\boxed{2} -1; \boxed{3} -1 (equal rewards: does the reward" in page
+
+
+def test_the_size_of_a_checkpoint_includes_a_saved_reference(config, tmp_path):
+    def checkpoint_bytes(reset_every):
+        config.objective.kl_penalty, config.objective.reset_every = 0.1, reset_every
+        page = start_page(validate(from_config(config)), tmp_path)
+        return float(re.search(r"\ncheckpoints +([\d.]+) GB", page)[1])
+
+    config.model.maker_args.hidden_size = 512
+    assert checkpoint_bytes(5) > checkpoint_bytes(0) > 0
 
 
 def test_a_dry_run_opens_the_weights(config, tmp_path):

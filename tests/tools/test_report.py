@@ -9,6 +9,7 @@ import pytest
 
 from configs import quickstart
 from configs.schema import config_json
+from rl.files import MAX_LINE_BYTES
 from tools.report.__main__ import main
 from tools.report.health import findings
 from tools.report.reading import read_run, read_runs
@@ -237,6 +238,17 @@ def test_an_incomplete_last_line_is_ignored_and_other_bad_lines_are_found(tmp_pa
     assert listed(folder) == [
         ("file", "", "samples.jsonl: 3 unreadable lines: 2, 3, 4")
     ]
+
+
+def test_the_rows_after_a_line_that_is_too_long_are_read(tmp_path):
+    folder = make(tmp_path / "run")
+    path = folder / "samples.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    long = " " * MAX_LINE_BYTES + lines[0]
+    path.write_text("".join([lines[0], long, *lines[1:], long.strip("\n")]))
+    assert len(read_run(folder).samples) == STEPS
+    wrong = f"samples.jsonl: 2 unreadable lines: 2, {STEPS + 2}"
+    assert listed(folder) == [("file", "", wrong)]
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "samples.jsonl", "manifest.json"])

@@ -205,7 +205,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Counts the values of each `identity` entry in the manifests of the runs.
+    """Counts the distinct values of each entry of `_SHARED` in the runs' manifests.
 
     Entries that are equal in all runs are omitted.
     """

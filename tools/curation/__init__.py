@@ -7,6 +7,7 @@ dropped rows with reasons, and a report. Start reading at `pipeline`. Data flow:
     answers) -> decontaminate -> duplicates -> levels -> report
 
 A *check* is a pure function that returns the reason to drop a row, or None. All checks
-run on every row, so a dropped row lists all reasons. The one exception is the check by
-the verifier, which runs last and skips rows that already have a reason.
+run on every row, so a dropped row lists all their reasons. The one exception is the
+check by the verifier, which runs last and skips rows that already have a reason. Later
+steps may skip them too.
 """

@@ -14,8 +14,8 @@ def maj_at_k(
 ) -> np.ndarray:
     """Returns the score of each problem's most frequent answer, `[problems]`.
 
-    The score is 1 if the answer is correct and 0 if it is wrong or missing. If k
-    classes are equally frequent and j of them are correct, the score is j / k.
+    The score is 1 if the answer is correct and 0 if it is wrong or missing. If n
+    classes are the most frequent and c of them are correct, the score is c / n.
 
     Args:
       votes: for each problem, the class of each completion's answer, or None for a

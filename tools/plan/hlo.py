@@ -179,7 +179,9 @@ class Module:
     def read(
         self, name: str = "", times: float = 1.0, fused: bool = False, depth: int = 0
     ) -> Reading:
-        """Counts the traffic of a computation and of all computations that it calls.
+        """Counts the traffic of a computation and of those that it calls.
+
+        Of a conditional, only the branch that moves the fewest bytes counts.
 
         Args:
           name: the name of the computation; by default the entry.

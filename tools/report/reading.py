@@ -154,15 +154,22 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Reads a JSONL file and returns the rows that are valid and that `fits` accepts.
 
-    Ignores an incomplete last line; adds the numbers of other bad lines to `wrong`.
+    Ignores an incomplete last line; reports other bad or too long lines in `wrong`.
     """
     if not path.is_file():
         return []
-    rows, bad, number = [], [], 0
+    rows, bad, number, too_long = [], [], 0, False
     with path.open("rb") as file:
-        while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
+        while line := file.readline(MAX_LINE_BYTES):
+            if not line.endswith(b"\n"):
+                if len(line) < MAX_LINE_BYTES:
+                    break
+                too_long = True
+                continue
             number += 1
             try:
+                if too_long:
+                    raise ValueError("longer than the limit")
                 row = json.loads(line)
                 step = row["step"]
                 if not (isinstance(step, int) and 0 <= step < 10**9 and fits(row)):
@@ -170,6 +177,9 @@ def _rows(
                 rows.append(row)
             except _WRONG:
                 bad.append(number)
+            too_long = False
+    if too_long:
+        bad.append(number + 1)
     if bad:
         named = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
         wrong.append(f"{path.name}: {len(bad)} unreadable lines: {named}")

@@ -152,7 +152,7 @@ class Prover:
         return (decimal.value, decimal.ulp) == (Fraction(printed), last_place)
 
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
-        """Returns whether a decimal is an exact number after rounding or truncation.
+        """Returns whether rounding or truncating an exact number gives a decimal.
 
         Args:
           decimal: number with the unit of its last place.

@@ -96,7 +96,7 @@ def is_rational(shape: t.Node) -> bool:
 
 
 def is_plain(shape: t.Node) -> bool:
-    """Returns whether a shape is a value that leaves nothing to calculate."""
+    """Returns whether a shape is a signed number or name, or their ratio or call."""
     match shape:
         case t.Num() | t.Sym() | t.Const() | t.Word() | t.Clock() | t.Numbers():
             return True

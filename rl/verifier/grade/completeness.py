@@ -307,8 +307,9 @@ def _leaves_sets(node: t.Node, regions: Regions) -> bool:
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     """Returns whether an operation on sets can be simplified.
 
-    Disjoint intervals, the reals or the integers without some numbers, and inequalities
-    with exceptions are already simple. Operations on named sets cannot be carried out.
+    Already simple are unions of disjoint intervals, the reals or integers without some
+    numbers, other infinite sets without a finite set, and inequalities with exceptions.
+    Operations on named sets cannot be carried out.
     """
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):

@@ -79,7 +79,7 @@ class Formulas:
         return shape not in self.to_compute
 
     def _has_value(self, formula: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether a formula of the problem equals the gold in another shape."""
+        """Returns whether a formula has the gold's value, but another shape."""
         value, wanted = t.fold(self.trees[formula]), t.fold(gold)
         if is_plain(formula) or formula == shape_of(gold):
             return False

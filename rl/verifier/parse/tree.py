@@ -56,11 +56,11 @@ class Num(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Repeating(Expression):
-    """Represents a repeating decimal: 0.1 with a bar over its 6, or 0.333...
+    """Represents a repeating decimal: 0.16 with a bar over the 6, or 0.333...
 
     Attributes:
       value: exact value.
-      shown: decimal before the dots, which may also be truncated: sqrt(96) = 9.7979...
+      shown: decimal before the dots, which may mean truncation: sqrt(96) = 9.7979...
     """
 
     value: Fraction
