@@ -4,6 +4,7 @@
     python docs/figures.py --run runs/quickstart        # and a learning curve
     python docs/figures.py --plan plan.json             # and the memory of a plan
     python docs/figures.py --learning learning.json     # and the curves of a peer
+    python docs/figures.py --arm full runs/a runs/b --arm lora runs/c   # and of arms
     python docs/figures.py --screens runs/quickstart    # and TensorBoard, the report
 
 The last one needs Chromium and writes PNG files. `plan.json` is the output of
@@ -243,6 +244,25 @@ def learning(result: pathlib.Path) -> None:
     save("learning", 720, BOTTOM + 52, marks)
 
 
+def arms(runs: Sequence[Sequence[str]]) -> None:
+    """Draws held-out accuracy over steps, with one color per arm and a line per run.
+
+    Args:
+      runs: for each arm, its label and the workdirs of its runs.
+    """
+    curves, key = [], "eval/accuracy"
+    for (_, *folders), paint in zip(runs, (BLUE, ORANGE, GREEN), strict=False):
+        for folder in folders:
+            rows = map(json.loads, pathlib.Path(folder, "metrics.jsonl").open())
+            curves.append(([(r["step"], r[key]) for r in rows if key in r], paint))
+    last = max(step for points, _ in curves for step, _ in points)
+    marks = axes(last, "step; a line per seed")
+    for points, paint in curves:
+        marks += line(points, last, paint, dots=True)
+    labels = zip((arm[0] for arm in runs), (BLUE, ORANGE, GREEN), strict=False)
+    save("arms", 720, BOTTOM + 52, marks + legend(list(labels), 160))
+
+
 def memory(plan: pathlib.Path) -> None:
     """Draws the memory of each program of a plan, by what holds it."""
     report = json.loads(plan.read_text())
@@ -296,6 +316,7 @@ def main() -> None:
     parser.add_argument("--run", type=pathlib.Path, help="workdir of a run: its curve")
     parser.add_argument("--plan", type=pathlib.Path, help="JSON of a plan: its memory")
     parser.add_argument("--learning", type=pathlib.Path, help="JSON of a comparison")
+    parser.add_argument("--arm", nargs="+", action="append", help="label and workdirs")
     parser.add_argument("--screens", type=pathlib.Path, help="workdir of a run")
     args = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
@@ -308,6 +329,8 @@ def main() -> None:
         memory(args.plan)
     if args.learning:
         learning(args.learning)
+    if args.arm:
+        arms(args.arm)
     if args.screens:
         screens(args.screens)
 
