@@ -17,7 +17,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from rl.files import markdown_table, named
 
 FRONT = "Front"
-"""Name of the group of main charts; TensorBoard sorts capital letters first."""
+"""Names the group of main charts; TensorBoard sorts capital letters first."""
 
 
 class Board:
@@ -59,7 +59,7 @@ class Board:
             self._write(summary=hparams_pb(plain, start_time_secs=time.time()))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes finite scalars by tag."""
+        """Writes finite scalars by tag; those of `front` also to the group `FRONT`."""
         points = dict(values)
         for tag in self._front & values.keys():
             points[f"{FRONT}/{tag.replace('/', ' ')}"] = values[tag]

@@ -1,6 +1,6 @@
 """Dumps the first step with a non-finite update to `WORKDIR/dumps/STEP/`.
 
-    dump.json            the step, its checkpoint, and each update's scalars and metrics
+    dump.json            step, cause, checkpoint; scalars and statistics of each update
     batches.safetensors  packed rows, by MINI_BATCH/MICRO_BATCH/FIELD of a `Batch`
     completions.jsonl    the completions of the step's groups
     checkpoint/          the newest checkpoint from before the step

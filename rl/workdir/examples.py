@@ -25,18 +25,18 @@ def example_rows(
 ) -> list[dict[str, Any]]:
     """Returns completions of a step that are worth reading, as rows of samples.jsonl.
 
-    They are the completions with the best and the worst reward, and the first suspect,
-    truncated and repetitive ones, if any. Then comes the first completion of each
-    group, up to `samples` rows in total. Each row holds the prompt with its special
-    tokens.
+    They come from the example groups of `stats`, in this order: the completions with
+    the best and the worst reward; the first suspect, truncated and repetitive ones, if
+    any; the first of each group. Those beyond `samples` rows are left out. Each row
+    holds the prompt with its special tokens.
 
     Args:
-      stats: counts of the step, with example groups.
+      stats: rollout stats of the step, with example groups.
       decode: converts a completion's token ids to text.
       decode_prompt: converts a prompt's token ids to text.
       samples: maximum number of rows.
-      after: delimiter before which the verifier ignores text (`reward.after`); "" for
-        none.
+      after: delimiter (`reward.after`); the verifier ignores text before its last
+        occurrence. "" for none.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []

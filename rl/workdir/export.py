@@ -1,8 +1,8 @@
-"""Writes generation config, chat template and model card of an exported folder.
+"""Makes the generation config, chat template and model card of an exported folder.
 
 Servers then use the run's stop tokens and prompt template. The base model's own files
-may differ: they may list only one of two stop tokens, or a chat template that was not
-used in training.
+may differ: they may list only one of two stop tokens, or contain a chat template that
+was not used in training.
 """
 
 import json
@@ -39,7 +39,7 @@ def serve_as_trained(
     """Replaces the base's generation config and chat template by the run's.
 
     Args:
-      folder: folder with the base model's config and tokenizer files.
+      folder: folder with copies of the base model's config and tokenizer files.
       stop_token_ids: stop tokens of the run.
       temperature: sampling temperature at the end of the run.
       template: the prompt template, `data.template`.
@@ -63,9 +63,10 @@ def serve_as_trained(
 
 
 def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns a Jinja chat template that renders a user's last message as in training.
+    """Returns a Jinja chat template that renders a single user message as in training.
 
-    The template includes the begin-of-text token, which servers do not add.
+    If prompts begin with a begin-of-text token, the template includes this token, which
+    servers do not add.
     """
 
     def literal(value: Any) -> str:  # JSON literals are valid in Jinja
@@ -88,12 +89,12 @@ def model_card(
     step: int,
     evaluations: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Returns README.md of an exported folder: base, recipe, data, evaluation, commit.
+    """Returns the text of an exported folder's README.md.
 
     Args:
       config: the run's config, as in config.json.
       step: the step of the exported weights.
-      evaluations: results of `rl.evaluate.summarise` by name; empty ones are left out.
+      evaluations: results of `HeldOut.measure` by name; empty ones are left out.
     """
     model, data, rollout = config["model"], config["data"], config["rollout"]
     args = model["maker_args"] or {}
@@ -160,7 +161,7 @@ def model_card(
 
 
 def commit() -> str:
-    """Returns text with this code's git commit and whether files were changed."""
+    """Returns text with this code's git commit, if known, and whether files changed."""
 
     def git(*words: str) -> str | None:
         done = subprocess.run(

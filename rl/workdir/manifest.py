@@ -111,7 +111,8 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
       A line for each difference.
 
     Raises:
-      ValueError: a difference is not accepted; nothing was written.
+      ValueError: a difference is not accepted, or the manifest is damaged or missing
+        although there is a checkpoint. Nothing was written.
     """
     path = workdir / "manifest.json"
     content = _read(path)
@@ -140,7 +141,7 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
     """Compares only the config with the manifest, before the base model is made.
 
     Raises:
-      ValueError: a difference is not accepted; see `begin`.
+      ValueError: a difference is not one of `MAY_CHANGE`, or the manifest is damaged.
     """
     if content := _read(workdir / "manifest.json"):
         before = content["identity"]
@@ -148,12 +149,13 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 
 
 def check_checkpoints(workdir: pathlib.Path) -> None:
-    """Checks that the newest checkpoint named in metrics.jsonl exists.
+    """Checks that the newest checkpoint named in metrics.jsonl, or a newer one, exists.
 
-    Without it the run would resume at an earlier step and drop later metrics.
+    Otherwise the run would resume at an earlier step and drop later metrics. A folder
+    `STEP.damaged` of the named checkpoint also passes.
 
     Raises:
-      ValueError: the checkpoint is missing.
+      ValueError: the checkpoint is missing, or a row is invalid.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):

@@ -8,9 +8,9 @@ import jax
 
 
 class Trace(contextlib.AbstractContextManager["Trace"]):
-    """Writes this process's traces to `WORKDIR/profile`.
+    """Writes one trace of this process's selected steps to `WORKDIR/profile`.
 
-    TensorBoard, XProf and Perfetto can show them. A step's trace ends when the next
+    TensorBoard, XProf and Perfetto can show it. A step ends in the trace when the next
     step begins, so it may include an evaluation.
     """
 
@@ -26,7 +26,7 @@ class Trace(contextlib.AbstractContextManager["Trace"]):
         self._trace, self._step = contextlib.ExitStack(), contextlib.ExitStack()
 
     def begin(self, step: int) -> None:
-        """Ends the trace of the previous step and begins that of `step` if selected."""
+        """Begins a step; starts the trace, or ends it after the last selected step."""
         self._step.close()
         within = self._first <= step <= self._last
         if self._running and not within:
