@@ -18,7 +18,7 @@ class Rule(NamedTuple):
     """Describes one alarm: a metric, its limit, and the message of the warning."""
 
     name: str  # the alarm's name in `alarms.stop_on`
-    value: Callable[[Metrics], float]  # returns the metric; NaN if the step lacks it
+    value: Callable[[Metrics], float]  # value to compare; NaN if the step lacks it
     beyond: Callable[[float, float], bool]  # whether value and limit give an alarm
     says: str  # message with fields for the value and `names` of non-finite metrics
     counts: bool = False  # whether the value counts consecutive steps or updates
@@ -26,7 +26,7 @@ class Rule(NamedTuple):
 
 
 def _of(*names: str) -> Callable[[Metrics], float]:
-    """Returns a function that reads the first of these metrics that a step has."""
+    """Returns a function that reads the first of `names` that a step has, or NaN."""
     return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
 
 
@@ -120,8 +120,8 @@ class Alarms:
 
     `Rule.beyond` decides whether an alarm is active at a step. Every active alarm gives
     a warning. An alarm of `alarms.stop_on` ends the run after `alarms.patience` active
-    steps in a row. An alarm whose value is a count (`Rule.counts`) instead ends the run
-    when this count reaches the limit.
+    steps in a row; or, if the alarm's value is a count (`Rule.counts`), when this count
+    reaches the limit.
     """
 
     def __init__(self, settings: base.Alarms):
@@ -178,7 +178,7 @@ class Alarms:
         return self._unmoved
 
     def state(self) -> dict[str, Any]:
-        """Returns the state for `restore`, as JSON."""
+        """Returns the state for `restore`, as a JSON-serializable dict."""
         return {
             "in_a_row": dict(self._in_a_row),
             "reward": self._reward,

@@ -59,7 +59,7 @@ def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
 def model_from_config(
     c: RunConfig, architecture: DecoderConfig, mesh: Mesh | None
 ) -> Decoder:
-    """Builds the decoder that the run trains.
+    """Builds the decoder of an architecture with the settings of `config.model`.
 
     With adapters the frozen base has dtype `model.dtype`.
     """
@@ -98,6 +98,6 @@ def base_name(c: RunConfig, folder: pathlib.Path) -> str:
 
 
 def parameter_count(model: DecoderConfig) -> int:
-    """Returns the number of parameters of a model, without adapters."""
+    """Returns the number of parameters of a model, with adapters if `lora` is set."""
     shapes, _ = abstract_params(Decoder(model))
     return sum(x.size for x in jax.tree.leaves(shapes))

@@ -5,8 +5,8 @@
     checksums/  checksums of both, see `rl.checksums`
 
 A step's folder gets its final name when all three parts are on the disk. A checkpoint
-that does not match its checksums is not loaded: its folder is renamed, and the
-checkpoint before it is used.
+that does not match its checksums is not loaded. A run resumes from the newest intact
+checkpoint, and renames the folders of newer ones.
 """
 
 import concurrent.futures
@@ -43,8 +43,8 @@ _LEFTOVER_SECONDS = 10.0
 class Checkpoints:
     """Saves, restores and rotates the checkpoints of one run.
 
-    With several processes every process has an instance and makes the same calls. Only
-    process 0 verifies, renames and removes folders.
+    With several processes every process has an instance, and all call `save`, `restore`
+    and `close` together. Only process 0 verifies files, and renames or removes folders.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Checkpoints:
             )
 
     def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
-        """Waits until a checkpoint is on the disk, then writes its `SHA256SUMS`."""
+        """Waits until a checkpoint is written; process 0 then adds its `SHA256SUMS`."""
         folder = self._folder / str(step)
         try:
             manager.wait_until_finished()
@@ -206,7 +206,7 @@ class Checkpoints:
             _discard(self._folder / _DELETED)
 
     def record_score(self, step: int, score: float) -> None:
-        """Adds an evaluation score to the checkpoint of `step`, which exists already.
+        """Adds an evaluation score to the checkpoint of `step`, which must exist.
 
         Raises:
           OSError: the score cannot be written, or the previous save failed.
@@ -230,7 +230,7 @@ class Checkpoints:
         """Waits for the save in the background.
 
         Raises:
-          OSError: the save failed; earlier checkpoints are unchanged.
+          OSError: the save failed; the message says where a run resumes.
         """
         if self._pending is None:
             return
@@ -245,11 +245,11 @@ class Checkpoints:
     ) -> tuple[int, TrainState, dict[str, Any]] | None:
         """Reads the newest intact checkpoint, with the shardings of `abstract`.
 
-        Folders of corrupt checkpoints are renamed to `STEP.damaged`, with a warning.
+        Newer, corrupt checkpoints are renamed to `STEP.damaged`, with a warning.
 
         Args:
           abstract: shapes, dtypes and shardings, see `abstract_state`.
-          make_room: frees device memory; called before a checkpoint is read.
+          make_room: frees device memory; called before each read of a checkpoint.
 
         Returns:
           The checkpoint's step, train state and loop state; None without a checkpoint.
@@ -279,10 +279,10 @@ class Checkpoints:
         return None
 
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
-        """Returns the newest step whose files match their checksums, or None.
+        """Returns the newest step whose files pass `checksums.verify`, or None.
 
-        Skips the steps in `corrupt` and adds newly found corrupt ones. Process 0 checks
-        the files, and raises CorruptCheckpointError if all steps are corrupt.
+        Skips the steps in `corrupt`, and adds each corrupt step that it finds. Process
+        0 checks the files, and raises CorruptCheckpointError if all steps are corrupt.
         """
         found = -1
         if jax.process_index() == 0:
@@ -316,7 +316,7 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Waits for the save in the background; see `wait` for errors."""
+        """Waits for the save in the background, then closes Orbax; see `wait`."""
         try:
             self.wait()
         finally:
@@ -425,7 +425,7 @@ def state_bytes(
     optimizer: optax.GradientTransformation,
     reference: str | None = None,
 ) -> int:
-    """Returns the size of a checkpoint's tensors in bytes, without the counters.
+    """Returns the bytes of a checkpoint's tensors, without `TrainState`'s counters.
 
     Args:
       params: trained parameters, as arrays or as shapes with dtypes.
@@ -443,7 +443,7 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
     """Returns text about the disk space and the save time of a run's checkpoints.
 
     Args:
-      nbytes: size of a checkpoint.
+      nbytes: size of a checkpoint in bytes.
       keep: number of newest checkpoints to retain.
       folder: folder of the checkpoints, which may be missing.
     """

@@ -1,7 +1,7 @@
 """Computes and checks a checkpoint's checksums.
 
 Each checkpoint contains a `Record` with checksums of its tensors and of the loop's
-state. When the save is complete, checksums of all files are written to `SHA256SUMS`;
+state. When the save is complete, checksums of its files are written to `SHA256SUMS`;
 `sha256sum -c` can check them.
 """
 
@@ -36,9 +36,10 @@ class Record:
     Attributes:
       step: number of steps done.
       updates: number of optimizer updates done.
-      healthy: whether the last step before the save had no warning.
-      score: accuracy of the evaluation after this step; None if not evaluated. The
-        checkpoint with the highest score is retained.
+      healthy: False if the last step before the save had a warning, or ended before the
+        alarms were checked.
+      score: accuracy after this step, see `rl.held_out.score_of`; None if not
+        evaluated. The checkpoint with the highest score is retained.
       loop: SHA-256 of the loop's state.
       tensors: shape, dtype and checksum of each tensor, by path.
       base: path and digest of the adapters' frozen base; empty without adapters.
@@ -59,7 +60,7 @@ def hash_json(value: Any) -> str:
 
 
 def tensors_of(tree: Any) -> Tensors:
-    """Returns shape, dtype and checksum of each array of a tree.
+    """Returns shape, dtype and checksum of each array of a tree, by path.
 
     The checksums are computed on the devices.
     """
@@ -127,7 +128,7 @@ def read_record(folder: pathlib.Path) -> Record:
 
 
 def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
-    """Reads the loop's state of a checkpoint.
+    """Reads the state of the training loop from a checkpoint.
 
     Raises:
       CorruptCheckpointError: the state is missing or damaged.
@@ -144,20 +145,20 @@ def write_score(folder: pathlib.Path, score: float) -> None:
 
 
 def write_sums(folder: pathlib.Path) -> None:
-    """Writes the SHA-256 of every file of a complete checkpoint to `SHA256SUMS`."""
+    """Writes a checkpoint's `SHA256SUMS`: the SHA-256 of each file but the score."""
     sums = _hash_files(folder, sorted(_files_in(folder)))
     lines = (f"{sha}  {name}\n" for name, sha in sums.items())
     files.replace(folder / SUMS, "".join(lines))
 
 
 def verify(folder: pathlib.Path) -> None:
-    """Checks the SHA-256 of every file of a checkpoint.
+    """Compares the files of a checkpoint, except the score, with its `SHA256SUMS`.
 
     A checkpoint without `SHA256SUMS` passes, since the run may have been killed just
     after the save. `read_loop` and `check_tensors` still check its content.
 
     Raises:
-      CorruptCheckpointError: a file differs, is missing, or is not listed.
+      CorruptCheckpointError: a file differs, is missing, not listed or unreadable.
     """
     sums = folder / SUMS
     if not os.path.lexists(sums):

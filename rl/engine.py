@@ -1,6 +1,7 @@
 """Defines `Engine`, which runs all computations on devices.
 
-With several processes every process makes the same calls in the same order.
+With several processes, all make the calls of `rl.processes.joint.JOINT` in the same
+order, and also those of `sample` if the sampler uses the trainer's devices.
 """
 
 import itertools
@@ -31,12 +32,12 @@ Reject = Callable[[Sequence[Batch]], list[Batch]]
 class Engine:
     """Samples from, updates, publishes, saves, restores and exports the policy.
 
-    Arguments and results are plain host data, so that the leader can send a call to the
-    other processes (`rl.processes.joint`).
+    The methods that all processes call have plain host data as arguments, so that the
+    leader can send a call to the other processes (`rl.processes.joint`).
 
     Attributes:
       step: the jitted functions of an update.
-      state: the train state: parameters, optimizer state and counters.
+      state: parameters, optimizer state, counters and reference, see `TrainState`.
       sampler: the sampler, which uses the last published policy.
       sample: the method `sample` of the sampler.
       checkpoints: this process's access to the checkpoints of the run.
@@ -106,7 +107,7 @@ class Engine:
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[dict[str, Any]]:
-        """Updates the policy once for each element of `hypers`.
+        """Runs one update for each element of `hypers`, skipped if it is not finite.
 
         Args:
           mini_batches: the micro-batches of each mini-batch, as NumPy arrays.
@@ -114,7 +115,8 @@ class Engine:
             again in each epoch (`ppo_epochs`).
 
         Returns:
-          The statistics of each update (see `rl.update.objective.Objective`).
+          The statistics of each update (see `rl.update.objective.Objective`), with its
+          loss and gradient norm, and whether it was skipped.
 
         Raises:
           OSError: writing an earlier checkpoint in the background has failed.
@@ -158,8 +160,8 @@ class Engine:
     ) -> list[list[Batch]]:
         """Copies mini-batches to the devices and computes missing log-probabilities.
 
-        Fills `old_logprobs` if the step has several updates or rejects tokens, and
-        `reference_logprobs` if the objective uses a reference.
+        Fills `old_logprobs` if the step has several updates, or if it has off-policy
+        tokens that may be rejected. Fills `reference_logprobs` if there is a reference.
 
         Args:
           mini_batches, hypers: see `update`.
@@ -205,6 +207,7 @@ class Engine:
 
         Raises:
           NotFinite: a parameter is NaN or infinite; nothing is published.
+          SamplerError, OSError: the sampler does not serve the new parameters.
         """
         check_finite(self.state.params, f"policy version {version} is not published")
         every = self._settings.reset_every if self.state.reference else 0
@@ -233,7 +236,7 @@ class Engine:
 
         Returns:
           The checkpoint's step and loop state; None without a checkpoint. See
-          `Checkpoints.restore` for errors.
+          `Checkpoints.restore` and `publish` for errors.
         """
         abstract = abstract_state(self.state, self.step.shardings)
         restored = self.checkpoints.restore(abstract, make_room=self._make_room)
@@ -252,7 +255,7 @@ class Engine:
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
-        Adapters are also written separately, to the PEFT folder `adapter` next to it.
+        Adapters are also written alone, to the PEFT folder `adapter` beside `folder`.
 
         Args:
           folder: path of the folder, which is replaced if it exists.
@@ -265,6 +268,7 @@ class Engine:
 
         Raises:
           ValueError: a weight is not finite, before or after conversion to `dtype`.
+          OSError: a file cannot be written.
         """
         if self.skipped[0]:
             return False

@@ -83,14 +83,15 @@ def evaluate(
     """Samples, judges and summarises `params.n` completions per problem.
 
     Args:
-      problems: the problems, with unique ids.
+      problems: at least one problem, with unique ids.
       prompts: token ids of each problem's prompt, template applied.
       sampler: samples the completions.
       params: sampling settings; temperature 0 with n=1 gives greedy pass@1.
       seed: seed of the sampling.
       decode: converts token ids to text without special tokens.
       judge: scores groups of completions, given their problems.
-      curve: a subset of the problems that is also summarised separately, as "curve".
+      curve: a subset of the problems, which is also summarised separately, as "curve",
+        unless it is empty or has all problems.
 
     Returns:
       The scored completions, ordered by problem, and their summary (see `summarise`),
@@ -115,7 +116,7 @@ def evaluate(
 
 
 def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
-    """Returns the template of each problem by id; None if a problem has no template.
+    """Returns each problem's template by id; None if one lacks it, or for no problems.
 
     Problems from one template are not independent, so confidence intervals use the
     templates as clusters.
@@ -198,11 +199,12 @@ def summarise(
     smallest number of completions of a problem. `accuracy` and `pass@k` have 95%
     intervals (`mean_interval`). `rules` counts verdicts by rule. Completions without a
     verdict (`unjudged`) count as wrong. `reward` and `component/NAME` are means over
-    judged completions; verifier-only scores have none. `repeated`, `tokens_*` and
-    `truncated` are absent if not known.
+    the completions that have this value; verifier-only scores have none. `tokens_*` use
+    the completions whose number of tokens is known. `repeated` and `truncated` are
+    absent unless known for all completions.
 
     Args:
-      scored: the scored completions of the benchmark.
+      scored: the scored completions of the benchmark, at least one.
       clusters: cluster of each problem by id, if problems are not independent; see
         `templates_of`.
     """

@@ -1,7 +1,7 @@
 """Reads and writes files that survive a crash of the process or the machine.
 
-After a crash, a replaced file has its old or its new content. `Rows` describes appended
-files. Error messages of failed writes name the file.
+After a crash, a replaced file has its old or its new content. For appended files, see
+`Rows`. Error messages of failed writes name the file.
 """
 
 import codecs
@@ -35,7 +35,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
 
     Raises:
       BlockingIOError: another process has locked the folder.
-      OSError: the file system does not support locks.
+      OSError: the folder cannot be made, or its file system does not support locks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -116,14 +116,15 @@ def json_line(row: Mapping[str, Any]) -> str:
 def read_rows(
     path: pathlib.Path, *, appended: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields `("PATH:LINE", object)` for each line of a JSONL file that is not blank.
+    """Yields `("PATH:LINE", object)` for each line of a JSONL file, except blank ones.
 
     With `appended`, as for files of `Rows`, the file may be missing, and an incomplete
     last row is ignored.
 
     Raises:
-      ValueError: a line is not a JSON object; the message names file, line and reason.
-        Or the file has another format, such as gzip.
+      ValueError: a line is too long or not a valid JSON object in UTF-8; the message
+        names file, line and reason. Or the file has another format, such as gzip.
+      OSError: the file cannot be read.
     """
     if appended and not path.exists():
         return
@@ -156,15 +157,15 @@ def sha256(path: pathlib.Path) -> str:
 
 
 def fetched(name: str) -> pathlib.Path:
-    """Returns the local path of a file; downloads it if it is on the Hugging Face Hub.
+    """Returns the local path of a file; a file of the Hugging Face Hub is downloaded.
 
     Args:
       name: a path, in which `~` and environment variables are expanded; or
         `hf://OWNER/DATASET/PATH` or `hf://OWNER/DATASET@REVISION/PATH` for a file of a
-        data set, which is stored in the Hub's cache.
+        data set, which is stored in the Hub's local cache.
 
     Raises:
-      ValueError: the file could not be downloaded.
+      ValueError: a name with `hf://` has another form, or the download failed.
     """
     if name.startswith(HUB):
         return _download(name)
@@ -269,7 +270,7 @@ def sync(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def named(path: pathlib.Path) -> Iterator[None]:
-    """Adds the file's name to any OSError, since errors of writes do not have it."""
+    """Sets the file name of an OSError in the `with` block; failed writes lack one."""
     try:
         yield
     except OSError as error:

@@ -93,12 +93,12 @@ class HeldOut:
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Returns the first set's accuracy on `eval.problems` of its problems, or None."""
+    """Returns the first set's accuracy on `eval.problems` problems (0: all) or None."""
     return summary.get("curve", summary).get("accuracy")
 
 
 def scalars_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the metrics of each set on its first `eval.problems` problems."""
+    """Returns each set's scalars on its first `eval.problems` problems (0: all)."""
     sets = {f"{name}/": of_set for name, of_set in summary.get("sets", {}).items()}
     return {
         f"{EVALUATED}{prefix}{key}": value

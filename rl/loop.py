@@ -67,7 +67,8 @@ def train(
       The content of summary.json.
 
     Raises:
-      ValueError: the workdir holds another run.
+      ValueError: the run cannot start or go on, as in a workdir of another run.
+      OSError: a file cannot be written, such as a checkpoint.
       Stopped: a signal ended the run; completed steps are saved if there was time.
       RewardError: a user's reward failed; completed steps are saved.
       SamplerError: sampling cannot continue; completed steps are saved if possible.
@@ -162,7 +163,7 @@ def _open_run(
     processes: group.Processes,
     stop: StopSignals,
 ) -> Iterator["_Run"]:
-    """Yields the run, restored from its newest checkpoint if it has one.
+    """Yields the run, restored from its newest intact checkpoint if it has one.
 
     The sampler then serves the restored policy, or the base model.
     """
@@ -198,7 +199,7 @@ class _Run:
       base: summary of the base model's evaluation; None before that evaluation.
       latest: summary of the newest evaluation; None before the first one.
       evaluated: the step of the newest evaluation; -1 before the first one.
-      healthy: False if the last step had a warning.
+      healthy: False if the last step had a warning; True before a process's first step.
       started: Unix time at which the run would have started without interruptions.
     """
 
@@ -240,8 +241,8 @@ class _Run:
 
         Args:
           state: the loop's state, see `state`.
-          healthy: False if the last step had a warning.
-          wait: whether to wait until the checkpoint is on the disk.
+          healthy: see `rl.checksums.Record`.
+          wait: whether to wait until the checkpoint is written or its save has failed.
         """
         evaluated = self.latest if state["evaluated"] == self.done else None
         score = score_of(evaluated or {})
@@ -253,9 +254,9 @@ class _Run:
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Returns the result of `work`, which a signal may interrupt.
 
-        Raises the error if a signal, a shortfall of groups, or an error of the sampler
-        or of a reward ends the work. Once the base has been evaluated, first saves a
-        checkpoint of the state before the work.
+        If Stopped, Shortfall, RewardError or SamplerError ends the work, it is raised
+        again. If the base has been evaluated, a checkpoint of the state before the work
+        is saved first.
         """
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.
@@ -272,7 +273,7 @@ class _Run:
 
     @contextlib.contextmanager
     def checkpoint_on_error(self) -> Iterator[None]:
-        """Saves a checkpoint of the new policy if publishing it fails."""
+        """Saves the new policy if publishing it fails, in a run of one process."""
         try:
             yield
         except (SamplerError, OSError):
@@ -298,10 +299,10 @@ class _Run:
         updates: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Writes histograms of a step's batch and returns the metrics of its updates.
+        """Writes histograms of a step and returns the metrics of its updates.
 
-        Writes a dump if an update was skipped. `clock` must have measured the phase
-        "update".
+        Calls `dump_updates` if an update was skipped. `clock` must have measured the
+        phase "update".
         """
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
@@ -360,15 +361,15 @@ class _Run:
         self.healthy = not warnings
 
     def evaluation_due(self) -> bool:
-        """Returns whether an evaluation is due after the current step."""
+        """Returns whether an evaluation is due after `done` steps."""
         last = self.done == self.config.steps
         return last or due(self.done, self.config.eval.every_steps)
 
     def evaluate(self, *, whole: bool = False) -> None:
         """Evaluates the policy on the held-out sets.
 
-        Uses all problems if `whole` is set, before the first step and after the last.
-        Otherwise it uses the first `eval.problems` problems of each set.
+        Uses all problems before the first step, after the last, and if `whole` is set;
+        otherwise the first `eval.problems` problems of each set (0: all).
         """
         whole = whole or self.base is None or self.done == self.config.steps
         summary = self.interruptible(

@@ -19,7 +19,7 @@ from rl.processes.stopping import one_line
 
 
 class Sink(Protocol):
-    """Defines a metric logger, which is called for each step in ascending order."""
+    """Defines a metric logger, which is called in ascending order of steps."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Logs the finite metrics of a step."""
@@ -28,7 +28,7 @@ class Sink(Protocol):
         """Logs distributions of a step, each with at least one value."""
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Logs completions of a step, given as rows of samples.jsonl."""
+        """Logs completions of a step: rows of samples.jsonl without the key "step"."""
 
     def close(self) -> None:
         """Closes the logger; no other call follows."""
@@ -37,8 +37,8 @@ class Sink(Protocol):
 Maker = Callable[..., Sink]
 """Opens a metric logger for a run: `maker(workdir, *, config, keep)`.
 
-`config` holds the hyperparameters by dotted key. `keep` is the last step whose metrics
-stay when a run resumes; -1 for a new run.
+`config` holds the settings that differ from configs/base.py, by dotted key. `keep` is
+the last step whose metrics stay when a run resumes; -1 for a new run.
 """
 
 
@@ -46,7 +46,7 @@ def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
     """Returns the functions that open the loggers of `log.sinks`, by name.
 
     Raises:
-      ValueError: a name is unknown, or its library is not installed.
+      ValueError: a name is unknown, or its function or library cannot be imported.
     """
     key, makers = "config.log.sinks", {}
     for name in sinks:

@@ -1,8 +1,8 @@
 """Computes the metrics of a step and writes them, with examples of completions.
 
-Metrics are written to metrics.jsonl and TensorBoard, examples to samples.jsonl; an
-error there ends the run. Both are also sent to the metric loggers of `log.sinks`, whose
-errors do not end the run.
+Metrics are written to metrics.jsonl, examples to samples.jsonl, and both to
+TensorBoard; an error there ends the run. Both are also sent to the metric loggers of
+`log.sinks`, whose errors do not end the run.
 """
 
 import contextlib
@@ -83,13 +83,13 @@ class MetricsWriter:
         self._sinks.call("scalars", step, finite)
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Writes histograms to TensorBoard; leaves out empty arrays."""
+        """Writes histograms to TensorBoard and the loggers; leaves out empty arrays."""
         some = {name: array for name, array in values.items() if len(array)}
         self._board.histograms(step, some)
         self._sinks.call("histograms", step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes completions to samples.jsonl, and as a table to TensorBoard."""
+        """Writes completions to samples.jsonl, TensorBoard and the loggers."""
         self._samples.write(*({"step": step, **row} for row in rows))
         self._board.samples(step, rows)
         self._sinks.call("samples", step, rows)
@@ -122,7 +122,7 @@ class Stopwatch:
 
 
 def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
-    """Returns the metrics of all completions sampled for a step."""
+    """Returns the metrics of a step's sampling, most of them of judged completions."""
     metrics: dict[str, float] = {
         "sampling/seconds": stats.seconds,
         "sampling/rounds": stats.rounds,
@@ -173,7 +173,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
 def distributions(
     stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Returns arrays for histograms: completion lengths and the batch's advantages."""
+    """Returns arrays for histograms: lengths of judged completions, and advantages."""
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {
@@ -191,7 +191,7 @@ def _first_tokens(batch: Batch) -> np.ndarray:
 
 
 def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, float]:
-    """Returns the seconds of each phase of a step, and sampled tokens per second."""
+    """Returns the seconds of a step and its phases, and sampled tokens per second."""
     speeds = {f"seconds/{phase}": s for phase, s in clock.seconds.items()}
     speeds["seconds/step"] = clock.total
     if metrics.get("sampling/seconds"):
@@ -203,10 +203,10 @@ def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, f
 def verifier_metrics(
     before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, float]:
-    """Returns the increase of each of the verifier's counts, as metrics.
+    """Returns the increase of each count of `Rewards.counts`, as metrics.
 
     Args:
-      before, after: `Rewards.counts` at the start and at the end of a step.
+      before, after: the counts at the start and at the end of a step.
     """
     return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
 

@@ -1,8 +1,8 @@
 """Shows the progress of long work on stderr.
 
 A phase prints a line when it begins and when it ends. Between them a terminal shows a
-progress bar; a log or a pipe gets a line every ten seconds. With several processes only
-the leader prints.
+progress bar, or the time if the total is not known; a log or a pipe gets a line every
+ten seconds. With several processes only the leader prints.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class Watch:
     def text(self, columns: int = 0) -> str:
         """Returns the progress as a line of text.
 
-        With `columns`, the line has at most this width; with a known total, also a bar.
+        With `columns`, the line has at most this width, and a bar for a known total.
         """
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.time() - since, 1e-9)

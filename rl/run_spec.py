@@ -92,7 +92,7 @@ class RunSpec:
 
     @property
     def updates_per_step(self) -> int:
-        """Returns the number of optimizer updates of one step."""
+        """Returns the number of optimizer updates of a step with a full batch."""
         b = self.config.batch
         return b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
 
@@ -120,7 +120,7 @@ class RunSpec:
         """Starts the worker processes that compute rewards; the caller closes them.
 
         Args:
-          workers: number of worker processes; 0 uses `reward.workers`.
+          workers: see `Rewards`; 0 uses `reward.workers`.
         """
         r = self.config.reward
         return Rewards(
@@ -141,8 +141,7 @@ def validate(c: RunConfig) -> RunSpec:
     """Checks a config against the model, the data and the devices.
 
     Raises:
-      ValueError: a check failed; the message names the config key or file, and the
-        value.
+      ValueError: a check failed; the message names the config key or the file.
     """
     check_config(c)
     try:
@@ -239,12 +238,12 @@ def check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Checks that the reference model has the vocabulary of the base model.
+    """Checks that `objective.reference`, if it is used, has the base's vocabulary.
 
-    With `objective.reset_every` it must also have the same architecture.
+    With `objective.reset_every` it must also have the base model's architecture.
 
     Raises:
-      ValueError: the models differ, or the reference model was not found.
+      ValueError: these differ, or the reference model was not found.
     """
     if not c.objective.reference or not objective.needs_reference:
         return
@@ -262,7 +261,7 @@ def check_reference(
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
-    """Checks that a micro-batch has space for a row on each device.
+    """Checks that a micro-batch can hold one row of maximum length per batch shard.
 
     Raises:
       ValueError: `batch.micro_tokens` is too small.
@@ -293,10 +292,10 @@ def check_positions(c: RunConfig, model: DecoderConfig) -> None:
 
 
 def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
-    """Reads the training and held-out problems, and calls the user's rewards once.
+    """Reads the training and held-out problems, and tries out the user's rewards.
 
-    Only process 0 calls the rewards, on the first problem, since a reward may call a
-    service.
+    Only process 0 calls the rewards, on the first problem (`try_out`), since a reward
+    may call a service.
 
     Returns:
       The training set followed by the held-out sets, and a message for each set from
@@ -385,8 +384,8 @@ def _stages(
 
     Args:
       c: the run's config.
-      every: all training problems.
-      fit: the problems of `every` whose prompts are short enough.
+      every: the training problems, also those whose prompts are left out.
+      fit: the problems of `every` whose prompts are readable and short enough.
 
     Returns:
       The stages, and a message for each level without problems, whose share is added to

@@ -55,12 +55,12 @@ def make_vllm_sampler(
       c: the run's config.
       model: the trainer's decoder, with its mesh.
       folder: folder of the base model.
-      workdir: folder for the servers' logs.
-      prompt: token ids of a prompt, from which the probe is made.
+      workdir: folder for the servers' logs, and `WeightFolder`'s fallback for weights.
+      prompt: token ids of a prompt, from which the probe's prompt is made.
 
     Raises:
       ValueError: a setting is invalid; the message names it.
-      OSError: the disk has too little space for the weights.
+      OSError: the weights' folder is not writable or has too little space.
     """
     v = c.rollout.vllm
     max_model_len = c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
@@ -138,8 +138,8 @@ def make_vllm_sampler(
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
     """Returns the token ids of the probe's prompt.
 
-    They are those of `prompt`, repeated until they fill several blocks of the key-value
-    cache and cut to the length that leaves space for the probe's completion.
+    They repeat the ids of `prompt` up to 300 tokens, several blocks of the key-value
+    cache; fewer if the probe's completion would not fit into `max_model_len`.
     """
     length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]
@@ -151,11 +151,11 @@ def make_probe(
     """Returns a function that computes the trainer's log-probabilities of sequences.
 
     The log-probabilities are at temperature 1. With several processes every process
-    calls `make_probe` and the returned function; the values of process 0 are used.
+    calls `make_probe` and the returned function. All use the sequences of process 0.
 
     Args:
       model: the trainer's decoder, with its mesh.
-      max_model_len: maximum number of tokens of a sequence.
+      max_model_len: maximum number of tokens of a sequence on the servers.
       head_chunk: see `rl.update.step.make_step`.
       servers: maximum number of sequences of one call, one for each server.
     """

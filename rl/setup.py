@@ -106,7 +106,7 @@ def open_parts(
       accept_changes: see `rl.workdir.manifest.begin`.
 
     Raises:
-      ValueError: the workdir holds another run.
+      ValueError: the workdir holds another run, or a part cannot be made.
     """
     c = spec.config
     with phase("base", c.model.path or c.model.maker):
@@ -199,7 +199,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
 
     Args:
       spec: the checked run.
-      workdir: folder for `checkpoints/`, `assets/` and the logs of vLLM servers.
+      workdir: folder for `checkpoints/`, `assets/`, and files of vLLM servers.
     """
     c = spec.config
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
@@ -311,7 +311,7 @@ def make_reference(
 
 
 def make_rejection(c: RunConfig) -> Reject | None:
-    """Makes the function that rejects tokens; returns None if none are rejected."""
+    """Makes the function that rejects tokens; None if the correction rejects none."""
     rejection = load_rejection(c.objective.correction)
     if rejection is None:
         return None

@@ -30,7 +30,7 @@ _VLLM = "from importlib.metadata import version; print(version('vllm'))"
 
 
 def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Returns the start page and the config keys that differ from configs/base.py.
+    """Returns the start page, and the settings that differ from configs/base.py.
 
     Raises:
       ValueError: the environment of vLLM, or one of its servers, cannot be used.
@@ -194,13 +194,13 @@ def _example(spec: RunSpec) -> dict[str, str]:
 
 
 def _find_vllm(c: RunConfig) -> str:
-    """Checks that the vLLM servers answer, or that vLLM can be imported.
+    """Checks that all servers of `vllm.url` answer, or without any, that vLLM exists.
 
     Returns:
       A line with the servers' addresses, or with vLLM's version.
 
     Raises:
-      ValueError: a server does not answer, or vLLM cannot be imported.
+      ValueError: a server does not answer, or `vllm.python` does not have vLLM.
     """
     v = c.rollout.vllm
     urls = [url.strip() for url in v.url.split(",") if url.strip()]

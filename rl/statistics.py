@@ -2,7 +2,8 @@
 
 `correct` is one row of verdicts per problem; rows may differ in length. A score is one
 number in [0, 1] per problem. A benchmark's result is the mean score. Its interval
-treats problems as independent, but not the completions of one problem.
+treats problems, or clusters of problems, as independent, but not the completions of one
+problem.
 """
 
 from collections.abc import Hashable, Sequence
@@ -40,7 +41,7 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
 
 
 def t_interval(values: Sequence[float]) -> Interval | None:
-    """Returns Student's t 95% interval of the mean; None for a single value."""
+    """Returns Student's t 95% interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
@@ -63,8 +64,11 @@ def mean_interval(
     `p (1 - p) / var(mean)`, where p is the mean. The quantile is Student's t. Its
     degrees of freedom are 1 plus the smaller of Kish's effective sample sizes of the
     scores and of 1 - scores, at most the number of problems or clusters minus 1. Unlike
-    a bootstrap, the interval has good coverage when few problems are solved. Without
-    clusters, if every score is 0 or 1, it is Wilson's interval over problems.
+    a bootstrap, the interval has good coverage when few problems are solved.
+
+    If every score is 0 or 1, and no two problems share a cluster, it is Wilson's
+    interval over problems. If the mean is 0 or 1, or there is only one problem or
+    cluster, it is Wilson's interval over problems or clusters, with successes rounded.
 
     Args:
       scores: one score per problem.
@@ -136,8 +140,8 @@ def compare_seeds(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Returns p-values adjusted for multiple tests by Holm's method, in input order.
 
-    If all tests with an adjusted p below 0.05 are rejected, the probability of any
-    false rejection is at most 5%.
+    If all null hypotheses with an adjusted p below 0.05 are rejected, the probability
+    of any false rejection is at most 5%.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, most = [0.0] * len(p_values), 0.0
@@ -150,7 +154,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def cluster_sums(
     values: np.ndarray, clusters: Sequence[Hashable] | None = None
 ) -> np.ndarray:
-    """Returns the sum of `values [problems]` in each cluster."""
+    """Returns the sum of `values [problems]` per cluster; `values` without clusters."""
     return np.bincount(_groups(len(values), clusters), np.asarray(values, np.float64))
 
 

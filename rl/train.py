@@ -101,7 +101,7 @@ _OUT_OF_MEMORY = (
 
 
 def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
-    """Returns the content of summary.json if the run has done `steps` steps.
+    """Returns the content of summary.json if the run has done at least `steps` steps.
 
     Returns None if it has not.
 
@@ -182,7 +182,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _command(workdir: pathlib.Path, stop: StopSignals) -> int:
-    """Runs this process and returns the exit status; prints errors as one line."""
+    """Runs this process and returns the exit status; prints expected errors."""
     try:
         config = from_config(_CONFIG.value)
         start_devices(config, workdir)

@@ -2,14 +2,14 @@
 
 Axes: R packed rows, T positions, G group size.
 
-Alignment: entry t of every array belongs to `token_ids[t]`. The model predicts that
-token from the hidden state of position t - 1. Only
+Alignment: entry t of every array of a `Batch` belongs to `token_ids[t]`. The model
+predicts that token from the hidden state of position t - 1. Only
 `rl.update.objective.token_logprobs` shifts by one.
 
 Log-probabilities of tokens have four names. All are at the sampling temperature.
 
     policy_logprobs     by the current parameters
-    old_logprobs        by the trainer, with the parameters at the start of the step
+    old_logprobs        by the parameters at the start of the step, if needed
     sampler_logprobs    as the sampler reported them when it sampled the token
     reference_logprobs  by the reference model, if the objective uses one
 """
@@ -45,10 +45,11 @@ class Group:
       completions: the G sampled completions.
       correct: bool `[G]`, whether each completion is correct. Accuracy metrics use only
         this, and so does dynamic sampling unless it filters on rewards.
-      raw: float32 `[G]`, the rewards before shaping, such as length penalties.
+      raw: float32 `[G]`, the rewards before shaping, such as by length penalties.
       rewards: float32 `[G]`, the shaped rewards, from which advantages are computed.
-      created_step: the step in which sampling of the group began.
-      rules: the verifier's rule that decided each verdict, for logs; may be empty.
+      created_step: the step in which sampling of the group began, plus 1 for each later
+        step without an update.
+      rules: the rule of each verdict (`Verdict.rule`), for logs; may be empty.
       components: float32 `[G]` for each component of the reward, by name, for logs; NaN
         for a completion without that component.
     """
@@ -96,14 +97,14 @@ class Batch(flax.struct.PyTreeNode):
       token_ids: token ids; 0 in padding.
       positions: token positions, counted from 0 at the start of each prompt.
       segment_ids: number of each token's segment, ascending within a row; 0 is padding.
-      prefix_ids: number of the segment that holds a completion's prompt, if several
-        completions of the row share that prompt; otherwise 0.
+      prefix_ids: for completions that share their prompt in the row, number of the
+        segment with this prompt (without its last token); otherwise 0.
       group_ids: index in the mini-batch of each completion token's group; 0 elsewhere.
       loss_mask: whether a token belongs to a completion and has a loss.
       advantages: advantage of each completion token; 0 elsewhere.
       loss_weights: weight of each token's loss, 0 where `loss_mask` is false; see
         `rl.groups.weights`.
-      old_logprobs: see the module's docstring.
+      old_logprobs: see the module's docstring; 0 if not used.
       sampler_logprobs: see `rollout.types.Completion`.
       reference_logprobs: log-probabilities by the reference model; 0 if not used.
       off_policy, stale: see `Segment`.
@@ -137,8 +138,8 @@ class Hyper(flax.struct.PyTreeNode):
 
     Attributes:
       learning_rate: learning rate of this update.
-      eps_low: the probability ratio is clipped below at `1 - eps_low`.
-      eps_high: the probability ratio is clipped above at `1 + eps_high`.
+      eps_low: lower clip bound; most losses clip probability ratios at `1 - eps_low`.
+      eps_high: upper clip bound; most losses clip probability ratios at `1 + eps_high`.
       temperature: sampling temperature of the completions; log-probabilities are
         computed at this temperature.
       first_update: bool, whether this is the first update of its step, so that the old
