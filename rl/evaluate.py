@@ -254,7 +254,7 @@ def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Returns a line with the main metrics of a summary, and of those under "sets"."""
+    """Returns a line with the main metrics of a summary and of each set in "sets"."""
     parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
     # Compare k as numbers: in a summary from a checkpoint, keys are sorted as text.
     most = max(int(key[5:]) for key in summary if re.fullmatch(r"pass@\d+", key))

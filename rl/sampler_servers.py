@@ -138,8 +138,8 @@ def make_vllm_sampler(
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
     """Returns the token ids of the probe's prompt.
 
-    They repeat the ids of `prompt` up to 300 tokens, several blocks of the key-value
-    cache; fewer if the probe's completion would not fit into `max_model_len`.
+    They are those of `prompt`, repeated and cut to 300 tokens (several blocks of the
+    key-value cache), or fewer if `max_model_len` leaves no space for a completion.
     """
     length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]

@@ -161,7 +161,7 @@ def make_hyper(
     temperature: float,
     first_update: bool,
 ) -> Hyper:
-    """Returns host scalars of fixed dtypes, so that new values do not recompile."""
+    """Returns host scalars of fixed dtypes; new values do not cause recompilation."""
     return Hyper(
         learning_rate=np.float32(learning_rate),
         eps_low=np.float32(eps_low),
