@@ -255,7 +255,7 @@ class Engine:
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
-        Adapters are also written alone, to the PEFT folder `adapter` beside `folder`.
+        Adapters are also written alone, to the PEFT folder `adapter` next to `folder`.
 
         Args:
           folder: path of the folder, which is replaced if it exists.

@@ -67,7 +67,7 @@ def train(
       The content of summary.json.
 
     Raises:
-      ValueError: the run cannot start or go on, as in a workdir of another run.
+      ValueError: the run cannot start or continue, as in a workdir of another run.
       OSError: a file cannot be written, such as a checkpoint.
       Stopped: a signal ended the run; completed steps are saved if there was time.
       RewardError: a user's reward failed; completed steps are saved.
