@@ -26,15 +26,18 @@ def compare(
       A JSON object with `reference`, `cells` by arm and figure, and `noise` by figure.
 
       A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t; None
-      for one seed) and the `difference` from the reference arm. A difference has its
-      `mean`, and `interval` and `p_value` by `compare_seeds`, which are None unless
-      both arms have two seeds. `p_adjusted` is the p-value after Holm's method over all
-      arms. The cell is missing if no run of the arm has the figure.
+      for one seed) and the `difference` from the reference arm (None for this arm, or
+      if it lacks the figure). The cell is missing if no run of the arm has the figure.
+
+      A difference has its `mean`, the smaller number of `seeds` of the two arms, and
+      `interval` and `p_value` by `compare_seeds`, which are None unless both arms have
+      two or more seeds. If not None, the p-value is also given after Holm's method over
+      all arms with a p-value, as `p_adjusted`.
 
       Noise has the standard deviation `sd` between seeds, pooled over arms, its
       `degrees` of freedom, and `shows`: the smallest difference between two arms of
-      `seeds` seeds each that is significant at 5%. The noise is missing if no arm has
-      two seeds.
+      `seeds` seeds each that is significant at 5%. Here `seeds` is the largest number
+      of seeds of an arm. The noise is missing if no arm has at least two seeds.
     """
     names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}

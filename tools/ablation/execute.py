@@ -1,6 +1,6 @@
-"""Executes the runs of an ablation, several at a time.
+"""Executes the runs of an ablation, one or several at a time.
 
-`check` and `make_bases` come before `train`. Each run is a process of `rl.train`, which
+Call `check` and `make_bases` before `train`. Each run is a process of `rl.train`, which
 resumes an interrupted run. The processes end with this process, even if it is killed.
 """
 
@@ -27,7 +27,7 @@ from tools.ablation.study import Run
 
 
 def check(runs: Sequence[Run]) -> None:
-    """Checks the config of one run of each arm, as `rl.train --dry_run` does.
+    """Checks the config of one run of each arm, as `rl.train` does before training.
 
     Raises:
       ValueError: one line with the arm and its first error.

@@ -70,7 +70,7 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def read_result(study: Study) -> dict[str, Any]:
-    """Returns the contents of NAME.json: the study, its runs and their comparison.
+    """Returns a study, its runs and their comparison as a JSON object.
 
     Some runs may be unfinished.
 
@@ -193,7 +193,7 @@ def _difference(figure: Figure, found: Mapping[str, Any] | None) -> str:
 
 
 def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
-    """Yields remarks about unfinished runs, early ends, and differing environments."""
+    """Yields remarks on logs of unfinished runs, early ends, unequal environments."""
     for run in result["runs"]:
         which = f"{run['arm']}, seed {run['seed']}"
         if "missing" in run and run["missing"]:
@@ -205,9 +205,9 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Counts the distinct values of each entry of `_SHARED` in the runs' manifests.
+    """Counts the distinct values of each manifest entry in the sections `_SHARED`.
 
-    Entries that are equal in all runs are omitted.
+    Entries with only one value are omitted.
     """
     seen = collections.defaultdict(set)
     for run in runs:

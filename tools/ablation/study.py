@@ -86,12 +86,12 @@ class Study:
 
     @property
     def distinct(self) -> tuple[Run, ...]:
-        """The runs with different configs."""
+        """The first run with each config, so that no config occurs twice."""
         return tuple({run.workdir: run for run in reversed(self.runs)}.values())[::-1]
 
     @property
     def pending(self) -> tuple[Run, ...]:
-        """The runs with different configs that have not ended."""
+        """The runs of `distinct` that have not ended."""
         return tuple(run for run in self.distinct if run.summary is None)
 
 
@@ -111,7 +111,9 @@ def make_study(
       seeds: the seeds of each arm; by default those of the ablation.
 
     Raises:
-      ValueError, UnreadableConfig: the file, an arm or an override is not valid.
+      ValueError: `name` contains an arm, the file defines no `ABLATION`, a seed occurs
+        twice, or "seed" is a key of `overrides`.
+      UnreadableConfig: the file, the base config or an arm is not valid.
     """
     file, _, text = name.partition(":")
     chosen, _, other = text.partition(SEPARATOR)
