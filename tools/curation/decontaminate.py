@@ -20,11 +20,12 @@ _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Adds a reason to drop to each row that matches an evaluation problem.
+    """Adds a reason to drop to rows that match an evaluation problem.
 
     Args:
       plan: the evaluation problems and the threshold of the similarity.
-      rows: screened rows, changed in place.
+      rows: screened rows, changed in place. Rewordings are found only among rows that
+        have no other reason.
       judge: compares the answers of rows and evaluation problems.
     """
     if not plan.evaluation:
@@ -58,14 +59,14 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
-    """Returns the answers; if `other` asks for m + n, also this sum of each m/n."""
+    """Returns the answers, and m + n for each answer m/n if `other` asks for a sum."""
     fractions = map(_FRACTION.fullmatch, answers if _SUM.search(other.problem) else ())
     sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
     return [*answers, *sums]
 
 
 class EvaluationIndex:
-    """Finds the evaluation problems that a text is similar to or shares n-grams with.
+    """Finds evaluation problems that are similar to a text or share n-grams with it.
 
     Args:
       problems: texts of the evaluation problems by id.
@@ -85,13 +86,12 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Returns the evaluation problems that a row is similar to.
+        """Returns the similarities of evaluation problems to a row, by problem id.
 
-        Problems with the key of the row have similarity 1, because 3-grams would miss
-        copies with other typesetting, such as `1{,}000` for `1000`.
-
-        Returns:
-          The similarities of at least the threshold, by problem id.
+        Only problems with the key or a band hash of the row are compared, and only
+        similarities of at least the threshold are returned. Problems with the key of
+        the row have similarity 1, because 3-grams would miss copies with other
+        typesetting, such as `1{,}000` for `1000`.
         """
         same = self._met.get(row.key, ())
         met = {n for band in row.bands for n in self._met.get(band, ())}
@@ -102,5 +102,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Returns the ids of the problems that share each word n-gram of `text`."""
+        """Returns the ids of evaluation problems by word n-gram shared with `text`."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

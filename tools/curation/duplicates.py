@@ -20,16 +20,17 @@ Copy = tuple[Row, str, float]
 def drop_duplicates(
     plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None
 ) -> None:
-    """Keeps one row of each problem; drops all copies if their answers disagree.
+    """Keeps one row of each problem, or none if copies have different answers.
 
-    The first copy with a level on `scale` is kept, or else the first copy. Exact
-    duplicates are merged into a row with all of their answers. This row joins the most
-    similar group of earlier rows, or starts a group. Only groups whose first row shares
-    a band hash with it are compared.
+    The first copy that `scale` graded is kept, or else the first copy, unless evidence
+    decides between different answers (`_drop_copies`). To find groups, exact duplicates
+    are merged into a row with all of their answers. This row joins the most similar
+    group of earlier rows, or starts a group. Only groups whose first row shares a band
+    hash with it are compared.
 
     Args:
       plan: thresholds of the similarity, and the use of evidence.
-      rows: screened rows, changed in place.
+      rows: screened rows, changed in place; dropped rows are ignored.
       judge: compares answers.
       scale: the scale of the levels; see `level_scale`.
     """
@@ -62,10 +63,10 @@ def drop_duplicates(
 
 
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
-    """Drops all rows of a group but one, or all copies if their answers disagree.
+    """Drops all rows of a group but one, or all rows if copies have different answers.
 
-    Contradictory copies are resolved if the plan uses evidence and only one of the
-    answers has sufficient evidence. A row with that answer is then kept.
+    If the plan uses evidence and exactly one of the answers has sufficient evidence,
+    the first row with it is kept. The kept row gets the evidence of its copies.
     """
     copies = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(copies, judge.equal)
@@ -93,9 +94,10 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
-    """Returns the evidence of a row and of its copies, which have the same answer.
+    """Returns the evidence of a row and its copies, one entry per kind and solver.
 
-    If copies come from different origins, their agreement is added as evidence.
+    The copies have the answer of the row. If the row has an origin and a copy has
+    another, their agreement is added as evidence.
     """
     found = {(one.kind, one.by): one for one in row.evidence}
     for copy in copies:
@@ -114,7 +116,7 @@ def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
 def relation(
     kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
-    """Compares two problems and returns whether they are near duplicates.
+    """Compares two problems and returns how they are near duplicates.
 
     Args:
       kept: the row with the earlier problem.
@@ -124,9 +126,9 @@ def relation(
 
     Returns:
       None if the problems differ, or (kind, similarity). The kinds are:
-        "same": equal numbers and equal answers, in other words.
-        "conflict": equal numbers and nearly the same words, but different answers.
-        "variant": similar words, but other numbers or another question.
+        "same": similar words, equal numbers and equal answers.
+        "conflict": nearly the same words and equal numbers, but different answers.
+        "variant": similar words, but different numbers or answers, and no conflict.
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:

@@ -102,10 +102,11 @@ BULKY = ("generations", "messages", "evidence", *_SOLUTIONS)
 def read_evidence(
     record: Mapping[str, Any], golds: Sequence[str], source: str
 ) -> list[Evidence]:
-    """Reads the evidence for a row's gold from its columns, one entry per solver.
+    """Reads the evidence for a row's gold, one entry per kind and solver.
 
     Args:
-      record: the row as read from the file.
+      record: the row as read from the file. If its column `evidence` has a valid
+        entry, only this column and `graded` are read.
       golds: accepted answers, compared with the answers of solutions.
       source: name of the row's set.
     """
@@ -179,7 +180,8 @@ def load_readings(path: str) -> Readings:
       path: JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" for no file.
 
     Raises:
-      ValueError: a row lacks one of the two fields, or it has another type.
+      ValueError: a row is not an object with these two fields.
+      FileNotFoundError: the file does not exist.
     """
     counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
     for where, row in read_rows(pathlib.Path(path)) if path else ():

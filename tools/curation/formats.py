@@ -1,7 +1,7 @@
 """Defines the formats of public sets, which map fields of `Row` to columns.
 
-A format maps a field to a path such as `gold[0]` or `prompt.user.content` (the first
-chat message with role "user"). The columns of a file's first row identify its format.
+A format maps a field to a path such as `gold[0]` or `prompt.user.content`, the text of
+the first chat message by "user". The columns of a file's first row show its format.
 """
 
 import json
@@ -38,7 +38,7 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
 
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Returns the name of a row's format, and the path of each field.
+    """Returns the name of a row's format, and the paths of its fields.
 
     Args:
       where: file and row, for error messages.
@@ -66,9 +66,9 @@ def columns(record: Mapping[str, Any]) -> str:
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns `fields`, and for other fields their own names as paths.
+    """Returns the path of each field: that in `fields`, or else the field's own name.
 
-    A name that `fields` uses as a path is not added.
+    A field that is not in `fields`, but whose name is a path in `fields`, is left out.
 
     Raises:
       ValueError: a field is unknown, or a path does not have the form `a.b[0]`.
@@ -103,7 +103,7 @@ def has(record: Mapping[str, Any], path: str) -> bool:
 def at(record: Any, path: str, default: Any = None) -> Any:
     """Returns the value at a path such as `a.b[0]`, or `default` if it does not exist.
 
-    Strings along the path are parsed as JSON. A key may contain dots itself. A key that
+    Strings along the path are parsed as JSON. The last key may contain dots. A key that
     is applied to a list of chat messages selects the first message with that role.
     """
     while path:
@@ -127,5 +127,5 @@ def at(record: Any, path: str, default: Any = None) -> Any:
 
 
 def root(path: str) -> str:
-    """Returns the first key of a path, which is the column name."""
+    """Returns the first key of a path: the column name, if it contains no dot."""
     return _STEP.findall(path)[0][0]

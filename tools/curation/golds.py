@@ -51,12 +51,12 @@ def no_answer(row: Row) -> str | None:
 
 
 def either_or(row: Row) -> str | None:
-    """Finds golds such as yes, no or even, which guessing often gets right."""
+    """Finds golds such as "yes", "no" or "odd", which guessing often gets right."""
     return next((a[:60] for a in row.answers if _EITHER_OR.fullmatch(a)), None)
 
 
 def repeated_value(row: Row) -> str | None:
-    """Finds lists that contain a value twice."""
+    """Finds golds that are lists or sets with a repeated value."""
     for answer in row.answers:
         node = parse_answer(answer).node
         if isinstance(node, tree.Several | tree.Braces):
@@ -66,7 +66,7 @@ def repeated_value(row: Row) -> str | None:
 
 
 def alternative_golds(row: Row) -> str | None:
-    """Finds golds "A or B", which do not determine one value."""
+    """Finds golds "A or B" that are not ranges and do not determine one value."""
     for answer in row.answers:
         if _ALTERNATIVE.search(answer) and not _RANGE.search(answer):
             return answer[:60]
@@ -74,7 +74,7 @@ def alternative_golds(row: Row) -> str | None:
 
 
 def condition_as_gold(row: Row) -> str | None:
-    """Finds golds that are conditions or relations between variables."""
+    """Finds golds that are conditions, or relations that the problem asks for."""
     for answer in row.answers:
         node = parse_answer(answer).node
         if _CONDITION.search(answer) and "{cases}" not in answer:
@@ -89,7 +89,7 @@ def condition_as_gold(row: Row) -> str | None:
 def letter_as_gold(row: Row) -> str | None:
     """Finds golds that only name letters, options, points or functions.
 
-    One lower-case letter is allowed if the problem asks for a computation.
+    Lower-case letters may be in a list, or alone if the problem asks for a computation.
     """
     for answer in row.answers:
         node = parse_answer(answer).node
@@ -110,7 +110,7 @@ def letter_as_gold(row: Row) -> str | None:
 
 
 def prose_as_gold(row: Row) -> str | None:
-    """Finds golds that are proofs, or prose with words that the problem lacks."""
+    """Finds golds that are proofs, unparsable prose, or words the problem lacks."""
     known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
     known += ["any", "all"]
     for answer in row.answers:

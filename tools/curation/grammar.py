@@ -18,7 +18,10 @@ BLANK = (
 
 
 def any_of(*alternatives: str) -> re.Pattern:
-    """Compiles alternatives into one pattern; a space matches any white space."""
+    """Compiles alternatives into a pattern that ignores case; a space means `\\s+`.
+
+    A space at a square bracket, after a backslash or before a quantifier is unchanged.
+    """
     return re.compile(
         "|".join(
             re.sub(r"(?<![\[\\]) (?![?*+\]])", r"\\s+", f"(?:{alternative})")
@@ -57,12 +60,12 @@ _SENTENCE_BREAK = re.compile(
 
 
 def formulas(text: str) -> list[str]:
-    """Returns the formulas between dollar signs or TeX brackets."""
+    """Returns the contents of the formulas in dollar signs or TeX brackets."""
     return [next(filter(None, found)).strip() for found in FORMULA.findall(text)]
 
 
 def without_formulas(text: str, name: str = "") -> str:
-    """Replaces each formula by `name`, and keeps the question mark of a question."""
+    """Replaces each formula by `name`; keeps its final `?` unless it follows a `?`."""
 
     def replacement(formula: re.Match) -> str:
         asked = text[: formula.start()].rstrip().endswith("?")

@@ -20,7 +20,7 @@ _MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
 
 def level_scale(rows: Iterable[Row]) -> str | None:
-    """Returns the name of the grader with the most surviving rows, or None."""
+    """Returns the grader of the most surviving rows, or None if no row is graded."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
@@ -28,14 +28,14 @@ def level_scale(rows: Iterable[Row]) -> str | None:
 def assign_levels(
     rows: Sequence[Row], scale: str | None, common_rows: int = _COMMON_ROWS
 ) -> dict[str, int]:
-    """Assigns a level to each surviving row, or None if no linked grader graded it.
+    """Assigns a level to each surviving row, or None to a row without a position.
 
     The difficulty that a grader gives a row is converted to a position: a percentile
     rank, from 0 to 1, among the rows that `scale` graded. The position of a row is the
-    mean over `scale` and the graders linked to it. If `scale` has solve rates, a level
-    is a fifth of the surviving rows by position, otherwise a fifth of the positions.
-    Rows with a position that no solver solved get level 5. Levels that a source gave on
-    `scale` do not change.
+    mean over `scale` and the graders linked to it, if one of them graded the row. If
+    `scale` has only solve rates, a level is a fifth of the surviving rows by position,
+    otherwise a fifth of the positions. Rows with a position that no solver solved get
+    level 5. Levels that a source gave on `scale` do not change.
 
     Args:
       rows: all rows; levels of the surviving rows are set in place.

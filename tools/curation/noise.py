@@ -80,9 +80,9 @@ def missing_figure(row: Row) -> str | None:
 
 
 def other_language(row: Row) -> str | None:
-    """Finds non-Latin scripts in the gold, or in over 10% of the problem's letters.
+    """Finds foreign scripts in the gold, or in over 10% of the letters of the problem.
 
-    If solvers succeed, only the gold is checked.
+    Latin and Greek are allowed. If solvers succeed, only the gold is checked.
     """
     problem = "" if row.strength >= SOLVED else row.problem
     prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", problem))

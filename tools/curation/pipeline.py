@@ -50,8 +50,8 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
       The content of summary.json.
 
     Raises:
-      ValueError: a source has a bad row, or the screening of a row failed. Nothing was
-        written.
+      ValueError: a source has a bad row, or the screening of a row failed. No output
+        was written.
       BlockingIOError: another run is writing into `out`.
     """
     inspected = [*map(inspect, each(plan.sources, "reading", "files"))]

@@ -62,7 +62,8 @@ def make_plan(
 
     Raises:
       ValueError: a source is missing or of an unknown format, a key is unknown or
-        missing, or a value is out of range.
+        missing, a value is not valid, or an evaluation set is not the published one.
+      FileNotFoundError: the file of a known benchmark or of `readings` is missing.
     """
     options = {**config}
     sources = options.get("sources", ())
@@ -82,7 +83,7 @@ def make_plan(
 
 
 def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
-    """Returns the problems of all evaluation sets by unique id."""
+    """Returns the problems of all evaluation sets by the id "SET/ID"."""
     folder = pathlib.Path(os.path.expandvars(data_dir))
     found: dict[str, Problem] = {}
     for name in map(os.path.expandvars, names):

@@ -49,7 +49,7 @@ _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     """Repairs the problem and the answers of a row.
 
-    A row without an answer gets the answer of its solution.
+    A row without an answer gets the answer of its solution, if it has one.
 
     Returns:
       The repaired row, and the names of the repairs that changed it.
@@ -96,13 +96,13 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """Returns the answer of a solution: its last box, or its last line with `####`."""
+    """Returns the last box of a solution, or else its last `####` answer, or None."""
     *_, last = None, *re.finditer(r"#### *(\S.*(?=\s*\Z)|-?\d[\d,.]*(?=\n))", solution)
     return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 
 
 def bare_answer(answer: str) -> str:
-    """Removes markup, an option letter, final punctuation and leading zeros.
+    """Removes markup, an option letter, final punctuation, an integer's leading zeros.
 
     For example, `$\\boxed{36}$` becomes `36`, `072` becomes `72`, `B: 4` becomes `4`.
     """

@@ -25,7 +25,8 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
     """Returns the counts of summary.json: rows by step, reason, source and level.
 
     Args:
-      rows: all rows, each counted under its first reason.
+      rows: all rows. `found` counts a dropped row under each of its reasons, `counted`
+        only under the first.
       steps: meaning of each reason to drop a row, by step and reason.
     """
     counts = collections.Counter
@@ -127,7 +128,7 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def examples(rows: Iterable[Row]) -> str:
-    """Returns example rows for each reason and each source as HTML."""
+    """Returns HTML with dropped rows for each reason and kept rows for each source."""
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Finds reworded evaluation problems by TF-IDF similarity and common numbers.
+"""Finds reworded evaluation problems by TF-IDF similarity and shared numbers.
 
 A rewording changes words and variables, but hardly the numbers and never the answer.
-TF-IDF features are TeX commands, words and four-letter pieces of words. Numbers are
+TF-IDF features are TeX commands, words and four-character pieces of words. Numbers are
 compared as multisets, weighted by rarity.
 """
 
@@ -41,7 +41,8 @@ class Retrieval:
 
     Args:
       problems: texts of evaluation problems by id.
-      background: training problems, of which the first 20,000 give word frequencies.
+      background: training problems. The first 20,000 and the evaluation problems give
+        the frequencies of words and numbers.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
@@ -61,7 +62,7 @@ class Retrieval:
 
         Let a be the share of the numbers that a text and a problem have in common
         (`Match.numbers`). The two match if a is at least 0.4 and the cosine similarity
-        of their words is at least 0.75 - a / 2.
+        of their TF-IDF vectors is at least 0.75 - a / 2.
 
         Returns:
           The matches in the order of the texts.
@@ -81,14 +82,14 @@ class Retrieval:
         return matches
 
     def _weighted(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """Weights counts by rarity and normalizes each row to length 1."""
+        """Weights counts by rarity and normalizes each nonzero row to length 1."""
         weighted = (counts @ sparse.diags(self._rarity)).tocsr()
         weighted.eliminate_zeros()
         length = np.maximum(norm(weighted, axis=1), 1e-6)
         return (sparse.diags(1 / length) @ weighted).tocsr()
 
     def _agreement(self, left: Counter, right: Counter) -> float:
-        """Returns the common share of two multisets of numbers, weighted by rarity."""
+        """Returns the share of numbers in both multisets, weighted; 0.5 without any."""
         both, either = self._weight(left & right), self._weight(left | right)
         return (both + _PRIOR / 2) / (either + _PRIOR)
 
@@ -100,7 +101,7 @@ class Retrieval:
 
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Returns 1 + log(count) of each feature of each text, `[texts, _BUCKETS]`."""
+    """Returns 1 + log(count), or 0, of each feature per text, `[texts, _BUCKETS]`."""
     found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
     ends = np.cumsum([0, *map(len, found)])
@@ -115,7 +116,7 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 def _features(token: str) -> list[int]:
     """Returns the hash buckets of a TeX command, or of a word and its pieces.
 
-    Numbers and other tokens have no features.
+    Numbers in digits or words, single letters and symbols have no features.
     """
     names = [token] if token.startswith("\\") else []
     if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:

@@ -55,7 +55,7 @@ class Row:
         self.reasons[reason], self.matches[reason] = details, excerpt(other)
 
     def record(self) -> dict[str, Any]:
-        """Returns the row as a JSON object, in the schema of problems.jsonl."""
+        """Returns the row as in problems.jsonl, but with its solution."""
         record = {name: getattr(self, name) for name in (*FIELDS, "meta")}
         evidence = [dataclasses.asdict(one) for one in self.evidence]
         return record | {"answer": self.answer or None, "evidence": evidence}

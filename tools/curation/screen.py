@@ -77,9 +77,10 @@ class Screen:
 
 
 def majority_against_gold(row: Row) -> str | None:
-    """Finds rows for which most completions of `tools.grade` agree on another answer.
+    """Finds golds that at least 75% of the completions contradict with one answer.
 
-    Rows for which no completion has an answer are also found.
+    The completions are those of `tools.grade`, at least four. Rows for which none of
+    them has an answer are also found.
     """
     grade: Any = row.meta.get("graded")
     samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None

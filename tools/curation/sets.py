@@ -18,7 +18,7 @@ _ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\
 
 
 def unwrap(problems: Sequence[str]) -> list[str]:
-    """Returns the problems of a set without the head and the tail that most share."""
+    """Returns the problems of a set without their shared head and tail (`_shared`)."""
     head, tail = (_shared(problems, tail=tail) for tail in (False, True))
     texts = (text.strip() for text in problems)
     return [t.removeprefix(head).removesuffix(tail).strip() for t in texts]
@@ -30,7 +30,7 @@ def most(some: int, rows: int) -> bool:
 
 
 def _ends(text: str, tail: bool) -> set[str]:
-    """Returns all heads of a text up to a `_BREAK`; with `tail`, all tails from one."""
+    """Returns heads (or tails) of a text at every break, up to `_REACH` characters."""
     text = text.strip()
     breaks = [match.end() for match in _BREAK.finditer(text)]
     if tail:
@@ -39,7 +39,11 @@ def _ends(text: str, tail: bool) -> set[str]:
 
 
 def _shared(problems: Sequence[str], *, tail: bool) -> str:
-    """Returns the longest shared head or tail that is not part of a question, or ""."""
+    """Returns the longest head or tail that most problems share, or "".
+
+    Most problems must ask for something without the head. A tail must not ask for
+    anything or contain a digit.
+    """
     count = Counter(end for text in problems for end in _ends(text, tail))
     common = [end for end, n in count.items() if end and most(n, len(problems))]
     for end in sorted(common, key=len, reverse=True):

@@ -38,8 +38,9 @@ class Source:
     """Describes a .jsonl, .json or .parquet file and how to read it.
 
     Raises:
-      ValueError: the file is missing, empty or of another type, the hub cannot be
-        reached, or the format or a field is unknown.
+      ValueError: the file is missing, of another type or not downloaded; `fields` is
+        empty, and the file has no rows or an unknown format; or `fields` or `evidence`
+        is not valid.
     """
 
     path: str  # local file, or hf://OWNER/DATASET[@REVISION]/FILE
@@ -86,10 +87,10 @@ class Source:
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Validates all rows of a source, and returns its name, size, rows and hash.
+    """Validates all rows of a source; returns its name, format, size, rows and hash.
 
     Raises:
-      ValueError: a row is not valid; the message has the file, the row and the value.
+      ValueError: the file or a row is not valid; the message has the file and the row.
     """
     return {
         "name": source.file.stem,
@@ -102,9 +103,9 @@ def inspect(source: Source) -> dict[str, Any]:
 
 
 def read(source: Source) -> Iterator[Row]:
-    """Yields rows in the order of the file, with the evidence of their columns.
+    """Yields rows in the order of the file, with their evidence.
 
-    Text that most problems of a set share at their start or end is removed.
+    `unwrap` removes text that most problems of a set share at their start or end.
     """
     sets = collections.defaultdict(list)
     for row, _ in _rows(source):
@@ -122,7 +123,7 @@ def read(source: Source) -> Iterator[Row]:
 
 
 def _rows(source: Source) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """Yields each row of the file without changes, with its JSON object."""
+    """Yields each row of the file, before `unwrap`, and its JSON object."""
     for index, (where, record) in enumerate(source.records()):
         yield _row(source, record, where, f"{source.file.stem}-{index}"), record
 

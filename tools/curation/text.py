@@ -43,7 +43,7 @@ NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
 
 
 def tokens(text: str) -> list[str]:
-    """Returns words, numbers, TeX commands and symbols in order.
+    """Returns lower-case words, numbers, TeX commands and symbols in order.
 
     `Find $\\dfrac{1}{2}\\,x$.` becomes `find`, `\\frac`, `1`, `2`, `x`, `.`
     """
@@ -60,7 +60,8 @@ def tokens(text: str) -> list[str]:
 def exact_key(text: str) -> str:
     """Returns a hash of the tokens without punctuation, equal for exact duplicates.
 
-    Signs, operators and brackets are included, so `x + 3` and `x - 3` differ.
+    Signs and parentheses are included, so `x + 3` and `x - 3` differ; `*` and `!` count
+    as punctuation.
     """
     joined = "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
     return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
@@ -88,7 +89,7 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
 def band_hashes(text: str) -> list[int]:
     """Returns 64-bit hashes of the bands of a text's MinHash signature, `[BANDS]`.
 
-    Two texts are compared only if they share one of these hashes.
+    Two texts with different keys are compared only if they share one of these hashes.
     """
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
     sketch.update_batch(s.encode() for s in shingles(skeleton(tokens(text))))
@@ -97,7 +98,7 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Returns the Jaccard similarity of token 3-grams, or of skeletons if it is larger.
+    """Returns the Jaccard similarity of token or skeleton 3-grams, the larger one.
 
     Without skeletons, copies with other brackets would have a low similarity.
     """
@@ -109,9 +110,9 @@ def similarity(left: str, right: str) -> float:
 def word_ngrams(text: str, size: int = 13) -> list[str]:
     """Returns the lower-case word n-grams of a text.
 
-    Text from a description of the answer's form ("can be written as m/n ...") is
-    excluded, because many problems share it. An n-gram also needs at least `size // 2`
-    words of three or more letters.
+    After the first third of the text, a description of the answer's form ("can be
+    written as m/n ...") and all words that follow are excluded, because many problems
+    share them. An n-gram needs at least `size // 2` words of three or more letters.
     """
     text = re.sub(r"\\[a-z]+", " ", unicodedata.normalize("NFKC", text).lower())
     sentence = " ".join(re.findall(r"[^\W_]+", text))
@@ -126,7 +127,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
 
 
 def numbers(text: str) -> Counter:
-    """Counts the numbers of a text, written in digits or as words."""
+    """Counts the numbers of a text, written in digits or as words up to twelve."""
     text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
     found = (NUMBER_WORDS.get(token, token) for token in tokens(text))
     return Counter(token for token in found if token[0].isdigit())

@@ -137,7 +137,7 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)
 
 
 def proof(row: Row) -> str | None:
-    """Finds proofs that ask for no value, or only for a value that they state."""
+    """Finds problems that ask for a proof, and for no value or one that they state."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
     stated = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
     asks_value = row.answers and _ASKS_TOO.search(row.problem) and not stated
@@ -145,7 +145,10 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds problems with many correct answers, scores for closeness or no question."""
+    """Finds problems with many correct answers, scores for closeness or lost questions.
+
+    A question is lost if only an appended sentence on the form of the answer remains.
+    """
     own = _REWRITTEN.sub("", row.problem)
     if own != row.problem and not ASKS.search(own):
         return own[-60:]
