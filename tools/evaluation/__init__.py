@@ -1,7 +1,7 @@
 """Evaluates a model on benchmarks: samples, judges, reports and compares.
 
-The input is a model folder, benchmarks and the conditions of sampling. The output is a
-folder with completions, verdicts, scores with intervals and an HTML page. Data flow:
+The input is a model, benchmarks and the conditions of sampling. The output is a folder
+with completions, verdicts, scores with intervals and an HTML page. Data flow:
 
     run -> files -> report -> pages
              |

@@ -25,7 +25,7 @@ _LONGEST = 512  # sampled tokens; a longer rest counts as not completed
 
 
 def given_and_rest(text: str, percent: int) -> tuple[str, str]:
-    """Splits a text between two words, after `percent` of its words."""
+    """Splits a text between two words, after about `percent` of its words."""
     words = list(re.finditer(r"\S+", text))
     count = min(max(1, round(len(words) * percent / 100)), max(1, len(words) - 1))
     end = words[count - 1].end()
@@ -39,10 +39,10 @@ def tasks(
     model: Pretrained,
     context: int,
 ) -> Iterator[Task]:
-    """Yields a task NAME@PERCENT for each entry of `SHARES`.
+    """Yields a task NAME@PERCENT for each entry of `SHARES`, if a problem has a rest.
 
     The prompts are the beginnings of problem texts, without a template. Sampling is
-    greedy. Its token limit is slightly above the length of the longest rest.
+    greedy. Its token limit is slightly above the longest rest, at most `_LONGEST`.
     """
     for percent in SHARES:
         asked = [
@@ -76,8 +76,8 @@ def memory(
       drawn: completions of problem beginnings, by the percentage in the prompt.
 
     Returns:
-      By that percentage as text: the share of problems (`completed`), its 95%
-      `interval`, and the number of `problems`.
+      For each percentage with completions, as text: the share of problems
+      (`completed`), its 95% `interval`, and the number of `problems`.
     """
     texts = {p.id: p.problem for p in problems}
     found = {}

@@ -63,7 +63,7 @@ def _original(spec: str) -> tuple[str, str]:
     """Splits `perturbed:SPEC:DATE` into SPEC and DATE.
 
     Raises:
-      ValueError: SPEC or DATE is missing.
+      ValueError: SPEC is empty, or no colon precedes DATE.
     """
     original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
     if not original:
@@ -90,9 +90,9 @@ def load_benchmark(
       fields: column names of a JSONL file by field name, where they differ.
 
     Raises:
-      ValueError: the name is unknown, a row is malformed, or the file of a known
-        benchmark has a different number of rows.
-      FileNotFoundError: the benchmark's file does not exist.
+      ValueError: the name is unknown, `data_dir` is not given, a file is missing or
+        malformed, or a known benchmark's file has a different number of rows.
+      FileNotFoundError: `data_dir` does not have the file of a known benchmark.
     """
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
@@ -145,13 +145,15 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Returns whether problems or answers differ from those of a known benchmark."""
+    """Returns whether problems or answers differ from a benchmark with a known hash."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return not content_hash(problems).startswith(known)
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
-    """Returns the name of the benchmark that a perturbed set was made from, or None.
+    """Returns the name of the benchmark that a perturbed set was made from.
+
+    Returns None if `problems` does not have this benchmark.
 
     Args:
       name: name of the perturbed set, such as `gsm8k_test@2026-11-01`.

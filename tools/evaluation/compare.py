@@ -23,7 +23,7 @@ from tools.tables import Table, markdown
 
 Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
-"""What an interval and a p-value are about; see `compare`."""
+"""Values of `about`: what an interval and a p-value refer to; see `compare`."""
 _MOST_FLIPS = 20  # limit on the lost and on the gained problem ids in the text
 _ABOUT = {
     METHODS: "About the methods: 95% interval and p by Student's t over the models of"
@@ -42,8 +42,8 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     several models, interval and p-value are about the methods: Student's t over the
     models (`rl.statistics.compare_seeds`). Otherwise they are about these checkpoints
     only: Student's t and the sign-flip permutation test (`sign_flip_p_value`) over
-    problems or their templates. A problem counts as solved if more than half of its
-    completions are correct; `lost` and `gained` list the problems that changed.
+    problems or their templates. A problem counts as solved if its accuracy, the mean
+    over the arm's models, exceeds 0.5; `lost` and `gained` list problems that changed.
 
     Args:
       arms: judged evaluation folders of each arm.
@@ -52,7 +52,7 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
       The common benchmarks, the `arms` with their accuracies, and the `pairs`: one
       comparison for each arm but the first. A pair has the sampling `conditions` that
       differ, results by name under `benchmarks`, and `pooled` results over the problems
-      of all benchmarks with equal weights.
+      of all benchmarks, each problem with the same weight.
 
     Raises:
       FileNotFoundError: a folder has no verdicts.
@@ -135,7 +135,7 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
 
 
 def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Returns a table row for each benchmark, and one for all problems."""
+    """Returns a table row per benchmark and, if several, one for all problems."""
     parts = {title(name): part for name, part in pair["benchmarks"].items()}
     if len(parts) > 1:
         parts["all problems"] = pair["pooled"]
@@ -252,7 +252,8 @@ def paired(
 
     Returns:
       The number of problems, both mean accuracies, their difference with its 95%
-      interval and p-value, and the ids of the problems `lost` and `gained`.
+      interval and p-value, and the ids of the problems with an accuracy above 0.5 in
+      only the first arm (`lost`) or only the second arm (`gained`).
     """
     flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {
@@ -274,8 +275,8 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
     The p-value is the share of all sign patterns of `differences [problems]` whose sum
     is at least as far from 0 as the observed sum. With one completion per problem, the
     test equals McNemar's exact test. Sign patterns are counted exactly if the
-    differences have a common denominator and at most `most_sums` possible sums.
-    Otherwise 100,000 patterns are sampled.
+    differences are fractions with small denominators and have at most `most_sums`
+    possible sums. Otherwise up to 100,000 patterns are sampled.
     """
     differences = np.asarray(differences, np.float64)
     if np.count_nonzero(differences) < 2:

@@ -65,7 +65,7 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
 def appended(
     folder: pathlib.Path,
 ) -> Iterator[Callable[[str, SampledCompletion], None]]:
-    """Yields a function that stores a completion, given its benchmark's name."""
+    """Yields a function `(benchmark, completion)` that stores the completion."""
     with contextlib.closing(files.Rows(folder / "completions.jsonl")) as rows:
         yield lambda benchmark, drawn: rows.write(
             {"benchmark": benchmark} | dataclasses.asdict(drawn)
@@ -112,7 +112,7 @@ def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> 
     Args:
       given: formula from the command line, or None.
       recorded_in: JSON file with the reward of an earlier run; may be missing.
-      keys: keys of that file; the first one with a value is used.
+      keys: keys of that file; the first one with a value is used, else the verifier.
 
     Raises:
       ValueError: `given` is None or empty, and the file records a reward other than the
@@ -180,7 +180,7 @@ def read_evaluation(folder: pathlib.Path) -> Evaluation:
 
     Raises:
       FileNotFoundError: the folder has no verdicts.jsonl.
-      ValueError: a row lacks a field.
+      ValueError: a row is malformed or lacks a field.
     """
     path = folder / "verdicts.jsonl"
     if not path.exists():

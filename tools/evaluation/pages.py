@@ -55,7 +55,7 @@ def results_page(
 def _samples_that_fit(
     scored: Mapping[str, Sequence[Scored]], most: int
 ) -> tuple[int, int]:
-    """Returns the numbers of samples per problem: those that fit, and all."""
+    """Returns how many samples per problem fit (at least 1), and how many there are."""
     lengths: collections.Counter[int] = collections.Counter()
     for s in itertools.chain(*scored.values()):
         lengths[s.drawn.sample] += len(s.drawn.completion)

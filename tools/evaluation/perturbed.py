@@ -5,7 +5,8 @@ be computed for other numbers, as in GSM-Symbolic (arXiv 2410.05229). A problem 
 only if this is exact:
 
 * Each number of the text occurs in it once, and the solution uses it once.
-* No number of the text equals a result, or the value of a word in it ("half" means 2).
+* No number of the text equals a result or a value of a word of the text: "half" can
+  mean 2, for example.
 * Every other number of the solution is an earlier result or the value of such a word.
 """
 
@@ -187,7 +188,10 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number with the same decimals, from half to twice the value."""
+    """Samples a number with the same decimals, from about half to twice the value.
+
+    If the value is below 4, the minimum is 2, or the value itself if it is below 2.
+    """
     unit = Fraction(1)
     while value % unit:
         unit /= 10

@@ -54,7 +54,8 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
         (bfloat16 if it has none).
 
     Raises:
-      ValueError: the model does not exist, or its dtype is unknown.
+      ValueError: the model does not exist, cannot be downloaded or is not supported, or
+        its dtype is unknown.
     """
     path = pathlib.Path(os.path.expanduser(model))
     if (path / "hf" / "config.json").is_file():
@@ -106,6 +107,7 @@ def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
 
     Raises:
       ValueError: the folder has no held-out problems, or no valid template.
+      FileNotFoundError: the folder has no config.json.
     """
     path = workdir / HELD_OUT
     if not path.is_file():

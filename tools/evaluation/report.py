@@ -41,7 +41,7 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns the results of a benchmark: `summarise`, maj@k and scores by level.
+    """Returns a benchmark's results: `summarise`, maj@k for k > 1, scores by level.
 
     Args:
       name: short name of the benchmark.

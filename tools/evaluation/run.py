@@ -1,8 +1,8 @@
 """Samples the completions of an evaluation that are still missing.
 
 Completions are requested in chunks of problems. The seed of a chunk depends only on the
-evaluation's seed, the benchmark's name and the chunk. A resumed evaluation therefore
-samples the same completions as an uninterrupted one, and keeps the stored ones.
+evaluation's seed, the benchmark's name and the chunk's number. A resumed evaluation
+therefore samples the same completions as an uninterrupted one, and keeps those stored.
 """
 
 import contextlib
@@ -239,7 +239,7 @@ def checkpoint_hash(folder: pathlib.Path) -> str:
     """Returns a SHA-256 hash of the config and all weight files of a folder.
 
     Raises:
-      FileNotFoundError: the folder has no safetensors file.
+      FileNotFoundError: the folder has no safetensors file, or no config.json.
     """
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:

@@ -28,7 +28,7 @@ def comma_separated(text: str) -> list[str]:
 
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
-    """Adds the flags that `conditions_of`, `prepare` and `open_sampler` read.
+    """Adds `--dtype`, and flags for `conditions_of`, `prepare` and `open_sampler`.
 
     Args:
       parser: parser of the command.
@@ -98,7 +98,8 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
       context: maximum length of prompt and completion together, in tokens.
 
     Raises:
-      ValueError: the model does not fit on the devices, or `--vllm_python` is missing.
+      ValueError: the model does not fit on the devices, `--devices` is malformed, or
+        the file of `--vllm_python` does not exist.
       ServerFailed, ServerRefused: see `serve_fixed`.
     """
     if args.sampler == "jax":
@@ -171,8 +172,8 @@ def serve_fixed(
       max_model_len: maximum length of prompt and completion together, in tokens.
 
     Raises:
-      ServerFailed: a server did not start; the message has the end of its log.
-      ServerRefused: a server's maximum length is below `max_model_len`.
+      ServerFailed: a server did not start, or a server of `urls` does not answer.
+      ServerRefused: a server rejects a request, or its maximum length is too small.
     """
     fleet = ServerFleet(
         servers=servers, urls=urls, api_key=api_key, concurrency=concurrency
