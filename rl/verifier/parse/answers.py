@@ -44,12 +44,12 @@ class Answer:
     """Represents a parsed answer.
 
     Attributes:
-      text: cleaned text, compared as text if the tree is missing.
+      text: cleaned text (raw if too long), which is compared if a tree is missing.
       written: tree as written, or None if the answer cannot be parsed.
-      node: same tree with its numbers computed.
+      node: same tree after `tree.fold`, or None.
       other: computed tree of a second reading of an ambiguous text ("1,234"), or None.
-      other_written: second reading as written.
-      reason: why the tree is missing.
+      other_written: second reading as written, or None.
+      reason: why the tree is missing; empty if it is not.
     """
 
     text: str
@@ -64,6 +64,7 @@ class Answer:
 
         Raises:
           ValueError: if the answer was not parsed, or sympy has no such object.
+          TypeError or NotImplementedError: if sympy rejects a part, as in i < 2.
         """
         from .to_sympy import to_sympy
 
@@ -104,7 +105,10 @@ def parse_answer(raw: str) -> Answer:
 
 
 def _second_meaning(text: str, node: t.Node) -> t.Node | None:
-    """Reads "(C) -5" as an option, "5 m" with a unit, or "1,234" as a list."""
+    """Reads "(C) -5" or "BC" as options, "5 m" with a unit, "1,234" as a list.
+
+    Returns None if the text has no second meaning that can be parsed.
+    """
     try:
         if (options := _options(text)) is not None:
             return options
@@ -153,7 +157,7 @@ class Option(NamedTuple):
 
 
 def option_in(text: str) -> Option | None:
-    r"""Reads an option: `(C) -5`, `\textbf{(C)}\ -5`, `C. -5`, `-5\ \textbf{(C)}`."""
+    r"""Reads an option, such as `(C) -5`, `C. -5` or `-5\ \textbf{(C)}`; else None."""
     if _DIFFERENCE.match(text):
         return None
     if match := _CHOICE.fullmatch(text):
@@ -173,7 +177,7 @@ def option_in(text: str) -> Option | None:
 
 
 def _options(text: str) -> t.Braces | None:
-    """Reads two or more options, such as "B, C and D", "(B)(C)(D)" or "BCD"."""
+    """Reads two or more options ("B, C and D", "(B)(C)(D)" or "BCD"), else None."""
     if not any(map(str.isupper, text)):
         return None
     words = _AROUND_OPTIONS.sub(lambda match: f" {match[1] or ''} ", text).split()

@@ -5,7 +5,7 @@ STEPS = 15_000
 
 
 class Open(Exception):
-    """Signals that the budget is exhausted, so that equality remains undecided."""
+    """Signals that the budget or another limit is exhausted: equality is undecided."""
 
 
 class Budget:
@@ -18,7 +18,7 @@ class Budget:
         """Subtracts steps from the budget.
 
         Raises:
-          Open: if no steps are left.
+          Open: if fewer than `steps` are left.
         """
         self._left -= steps
         if self._left < 0:

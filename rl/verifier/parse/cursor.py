@@ -15,7 +15,7 @@ class Cursor:
       tokens: tokens as returned by `tokenize`.
     """
 
-    # Methods of subclasses, which read the content of brackets.
+    # Methods that subclasses define and that their base classes call.
     _statement: Callable[[], t.Node]
     _items: Callable[[], list[t.Node]]
     _set_builder: Callable[[list[t.Node]], t.Node]

@@ -3,7 +3,10 @@
 import re
 
 MAX_BOX = 20_000
-r"""Characters read before and after the last `\boxed`; longer boxes are ignored."""
+r"""Characters read before and after the start of the last `\boxed` or `\fbox`.
+
+A longer box counts as never closed.
+"""
 
 _MARKERS = ("\\boxed", "\\fbox")
 _FIRST = re.compile(r"\\(?:boxed|fbox|[hv]?phantom)")
@@ -23,7 +26,7 @@ _MAX_BOXES = 20
 
 
 def extract_answer(completion: str, *, after: str | None = None) -> str | None:
-    r"""Returns the content of the last `\boxed{...}` that is not in another box.
+    r"""Returns the content of the last `\boxed` or `\fbox` that is not in another box.
 
     Later boxes replace earlier ones. If the last box is empty or never closed, the
     completion has no answer, because a truncated completion must not be credited for an
@@ -53,7 +56,7 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
       after: delimiter before which text is ignored; see `extract_answer`.
 
     Returns:
-      Contents of the boxes, in order; empty if the completion lacks an answer.
+      Contents of at most 20 boxes, in order; empty if the completion has no answer.
     """
     completion = behind(completion, after)
     last = max(completion.rfind(marker) for marker in _MARKERS)

@@ -1,8 +1,8 @@
-"""Normalizes the text of an answer before parsing: each rule runs once, in linear time.
+"""Normalizes the text of an answer before parsing, by rules in a fixed order.
 
 `clean` unifies the notation without changing the meaning: Unicode becomes LaTeX, broken
 escapes are repaired and math delimiters removed. `plain_text` also removes formatting
-and is only used to compare words.
+and is only used for answers in words.
 """
 
 import re
@@ -91,7 +91,7 @@ TEXT_COMMANDS = frozenset(
     "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
     " operatorname mathop textnormal textsc rm".split()
 )
-"""Commands whose argument is words or upright letters."""
+"""Commands whose argument is text: words, a unit, a name or a formula."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
 SCALE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
@@ -168,8 +168,8 @@ def clean(text: str) -> str:
       text: answer of at most MAX_ANSWER characters.
 
     Returns:
-      LaTeX, in ASCII where possible. Math delimiters, thin spaces, Markdown emphasis,
-      styling commands and a final period are removed.
+      LaTeX, in ASCII where possible. Math delimiters are removed, as are spaces,
+      Markdown emphasis and styling commands around the whole answer, and final periods.
     """
     if not text.isascii():
         text = _decode_unicode(text)
@@ -225,7 +225,7 @@ def closing_brace(text: str, position: int) -> int | None:
 
 
 def _undressed(text: str) -> str:
-    """Removes delimiters, spaces and styling commands around the whole text."""
+    """Removes delimiters, spaces, styling and final periods around the whole text."""
     for _ in range(_MAX_LAYERS):
         if "\\" not in text and text[:1].isalnum() and text[-1].isalnum():
             break
@@ -270,7 +270,7 @@ def _without_look(text: str) -> str:
 
 
 def _drop_delimiters(text: str) -> str:
-    """Removes dollar signs that delimit math and keeps those that mean money."""
+    r"""Removes dollar signs, but keeps `\$` and an unpaired one at the start: $5."""
     bare = text.replace("\\$", "").count("$")
     if bare % 2 == 1:
         # With an odd number of signs, a first sign before a digit is money.
@@ -296,6 +296,6 @@ def squeezed(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Returns words without their formatting, for a comparison as text."""
+    """Returns words without their formatting and without punctuation after them."""
     words = _NOT_WORD.sub(" ", _STYLE.sub(" ", text))
     return " ".join(_PUNCTUATION.sub("", words).split())

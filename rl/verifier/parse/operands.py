@@ -41,7 +41,7 @@ class Operands(Cursor):
     # --- operands
 
     def _argument(self) -> t.Node:
-        """Reads the argument of a command or of "^"."""
+        """Reads the argument of a command, of "^" or of a function's "_"."""
         if self._is("{"):
             return self._group()
         if self._is_any("+-"):
@@ -52,7 +52,7 @@ class Operands(Cursor):
         return node
 
     def _digit_argument(self) -> t.Node:
-        r"""Reads one digit or letter, as LaTeX does in `\frac12`."""
+        r"""Reads an argument; without braces, one digit or letter as in `\frac12`."""
         token = self._next
         if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
             self._tokens[self._at] = Token("num", token.value[1:], False)
@@ -63,7 +63,7 @@ class Operands(Cursor):
         return self._argument()
 
     def _group(self) -> t.Node:
-        """Reads braces: a group, or a set if there are commas inside."""
+        """Reads braces: a group, or a set if they hold several items or a condition."""
         self._expect("{")
         outer, self._bar_closes = self._bar_closes, True
         items = self._items()
@@ -201,14 +201,15 @@ class Operands(Cursor):
     def _is_call(self, name: str) -> bool:
         """Returns whether a name before brackets is a function: f(...), x(t), I(0).
 
-        Letters such as f are functions, unless they occur in the brackets: h(2x + h).
+        Names that begin with f, g or h are functions, unless they are variables in the
+        brackets: h(2x + h).
         """
         if name[0] in _FUNCTION_LETTERS:
             return not self._is_in_brackets(name)
         return self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ",")
 
     def _is_in_brackets(self, name: str) -> bool:
-        """Returns whether the next brackets contain a name that is not called there."""
+        """Returns whether a name occurs in the next brackets without a "(" after it."""
         level = 0
         for token, after in itertools.pairwise(self._tokens[self._at :]):
             if token.kind == "op":
@@ -276,7 +277,10 @@ class Operands(Cursor):
         return builder or bracket_node(opening, closing.value, items)
 
     def _drop_braces(self) -> bool:
-        """Removes braces around one name before its index, power, prime or argument."""
+        """Removes braces around a name before its index, power, prime or argument.
+
+        Returns whether braces were removed.
+        """
         name, closing, behind = (self._peek(ahead) for ahead in (1, 2, 3))
         if closing != ("op", "}", closing.spaced) or behind.kind == "end":
             return False
@@ -367,9 +371,10 @@ class Operands(Cursor):
         return t.REALS if letter == "R" else t.Numbers(letter)
 
     def _environment(self, name: str, braced: bool) -> t.Node:
-        """Reads the rows and cells of a matrix, a system, or a definition by cases.
+        """Reads an environment: a matrix, a system, or a definition by cases.
 
-        An array or a plain matrix after a brace is a system.
+        An array or plain matrix is not a matrix if it follows a brace or contains
+        relations or words.
         """
         rows = self._rows(name)
         if not rows:
@@ -407,7 +412,10 @@ class Operands(Cursor):
         )
 
     def _rows(self, name: str) -> list[list[list[Token]]]:
-        """Returns the tokens of each cell, without "&" that only aligns relations."""
+        """Returns the tokens of each cell, by row, without empty cells and rows.
+
+        An "&" that only aligns relations does not separate cells.
+        """
         rows: list[list[list[Token]]] = [[[]]]
         depth = 1
         while True:
@@ -436,7 +444,7 @@ class Operands(Cursor):
         return [row for row in found if row]
 
     def _whole(self, tokens: list[Token]) -> t.Node:
-        """Reads all tokens as one statement or several."""
+        """Reads all tokens: statements, or one statement with a condition."""
         parser = type(self)([*tokens, Token("end", "", False)])
         parser._depth = self._depth
         stated = parser._items()

@@ -47,9 +47,9 @@ def steps_of(node: t.Rel | t.Chain) -> tuple[t.Rel, ...]:
 def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
     """Returns the value in a relation: 5 in `x = 5`, `5 = x`, `S = 2+3 = 5`.
 
-    Returns None for equations to be solved (x + y = 3) and for contradictions (5 = 6).
-    All sides that give a value must agree. A decimal next to an exact number must be
-    its rounded or truncated value.
+    Returns None for inequalities, for equations to be solved (x + y = 3, |x| = 3), and
+    for contradictions (5 = 6). All sides that give a value must agree. A decimal next
+    to an exact number must be its rounded or truncated value.
     """
     steps = tuple(map(_with_places, steps_of(node)))
     if any(step.op not in ("=", "approx", "in") for step in steps):
@@ -106,7 +106,7 @@ def _names(first: t.Node, value: t.Node) -> bool:
 
 
 def _size(node: t.Node) -> tuple[int, ...]:
-    """Returns the size of a tuple or matrix; a column counts as a tuple."""
+    """Returns the size of a tuple or matrix, else (); a column counts as a tuple."""
     match node:
         case t.Tuple(items) | t.Matrix(1, items):
             return (len(items),)
@@ -152,7 +152,10 @@ def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
 
 
 def _agree(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Returns whether `part` equals `kept`, or is its rounded or truncated value."""
+    """Returns whether `part` equals `kept`, or is its rounded or truncated value.
+
+    One of them may lack the "%" or "°" of the other.
+    """
     if prover.equal(kept, part):
         return True
     for marked, other in ((kept, part), (part, kept)):
@@ -176,15 +179,15 @@ def _is_rounded(node: t.Node) -> bool:
 
 
 def is_decimal(node: t.Node) -> bool:
-    """Returns whether a number was written with decimal places."""
+    """Returns whether a node is a number that was written with decimal places."""
     return isinstance(node, t.Num) and node.ulp is not None
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
     """Returns the values of "p = 5, q = 2", ordered by their labels.
 
-    The order is alphabetical, except that w comes last after x, y and z. The result is
-    None if an item is not an equation, or if two items have the same label.
+    The order is alphabetical, except that x, y, z, w stay in this order. The result is
+    None if an item is not "variable = value", or if two have the same variable.
     """
     pairs = {}
     for part in node.items:
@@ -234,7 +237,7 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
 
 
 def relates_names(node: t.Node) -> bool:
-    """Returns whether a relation has variables on both sides: a < b + c."""
+    """Returns whether a relation other than "in" has variables on both sides."""
     return (
         isinstance(node, t.Rel)
         and node.op != "in"
@@ -243,7 +246,7 @@ def relates_names(node: t.Node) -> bool:
 
 
 def ascending(node: Any) -> Any:
-    """Returns a relation or chain with its greater side last."""
+    """Writes a > b as b < a, also in chains; returns other nodes unchanged."""
     flipped = {">": "<", ">=": "<="}
     match node:
         case t.Rel(op, left, right) if op in flipped:
@@ -254,7 +257,10 @@ def ascending(node: Any) -> Any:
 
 
 def is_membership(node: t.Node) -> bool:
-    r"""Returns whether a node is a membership in a set: `k \in \mathbb{Z}`."""
+    r"""Returns whether a node is a membership in a named set: `k \in \mathbb{Z}`.
+
+    The reals are not a named set, but an interval.
+    """
     return (
         isinstance(node, t.Rel)
         and node.op == "in"

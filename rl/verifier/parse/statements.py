@@ -122,7 +122,7 @@ class Parser(Quantities):
         return _is_condition(token)
 
     def _condition(self) -> t.Node:
-        """Reads a condition: relations, words, or `_DECLARED`.
+        """Reads a condition; see `condition_of`.
 
         The condition ends at a separator before another value with a condition.
         """
@@ -140,7 +140,7 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Returns relations, words or `_DECLARED`; the reals if no more is said."""
+        """Returns relations, words, `_DECLARED`, or the reals for "x in the reals"."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)
@@ -231,7 +231,7 @@ class Parser(Quantities):
             self._at = start
 
     def _items(self) -> list[t.Node]:
-        """Reads statements up to a closing bracket, separated by commas or words."""
+        """Reads one or more statements with separators, such as "," and "or"."""
         found = [self._statement()]
         while self._at_separator() and self._next.value != "&":
             self._at += 1
@@ -279,7 +279,7 @@ class Parser(Quantities):
         return steps[0] if len(steps) == 1 else t.Chain(steps)
 
     def _skip_label_words(self) -> None:
-        """Joins words before "=" into one name: "Area = 5"."""
+        """Joins words before "=", ":" or a verb into one name: Area = 5, Area is 5."""
         if self._next.kind != "text":
             return
         end = self._at
@@ -334,7 +334,12 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns `value`; raises Unparsable for a set, which declarations may restrict."""
+    """Returns a value whose condition only declares names.
+
+    Raises:
+      Unparsable: if the value has a tuple, an interval, a set operation or an
+        inequality, which the condition may restrict.
+    """
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)

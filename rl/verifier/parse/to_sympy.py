@@ -32,6 +32,7 @@ def to_sympy(node: t.Node) -> Any:
 
     Raises:
       ValueError: if sympy has no such object, for instance for a plus-minus sign.
+      TypeError or NotImplementedError: if sympy rejects a part of it, as in i < 2.
     """
     match node:
         case t.Num(value) | t.Repeating(value) | t.Based(value=value):

@@ -113,15 +113,16 @@ _PLAIN_OPERATORS = {
 
 
 def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
-    """Splits a cleaned answer into tokens, in linear time.
+    """Splits a cleaned answer into tokens; the last one has the kind "end".
 
     Args:
       text: text as returned by `normalize.clean`.
-      group_commas: whether "1,234" outside brackets is one number.
+      group_commas: whether "1,234" is one number outside brackets and in arguments.
 
     Raises:
       Unparsable: if there are more than MAX_TOKENS tokens, a number has more than
-        MAX_DIGITS digits, a text command is unclosed, or a command is unknown.
+        MAX_DIGITS characters, a command is unknown, or the argument of a text or
+        styling command is missing or unclosed.
     """
     tokens: list[Token] = []
     position, spaced = 0, False

@@ -60,7 +60,8 @@ class Repeating(Expression):
 
     Attributes:
       value: exact value.
-      shown: decimal before the dots, which may mean truncation: sqrt(96) = 9.7979...
+      shown: decimal before the dots, or None for a bar. The dots may also mean that a
+        number is truncated: sqrt(96) = 9.7979...
     """
 
     value: Fraction
@@ -69,7 +70,7 @@ class Repeating(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Sym(Expression):
-    """Represents a variable; index and primes are part of its name."""
+    """Represents a variable or another name, including its index and primes."""
 
     name: str
 
@@ -138,7 +139,7 @@ class Several(Node):
 
 @dataclass(frozen=True, slots=True)
 class Braces(Node):
-    """Represents a finite set."""
+    """Represents a finite set, a set builder (its condition), or a system."""
 
     items: tuple[Node, ...]
 
@@ -211,7 +212,7 @@ class Clock(Node):
     Attributes:
       minutes: minutes since midnight or noon.
       half: "am" or "pm", or None if it is not known.
-      of_day: whether the hour is outside 1 to 12 and so implies "am" or "pm".
+      of_day: whether `half` follows from an hour outside 1 to 12, as in 15:05.
     """
 
     minutes: int
@@ -241,7 +242,10 @@ class Based(Node):
 
 @dataclass(frozen=True, slots=True)
 class When(Node):
-    """Represents a value under a condition, which is a relation or words."""
+    """Represents a value and its condition, which is relations or words.
+
+    If the condition is the set of reals, it is always true.
+    """
 
     value: Node
     condition: Node
@@ -268,7 +272,10 @@ class Choice(Node):
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time of day, or None; hours 0 and 13 to 24 imply "am" or "pm"."""
+    """Returns a time of day, or None if hours or minutes are out of range.
+
+    Without `half`, hours 0 and 13 to 24 imply "am" or "pm".
+    """
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
     of_day = half is None and not 1 <= hours <= 12
@@ -309,7 +316,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Applies a function to each child; returns the same object if no child changes."""
+    """Replaces each child by change(child); returns the same object if none changes."""
     values: list[Any] = []
     same = True
     for name in node.__slots__:
@@ -333,7 +340,7 @@ def symbols(node: Node) -> frozenset[str]:
 
 
 def contains(node: Node, kinds: type | tuple[type, ...]) -> bool:
-    """Returns whether a node of one of these kinds occurs in a node."""
+    """Returns whether a node, or a node inside it, has one of these types."""
     return any(isinstance(part, kinds) for part in walk(node))
 
 
@@ -353,7 +360,7 @@ def bits(value: int | Fraction) -> int:
 
 
 def add(*terms: Node) -> Node:
-    """Returns the sum of nodes, flattened and with its numbers added."""
+    """Returns the flattened sum of nodes, with numbers of up to MAX_BITS added."""
     total, rest = Fraction(0), []
     for term in terms:
         for part in term.terms if type(term) is Add else (term,):
@@ -369,7 +376,7 @@ def add(*terms: Node) -> Node:
 
 
 def mul(*factors: Node) -> Node:
-    """Returns the product of nodes, flattened and with its numbers multiplied."""
+    """Returns the flattened product, with numbers of up to MAX_BITS multiplied."""
     product, rest = Fraction(1), []
     for factor in factors:
         for part in factor.factors if type(factor) is Mul else (factor,):
@@ -419,7 +426,10 @@ def is_integer(node: Node) -> bool:
 
 
 def power(base: Node, exponent: Node) -> Node:
-    """Returns the power, computed if both are numbers and the result is small."""
+    """Returns a power; computes number^integer if the result is small.
+
+    Merges integer exponents, as in (x^2)^3 = x^6, if this cannot hide a division by 0.
+    """
     if exponent == ONE:
         return base
     if is_integer(exponent):
@@ -435,7 +445,7 @@ def power(base: Node, exponent: Node) -> Node:
 
 
 def _is_not_zero(node: Node) -> bool:
-    """Returns whether a node is certainly not zero; variables count as nonzero.
+    """Returns whether a node is a variable, a constant or a nonzero number.
 
     So 1/(1/x) becomes x: expressions are compared only where both are defined.
     """
@@ -456,7 +466,7 @@ _LEAVES = (Num, Sym, Const, Sign, Word)
 
 
 def fold(node: Node) -> Node:
-    """Returns an equivalent tree with sums, products and powers of numbers computed."""
+    """Computes a tree's sums, products and integer powers of numbers up to MAX_BITS."""
     if type(node) in _LEAVES:
         return node
     if type(node) is Rel and type(node.right) is Repeating:

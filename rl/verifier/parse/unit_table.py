@@ -1,10 +1,10 @@
-"""Defines the units of measure, and the words that change or name what is counted."""
+"""Defines units, words that change a number, and words for what a number counts."""
 
 import re
 from fractions import Fraction
 
-# Units by dimension: names, and size in metres, seconds and grams. Short names of
-# different units may differ only in case (mPa, MPa).
+# Units by dimension: names, and size in metres, seconds, grams, dollars, months, bytes.
+# Short names of different units may differ only in case (mPa, MPa).
 _MEASURES: dict[str, dict[str, int | str | Fraction]] = {
     "length^1": {
         "micron": "1e-6", "angstrom": "1e-10", "in inch inches": "0.0254",

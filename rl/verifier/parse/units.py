@@ -93,10 +93,10 @@ def parse_unit(text: str) -> Reading | None:
     """Parses the words after a number.
 
     Args:
-      text: words such as "cm^2", "miles per hour", "square feet", "dogs".
+      text: at least one word: "cm^2", "miles per hour", "square feet", "dogs".
 
     Returns:
-      Reading of the words, or None if they change the meaning of the number.
+      Reading of the words, or None if they cannot be read or may change the number.
     """
     words = _with_per(_words(text))
     if _changes_a_number(words):
@@ -143,8 +143,9 @@ def leading_units(text: str) -> tuple[Reading, ...]:
 
     Returns:
       Reading of the unit. For a price ("dollars per hour") the reading of its currency
-      follows. Empty if the unit continues with unknown words ("miles per lap"), or if
-      its name is not a measure here ("second place", "dollar bills").
+      follows. Empty if the text does not begin with a known unit, if the unit continues
+      with unknown words ("miles per lap"), or if it is "in" or one name in the
+      singular, which may mean something else ("second place", "dollar bills").
     """
     leading = _LEADING.match(text)
     words = _words(leading[0] if leading else "")
@@ -216,7 +217,7 @@ def _changes_a_number(words: list[str]) -> bool:
 
 
 def calculates(label: str) -> bool:
-    """Returns whether words describe an operation: "twice the answer"."""
+    """Returns whether words describe an operation or denial: "twice the answer"."""
     words = re.findall("[a-z'-]+", label.lower())
     if not table.CALCULATING.isdisjoint(words):
         return True
@@ -253,7 +254,7 @@ def _things(words: list[str]) -> Reading | None:
 
     Returns:
       Reading of the words, in the notation of `Unit`. None if the words are not a noun
-      phrase, or contain "per" or a power.
+      phrase, or contain "per", a power or a unit among other words.
     """
     lower = [word.lower() for word in words]
     at = next((i for i, word in enumerate(lower) if word in table.PLACES), len(words))
@@ -291,7 +292,7 @@ def is_plural(word: str) -> bool:
 
 
 def same_unit(one: Unit, other: Unit) -> bool:
-    """Returns whether two units have the same dimension or name the same things.
+    """Returns whether two units have equal dimensions and name the same things.
 
     One of them may describe the things further (red apples, apples).
     """
@@ -326,7 +327,14 @@ def may_be_missing(unit: Unit) -> bool:
 
 
 def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
-    """Returns whether the stems of a text include all words of a unit."""
+    """Returns whether a text names the things in a unit; neutral words need no name.
+
+    Dimensions need no name. Words that may be an operation ("halved") count as unnamed.
+
+    Args:
+      unit: unit of an answer.
+      named_by: stems of the words of the text.
+    """
     if isinstance(unit, str):
         return {*map(stem, unit.split(" of ")[1:])} <= named_by | _NEUTRAL_STEMS
     operations = any(
@@ -343,7 +351,7 @@ def answers(
 
     Args:
       unit: words of the answer's unit.
-      nouns: stems of the nouns that the problem asks for.
+      nouns: stems of accepted nouns, such as those that the problem asks for.
       others: stems of the words before these nouns, which may replace a noun: "12
         more".
     """
