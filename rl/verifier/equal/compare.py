@@ -1,8 +1,8 @@
 """Compares two answers, with one rule for each kind of node.
 
 The comparison is symmetric: rules for two kinds get their nodes in a fixed order, and
-rules for one kind treat both nodes in the same way. It is reflexive: equal trees and
-equal texts are accepted before any rule runs.
+rules for one kind treat both nodes in the same way. It is reflexive: identical trees
+and identical texts are accepted before any rule runs.
 """
 
 import itertools
@@ -51,7 +51,8 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
       prover: prover that compares expressions within its budget.
 
     Raises:
-      Open: if the budget or the recursion limit is exhausted.
+      Open: if the budget or the recursion limit is exhausted, or a node has too many
+        plus-minus signs.
     """
     try:
         return _same(left, right, prover)
@@ -174,7 +175,7 @@ class _Comparison:
     # --- sets of reals
 
     def _same_regions(self, a: t.Node, b: t.Node) -> bool | None:
-        """Compares sets of reals; returns None if the nodes are not such sets."""
+        """Compares sets of reals; returns None if a node is not read as such a set."""
         if relates_names(a) and relates_names(b):
             return None
         first, second = self._regions.read(a), self._regions.read(b)
@@ -319,7 +320,7 @@ class _Comparison:
         return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
-        """Compares two nodes of one kind part by part, in order."""
+        """Compares two nodes part by part, in order; False if their kinds differ."""
         if type(a) is not type(b):
             return False
         for name in a.__slots__:
@@ -394,7 +395,7 @@ class _Comparison:
 
 
 def _states(node: t.Several) -> bool:
-    """Returns whether a list has words or gives values to more than one name."""
+    """Returns whether a list has words, or relations for more than one name."""
     named = {
         label_of(item)
         for item in node.items
@@ -408,7 +409,7 @@ def _is_letter(node: t.Node) -> bool:
 
 
 def _as_tuple(node: t.Node) -> t.Node:
-    """Converts a row, a column, or a closed interval such as [3, 4] to a tuple."""
+    """Converts a row, column or closed interval to a tuple; keeps other nodes."""
     match node:
         case t.Matrix(width, cells) if width in (1, len(cells)):
             return t.Tuple(cells)
@@ -418,7 +419,7 @@ def _as_tuple(node: t.Node) -> t.Node:
 
 
 def _in_letters(node: t.Node) -> t.Quantity | None:
-    """Reads a product such as 9.8 m/s^2 as a quantity if its letters form a unit."""
+    """Reads a product such as 9.8 m/s^2 as a quantity; None if no unit is known."""
     if not isinstance(node, t.Mul):
         return None
     words, numbers = [], []

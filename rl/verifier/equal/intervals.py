@@ -26,7 +26,8 @@ from .points import INTEGER, REAL, Point, coordinate, spread
 
 FIRST_BITS = 128
 FULL_BITS = 2048
-"""Precision of the final comparison: values with overlapping balls count as equal.
+"""Precision of the final comparison: values count as equal if 0 is in a narrow ball
+around their difference.
 
 `Balls._resolution` adds the bits by which the smallest term lies below the whole. So at
 least 300 digits agree beyond the last digit that any term can change.
@@ -59,7 +60,7 @@ Value = Any  # arb, or acb for complex numbers
 
 
 class Undefined(Exception):
-    """Signals that an expression certainly has no value."""
+    """Signals that an expression has no value, or one that is not computed."""
 
 
 class Unresolved(Exception):
@@ -91,7 +92,8 @@ class Balls:
           imaginary: whether to evaluate over the complex numbers.
 
         Raises:
-          Undefined: if the expression has no value at this point.
+          Undefined: if the expression has no value at this point, or one that is not
+            computed, such as a factorial above 10^6.
           Unresolved: if the precision does not suffice.
           Open: if the budget is exhausted.
         """
@@ -213,7 +215,7 @@ class Balls:
         return 0 if self.agree(node, other) else None
 
     def nearest_integer(self, node: t.Node) -> int | None:
-        """Returns the integer nearest to a real constant, or None if it is unknown."""
+        """Returns the integer nearest to a real constant's approximation, or None."""
         try:
             value = self.value(node, FIRST_BITS)
         except (Undefined, Unresolved):
@@ -237,10 +239,11 @@ class Balls:
 
 
 def _bends(node: t.Node) -> set[t.Node]:
-    """Returns the expressions at whose roots a graph has corners: x - 4 for |2x - 8|.
+    """Returns the arguments of abs, floor and ceil: x - 4 for |2x - 8|.
 
-    The points of a comparison may miss the region between two corners. So two
-    expressions count as equal only if they have the same corners.
+    An even root of an even power counts as abs. The points of a comparison may miss the
+    region between two corners or jumps. So two expressions count as equal only if they
+    have the same arguments.
     """
     found = set()
     for part in t.walk(node):
@@ -258,7 +261,7 @@ def _bends(node: t.Node) -> set[t.Node]:
 
 
 def _monic(node: t.Node) -> t.Node:
-    """Divides an argument by its constant factor: 2x - 8 becomes x - 4."""
+    """Divides an argument by the factor of its first term: 2x - 8 becomes x - 4."""
     match node:
         case t.Mul((t.Num(), *rest)):
             return t.mul(*rest)
@@ -503,8 +506,8 @@ class _Evaluator:
 def _integer(value: Value) -> fmpz | None:
     """Returns the integer that a value equals, or None.
 
-    A ball counts as an integer if it contains only this one and its radius is below
-    half of the working precision.
+    A ball counts as an integer if it contains only this one and lies within
+    2^(-bits / 2) of it, where `bits` is the working precision.
     """
     if isinstance(value, acb):
         if not value.imag == 0:
@@ -519,7 +522,7 @@ def _integer(value: Value) -> fmpz | None:
 
 
 def _only_integer(value: arb) -> fmpz | None:
-    """Returns the only integer in a ball, or None if it is longer than MAX_BITS.
+    """Returns the only integer in a ball; None if it has several, none or a huge one.
 
     FLINT aborts the process if the exponent of the ball is huge, as for 2^(-10^30).
     """

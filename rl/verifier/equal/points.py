@@ -1,9 +1,9 @@
 """Chooses fixed pseudo-random points at which expressions with variables are compared.
 
 Two expressions may differ only for x > 5, or only if a and b have different signs. So
-some points lie near zero, where most functions are defined. Others lie in every gap
-between the constants of both expressions. Each pair of variables gets all combinations
-of signs.
+some points lie near zero, where most functions are defined. Others lie in the gaps
+between constants of both expressions. With at most 16 variables, each pair of variables
+gets all combinations of signs.
 """
 
 import functools
@@ -66,12 +66,13 @@ def coordinate(name: str, point: Point) -> Fraction:
 
 
 def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
-    """Yields real points in every gap between the constants of two expressions.
+    """Yields real points in the gaps between fixed marks and constants of expressions.
 
     Each gap is used with all variables positive, with a subset of them negative, and
-    with the other variables negative. The subset changes from gap to gap: any two
-    variables have equal signs at some points and different signs at others. For gap n,
-    it consists of the variables whose index shares an odd number of 1 bits with n.
+    with the other variables negative. The subset changes from gap to gap: any two of at
+    most 16 variables have equal signs at some points and different signs at others. For
+    the n-th gap used, it consists of the variables whose index shares an odd number of
+    1 bits with n. If gaps run out, the first ones are used again.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:
@@ -91,7 +92,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """Returns the absolute values of the numbers in two expressions, in order."""
+    """Returns up to 12 absolute values of numbers and corners of two expressions."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:

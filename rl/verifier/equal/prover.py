@@ -61,6 +61,8 @@ class Prover:
     def equal(self, left: t.Node, right: t.Node) -> bool:
         """Returns whether two folded expressions are equal wherever both are defined.
 
+        A printed float of an exact number equals it; see `PRINTED_DIGITS`.
+
         Raises:
           Open: if the budget is exhausted.
         """
@@ -153,6 +155,8 @@ class Prover:
 
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
         """Returns whether rounding or truncating an exact number gives a decimal.
+
+        False if `exact` is a `Num` that is a decimal or needs no more places.
 
         Args:
           decimal: number with the unit of its last place.

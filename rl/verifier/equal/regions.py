@@ -34,7 +34,7 @@ class Region(NamedTuple):
 
 
 class Incomparable(Exception):
-    """Signals that the order of two interval ends is unknown."""
+    """Signals that interval ends are too many, or that the order of two is unknown."""
 
 
 class Regions:
@@ -50,7 +50,7 @@ class Regions:
     def read(self, node: t.Node) -> Region | None:
         """Returns the set of reals that a node describes, or None.
 
-        A pair or a finite set is a region only inside another set; see
+        A pair or a finite set is a region only in a set operation or after "in"; see
         `read_as_region`.
         """
         match node:
@@ -76,7 +76,7 @@ class Regions:
         return None
 
     def read_as_region(self, node: t.Node) -> Region | None:
-        """Returns the set of reals of a node, which may be a pair or a finite set."""
+        """Returns a node's set of reals, also for a pair or a finite set, or None."""
         match node:
             case t.Tuple((t.Expression() as low, t.Expression() as high)):
                 if self._prover.sign(low, high) in (0, 1):
@@ -93,7 +93,7 @@ class Regions:
         2].
 
         Raises:
-          Incomparable: if the order of two ends is unknown.
+          Incomparable: if there are over 80 ends or the order of two is unknown.
         """
         if None not in (left.label, right.label) and left.label != right.label:
             return False
@@ -110,7 +110,7 @@ class Regions:
         return sum(b and not a for a, b in zip(before, members, strict=False))
 
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
-        """Reads several inequalities or sets as one region.
+        """Reads several inequalities or sets as one region, or returns None.
 
         Items joined by "or" form their union; they may be points such as x = 1. Other
         items form their intersection if labelled and not disjoint, otherwise a union.
@@ -170,7 +170,7 @@ def _contains(node: t.Node, at: int, places: dict[t.Node, int]) -> bool:
 
 
 def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
-    """Applies `op` to regions; returns None if a region is None or labels differ."""
+    """Applies `op` to regions; None if there are none, one is None or labels differ."""
     read = [region for region in regions if region is not None]
     labels = {region.label for region in read} - {None}
     if len(read) < len(regions) or not read or len(labels) > 1 or op not in _MEMBERSHIP:
@@ -204,7 +204,7 @@ def _value(node: t.Node) -> Region | None:
 
 
 def _solutions(node: t.Rel) -> Region | None:
-    """Reads x < a, a < x, x >= a or x != a."""
+    """Reads x < a, a < x, x >= a or x != a, or returns None."""
     op, label, bound = node.op, node.left, node.right
     upward = op in (">", ">=")
     if not is_label(label):
@@ -223,7 +223,7 @@ def _solutions(node: t.Rel) -> Region | None:
 
 
 def _between(node: t.Chain) -> Region | None:
-    """Reads a < x < b or b > x > a."""
+    """Reads a < x < b or b > x > a, or returns None."""
     steps = ascending(node).steps
     if len(steps) != 2 or not {step.op for step in steps} <= {"<", "<="}:
         return None
