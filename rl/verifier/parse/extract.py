@@ -1,4 +1,4 @@
-"""Extracts the answer of a completion: its last boxes that are not in another box."""
+"""Extracts the answer of a completion: the content of its last box or boxes."""
 
 import re
 

@@ -140,7 +140,10 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Returns relations, words, `_DECLARED`, or the reals for "x in the reals"."""
+        """Reads a condition: relations, words, `_DECLARED`, or the reals.
+
+        The reals stand for a condition that is always true: x is in the reals.
+        """
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)

@@ -1,7 +1,7 @@
 """Splits text into tokens; LaTeX, plain text and Unicode share one small vocabulary.
 
 A token is (kind, value, spaced); `spaced` says whether space precedes the token. Kinds:
-"num" (digits), "sym" (variable), "const" (constant), "fn" (function with an argument),
+"num" (number), "sym" (variable), "const" (constant), "fn" (function with an argument),
 "text" (words), "cmd" (LaTeX command with arguments), "op" (everything else) and "end".
 """
 

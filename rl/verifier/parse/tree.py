@@ -355,7 +355,7 @@ def depth(node: Node) -> int:
 
 
 def bits(value: int | Fraction) -> int:
-    """Returns the larger bit length of a number's numerator and denominator."""
+    """Returns the bit length of a numerator or denominator, whichever is greater."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 

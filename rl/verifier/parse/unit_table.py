@@ -107,7 +107,7 @@ def _exponents(dimensions: str) -> dict[str, int]:
 
 
 def _careless(table: dict[str, Entry]) -> dict[str, Entry]:
-    """Returns units by lower-case name, if their case does not matter."""
+    """Returns the units whose case does not matter, by lower-case name."""
     found: dict[str, list[Entry]] = {}
     for word, entry in table.items():
         entries = found.setdefault(word.lower(), [])
