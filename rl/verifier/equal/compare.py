@@ -1,8 +1,8 @@
 """Compares two answers, with one rule for each kind of node.
 
-The comparison is symmetric: rules for two kinds get their nodes in a fixed order, and
-rules for one kind treat both nodes in the same way. It is reflexive: identical trees
-and identical texts are accepted before any rule runs.
+The comparison is symmetric: a rule for two different kinds gets its nodes in a fixed
+order, and a rule for one kind treats both nodes in the same way. It is reflexive:
+identical trees and identical texts are accepted before any rule runs.
 """
 
 import itertools

@@ -34,10 +34,10 @@ _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 
 
 def is_equivalent(predicted: str, gold: str, *, keep_golds: bool = True) -> bool:
-    """Returns whether two answers are shown to be equal; reflexive and symmetric.
+    """Returns whether two answers are shown to be equal.
 
-    The result depends only on the two texts. Answers that cannot be shown equal within
-    a fixed number of steps are not equivalent.
+    The relation is reflexive and symmetric. It depends only on the two texts. Answers
+    that cannot be shown equal within a fixed number of steps are not equivalent.
 
     Args:
       predicted: answer of a model, as `extract_answer` returns it.
@@ -69,8 +69,8 @@ def self_check(answer: str) -> str | None:
       answer: gold answer.
 
     Returns:
-      Reason, for instance "has an unclosed brace". Such an answer could only be
-      compared as text.
+      Reason, for instance "has an unclosed brace", or None. An answer with a reason
+      could only be compared as text.
     """
     parsed = parse_answer(answer)
     if parsed.node is None:
@@ -81,7 +81,7 @@ def self_check(answer: str) -> str | None:
 
 
 def canonical_key(answer: str) -> str:
-    """Returns a key that is cheap to compute.
+    """Returns a key of an answer that is cheap to compute.
 
     Answers of at most MAX_ANSWER characters with equal keys are equivalent.
     """

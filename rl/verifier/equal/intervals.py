@@ -60,7 +60,7 @@ Value = Any  # arb, or acb for complex numbers
 
 
 class Undefined(Exception):
-    """Signals that an expression has no value, or one that is not computed."""
+    """Signals that an expression is undefined or not supported."""
 
 
 class Unresolved(Exception):
@@ -68,7 +68,7 @@ class Unresolved(Exception):
 
 
 class Balls:
-    """Encloses the values of expressions, computing each only once.
+    """Encloses the values of expressions; caches them by point and precision.
 
     Args:
       budget: limit on the steps of all evaluations.
@@ -92,8 +92,8 @@ class Balls:
           imaginary: whether to evaluate over the complex numbers.
 
         Raises:
-          Undefined: if the expression has no value at this point, or one that is not
-            computed, such as a factorial above 10^6.
+          Undefined: if the expression is undefined at this point or not supported, such
+            as a factorial of more than 10^6.
           Unresolved: if the precision does not suffice.
           Open: if the budget is exhausted.
         """

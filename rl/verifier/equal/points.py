@@ -71,8 +71,8 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
     Each gap is used with all variables positive, with a subset of them negative, and
     with the other variables negative. The subset changes from gap to gap: any two of at
     most 16 variables have equal signs at some points and different signs at others. For
-    the n-th gap used, it consists of the variables whose index shares an odd number of
-    1 bits with n. If gaps run out, the first ones are used again.
+    gap n, counted from 0, it consists of the variables whose index shares an odd number
+    of 1 bits with n. If the gaps run out, the first ones are used again.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:
@@ -92,7 +92,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """Returns up to 12 absolute values of numbers and corners of two expressions."""
+    """Returns up to 12 absolute values of numbers and of corners in two expressions."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:

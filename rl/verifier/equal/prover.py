@@ -156,7 +156,7 @@ class Prover:
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
         """Returns whether rounding or truncating an exact number gives a decimal.
 
-        False if `exact` is a `Num` that is a decimal or needs no more places.
+        False if `exact` is a `Num` that is itself a decimal or needs no more places.
 
         Args:
           decimal: number with the unit of its last place.

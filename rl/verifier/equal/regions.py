@@ -89,8 +89,7 @@ class Regions:
     def same(self, left: Region, right: Region) -> bool:
         """Returns whether two regions are equal.
 
-        Empty regions are equal only if they are written alike: [1, 0] differs from [3,
-        2].
+        Empty regions are equal only if written alike: [1, 0] differs from [3, 2].
 
         Raises:
           Incomparable: if there are over 80 ends or the order of two is unknown.
@@ -181,7 +180,7 @@ def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
 
 
 def parts(node: t.Node) -> list[t.Node]:
-    """Returns the intervals of a union; empty for other operations."""
+    """Returns the intervals of a union of intervals, or of one; else an empty list."""
     match node:
         case t.SetOp("cup", left, right):
             first, second = parts(left), parts(right)
