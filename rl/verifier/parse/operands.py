@@ -201,8 +201,8 @@ class Operands(Cursor):
     def _is_call(self, name: str) -> bool:
         """Returns whether a name before brackets is a function: f(...), x(t), I(0).
 
-        Names that begin with f, g, h, F, G or H are functions, unless they are variables
-        in the brackets: h(2x + h).
+        Names that begin with f, g, h, F, G or H are functions, unless they are also
+        variables in the brackets: h(2x + h).
         """
         if name[0] in _FUNCTION_LETTERS:
             return not self._is_in_brackets(name)
