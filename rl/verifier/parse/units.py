@@ -143,9 +143,9 @@ def leading_units(text: str) -> tuple[Reading, ...]:
 
     Returns:
       Reading of the unit. For a price ("dollars per hour") the reading of its currency
-      follows. Empty if the text does not begin with a known unit, if the unit continues
-      with unknown words ("miles per lap"), or if it is "in" or one name in the
-      singular, which may mean something else ("second place", "dollar bills").
+      follows. Empty if the text does not begin with a known unit, or if the unit
+      continues with unknown words ("miles per lap"). Also empty for "in" or one name in
+      the singular, which may mean something else ("second place", "dollar bills").
     """
     leading = _LEADING.match(text)
     words = _words(leading[0] if leading else "")
