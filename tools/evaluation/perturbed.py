@@ -92,6 +92,8 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
     numbers, steps = read
     old = [*map(Fraction, numbers)]
     before = _values(steps, old) or []
+    if not all(old):  # no other number is about as large as 0
+        return None
     for _ in range(300):
         new = [_other(value, rng) for value in old]
         after = _values(steps, new)
@@ -188,7 +190,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number with the same decimals, from about half to twice the value.
+    """Samples a number with the decimals of a positive value, about half to twice it.
 
     If the value is below 4, the minimum is 2, or the value itself if it is below 2.
     """
