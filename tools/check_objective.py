@@ -94,7 +94,7 @@ def check_loss(
 ) -> list[Finding]:
     """Checks the properties of a loss, alone and with each correction.
 
-    If the plain loss is not finite, no other property is checked.
+    If the plain loss, its gradient or a metric is not finite, nothing else is checked.
 
     Args:
       name: the loss, a value of `objective.function`.
@@ -105,7 +105,8 @@ def check_loss(
       One finding per property.
 
     Raises:
-      ValueError: `name` is not a loss, or an entry of `corrections` is unknown.
+      ValueError: `name` or `arguments` is not valid, or an entry of `corrections` is
+        unknown.
     """
     start_cpu_devices(DEVICES, rows=DEVICES)
     c = base.RunConfig()

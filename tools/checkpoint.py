@@ -99,7 +99,7 @@ def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
     """Removes steps that are not retained, unfinished saves and damaged checkpoints.
 
     Damaged checkpoints are those that training renamed. A step whose record cannot be
-    read is not removed.
+    read is not removed. Returns the names of the removed folders.
     """
     folder = workdir / "checkpoints"
     with files.locked(workdir):

@@ -113,7 +113,8 @@ def _load_run(
     """Reads the policy of a run's checkpoint, and the base model of LoRA adapters.
 
     Raises:
-      ValueError: the checkpoint does not exist, or the base is not that of the run.
+      ValueError: the checkpoint does not exist or is corrupt, or the base is not that
+        of the run.
     """
     m = json.loads((workdir / "config.json").read_text("utf-8"))["model"]
     sizes = m.get("lora") or {"rank": 0}

@@ -81,7 +81,8 @@ def lost(summary: Mapping[str, Any]) -> Iterator[str]:
     """Yields a warning for each source that loses most of its rows for one reason.
 
     A loss of most rows may mean that the source was read with the wrong fields.
-    Duplicates and missing evidence are common and cause no warning.
+    Duplicates and missing evidence are common and cause no warning. Nor does a source
+    of fewer than 10 rows.
     """
     for source, counts in summary["by_source"].items():
         rows = sum(counts.values())

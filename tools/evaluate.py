@@ -248,7 +248,7 @@ def _asked(
     conditions: Mapping[str, Any],
     folder: pathlib.Path,
 ) -> list[Problem]:
-    """Returns the problems that were sampled, after checking that none has changed."""
+    """Returns the sampled problems; checks their recorded hash, if any, and ids."""
     recorded = conditions.get("benchmarks", {}).get(name, {})
     problems = problems[: recorded.get("problems")]
     where = folder / "completions.jsonl"
@@ -268,7 +268,7 @@ def _asked(
 
 @contextlib.contextmanager
 def _opened(formula: str, right_from: float, pool: VerifierPool) -> Iterator[Reward]:
-    """Yields the reward of a formula; the verifier uses the workers of `pool`."""
+    """Yields the reward of a formula; the formula "verifier" uses `pool`."""
     if formula == VERIFIER:
         yield verifier_reward(pool.judge)
         return

@@ -51,7 +51,10 @@ class Source:
 
 
 def _rows(data: bytes) -> list[Row]:
-    """Parses JSON, JSON lines, CSV or an Arrow stream; drops duplicate CSV rows."""
+    """Parses JSON, JSON lines, CSV or an Arrow stream.
+
+    Of CSV rows with the same question and numbers, only the last is returned.
+    """
     if data[:1] == b"[":
         return json.loads(data)
     if data.startswith(b"Question,"):
@@ -109,7 +112,7 @@ def _svamp(row: Row) -> Row:
 
 
 def _svamp_half(row: Row, half: int) -> Row | None:
-    """Returns the row if it is in one half of SVAMP (0: development, 1: reporting)."""
+    """Returns a row's problem if it is in `half` (0: svamp_dev, 1: svamp_test)."""
     found = _svamp(row)
     return found if _hash_byte(found) % 2 == half else None
 
@@ -117,8 +120,8 @@ def _svamp_half(row: Row, half: int) -> Row | None:
 def _mawps_asdiv(row: Row) -> Row | None:
     """Returns the row as a problem, or None if it is not selected.
 
-    Problems with one operation on two numbers up to 20 are candidates. About 49 in 256
-    of them are selected by the hash of their text.
+    Problems with one operation on two whole numbers up to 20 are candidates. About 49
+    in 256 of them are selected by the hash of their text.
     """
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)
@@ -231,10 +234,11 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
       mirror: a URL that serves /OWNER/NAME/COMMIT/PATH like raw.githubusercontent.com.
 
     Returns:
-      The set's entry in OUT/sources.json, with the path of the new file as `file`.
+      The set's entry in OUT/sources.json, and the path of the new file as `file`.
 
     Raises:
-      ValueError: the download failed or has another hash; nothing was written.
+      ValueError: the download failed, has another hash or needs pyarrow; nothing was
+        written.
     """
     source = SOURCES[name]
     url = source.url(mirror)

@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Reads the rows to grade, in the schema of `Row.record`."""
+    """Reads the rows that have an answer, in the schema of `Row.record`."""
     fields = parse_fields(args.fields)
     rows = [
         row.record()
@@ -209,7 +209,7 @@ def graded_rows(
       rows: problems; a row without a grade keeps its `solve_rate`.
       grades: grades by row id.
       level_source: name of the scale of new levels; None keeps the levels of the rows.
-        New levels are fifths of the solve rates, 1 for the most solved rows.
+        New levels are those of `percentile_levels`.
     """
     result = [dict(row) for row in rows]
     for row in result:

@@ -46,11 +46,12 @@ def logprobs(
 
     Args:
       model: a Hugging Face folder, a run's workdir with an exported model, or a hub id.
-      texts: texts of at least two tokens each.
+      texts: the texts, at least one.
       dtype: "float32", "bfloat16", "float16", or "auto" for the dtype of config.json.
 
     Raises:
-      ValueError: the model does not exist, or a text exceeds the model's positions.
+      ValueError: the model does not exist, its dtype is unknown, `texts` is empty, or a
+        text cannot be encoded or exceeds the model's positions.
     """
     found = find_pretrained(model, dtype)
     begin, bare = encode_texts(found, texts)
@@ -72,8 +73,8 @@ def encode_texts(
     """Returns the begin-of-text tokens, and the tokens of each text without them.
 
     Raises:
-      ValueError: the tokenizer loses characters of a text, or a token id exceeds the
-        model's embedding.
+      ValueError: the tokenizer loses characters of a text, or a token id has no row in
+        the model's embedding.
     """
     tokenizer, size = model.tokenizer, model.vocab_size
     begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
@@ -86,8 +87,8 @@ def encode_texts(
 def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.ndarray]]:
     """Loads a model and returns a function from token ids to log-probabilities.
 
-    The function takes sequences of token ids and an optional callback `on_scored`. It
-    calls `on_scored` after each batch with the number of sequences in that batch.
+    The function takes sequences of token ids and an optional callback `on_scored`. The
+    callback gets the number of sequences in each batch after the batch is scored.
 
     Args:
       found: the model to load.

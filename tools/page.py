@@ -2,7 +2,7 @@
 
 Pages have no scripts and load no resources; their content security policy enforces
 both. Arguments are plain text, which is escaped, unless a docstring says that they are
-HTML.
+HTML or are not escaped.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ def note(text: str, kind: str = "soft") -> str:
 
 
 def text(content: str, most: int) -> str:
-    """Returns preformatted text; cuts the middle if it exceeds `most` characters."""
+    """Returns preformatted text; cuts the middle of more than `most` characters."""
     if len(content) > most:
         half = most // 2
         gap = f"\n[... {len(content):,} characters in all ...]\n"
@@ -80,7 +80,8 @@ def filtered(
     """Returns rows below radio buttons; a button shows only the rows of one kind.
 
     Args:
-      kinds: kinds in the order of the buttons; kinds without rows get no button.
+      kinds: kinds in the order of the buttons; kinds without rows get no button. A kind
+        is a word of letters and is not escaped.
       rows: pairs of the row's kinds, separated by spaces, and the row's HTML.
       name: name of the button group, unique in the page.
     """
@@ -101,7 +102,10 @@ def filtered(
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Returns a table; columns with a number in the first row are right-aligned."""
+    """Returns a table, or "" if `rows` is empty.
+
+    Columns with a number in the first row are right-aligned.
+    """
     if not rows:
         return ""
     kinds = [{"class_": "number"} if is_number(value) else {} for value in rows[0]]
@@ -186,8 +190,8 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
     Args:
       title: title of the chart.
       series: lines of the chart; at least one must have a point.
-      most: limit on the points drawn per line; of longer lines, every n-th point and
-        the last one are drawn.
+      most: of a line with more points than this, only every n-th point and the last
+        point are drawn.
     """
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
     xs: list[float] = []
@@ -293,7 +297,7 @@ def _tick(value: float) -> str:
 
 
 def _thinned(points: Sequence[Any], most: int) -> list[Any]:
-    """Returns every n-th point and the last one, about `most` in total."""
+    """Returns every n-th point and the last point, at most `most + 1` in total."""
     apart = math.ceil(len(points) / most) or 1
     some = list(points[::apart])
     return some if not points or some[-1] == points[-1] else [*some, points[-1]]

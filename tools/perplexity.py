@@ -33,8 +33,8 @@ TEXTS, WINDOWS = 3, 40
 def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
     """Splits token ids into windows in which each token but the first is scored once.
 
-    Each window begins with the last token of the previous window. Windows have at most
-    `length` tokens, and their lengths differ by at most one.
+    Each window after the first begins with the last token of the previous window.
+    Windows have at most `length` tokens, and their lengths differ by at most one.
 
     Raises:
       ValueError: the text or the windows have fewer than two tokens.
@@ -64,7 +64,8 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
         ids: hash of the token ids.
 
     Raises:
-      ValueError: `context` exceeds the model's positions, or a text has one token.
+      ValueError: `context` exceeds the model's positions or is too short, or a text
+        cannot be encoded or has fewer than two tokens.
     """
     from tools.logprobs import encode_texts, open_scorer
 

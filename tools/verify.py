@@ -114,7 +114,7 @@ def _in_sympy(answer: str) -> str:
 
 
 def judge_pairs(paths: list[pathlib.Path]) -> dict:
-    """Returns the verdict on every pair of the files, and the agreement with labels."""
+    """Returns the verdict on each row of the files, and the agreement with labels."""
     verdicts: list[dict] = []
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
