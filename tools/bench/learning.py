@@ -1,9 +1,10 @@
 """Trains the quickstart's model with this project and with TRL, and compares them.
 
-Both use the base model, problems, verifier, batch size, number of updates, learning
-rate and clip range of configs/quickstart.py. TRL has no dynamic sampling, so this
-project runs without it ("plain") and with it ("full"). Reported seconds exclude
-evaluation. Runs are saved in DIR; the same command resumes them.
+By default both use the base model, problems, verifier, batch size, number of updates,
+learning rate and clip range of configs/quickstart.py. TRL has no dynamic sampling, so
+this project runs without it ("plain") and with it ("full"). Reported seconds exclude
+evaluation. Runs are saved in DIR; the same command resumes them, but repeats an
+unfinished TRL run from its start.
 """
 
 import argparse
@@ -70,8 +71,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Trains each arm with each seed.
 
     Returns:
-      The `summary` of each run by arm; and for each arm of this project the difference
-      of its mean final accuracy from TRL's, with interval and p-value over seeds.
+      The `summary` of each run by arm. If TRL is an arm, also the difference of each
+      other arm's mean final accuracy from TRL's; with at least two seeds, the 95%
+      interval and p-value of the difference.
     """
     names, steps, updates = arguments.arms, arguments.steps, arguments.updates_per_step
     shared = _trl_settings(steps, updates) if "trl" in names else {}
@@ -102,7 +104,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Returns a curve, its first and last accuracy, and when it first reaches 80%."""
+    """Returns a curve, its first and last accuracy, and when it first reaches 80%.
+
+    If the curve does not reach 80%, `steps_to_80` and `seconds_to_80` are None.
+    """
     reached = next((p for p in curve if p["accuracy"] >= _GOAL), None)
     return {
         "base": curve[0]["accuracy"],
@@ -137,10 +142,11 @@ def _this_project(
 
 
 def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
-    """Trains with TRL in another process, or reads the curve of such a run.
+    """Trains with TRL in another process, or reads the curve of an earlier TRL run.
 
     Raises:
       ValueError: the folder has the curve of a run with other settings.
+      CalledProcessError: the training failed.
     """
     saved, curve = folder / "settings.json", folder / "curve.json"
     if curve.is_file():

@@ -1,10 +1,10 @@
-"""Measures TRL, transformers and Math-Verify on the same work, if they are installed.
+"""Measures TRL, transformers and Math-Verify on this project's work, if installed.
 
 TRL's update runs `GRPOTrainer.compute_loss` (DAPO loss, eps 0.2/0.28, no KL), the
 backward pass, clipping and AdamW on a given batch. transformers samples by `generate`,
 as TRL does without vLLM. Math-Verify judges with its own parser.
-`requirements-test.txt` installs transformers and Math-Verify, and
-`pip install trl==1.16.0` installs TRL.
+`requirements.txt` installs transformers, `requirements-test.txt` installs Math-Verify,
+and `pip install trl==1.16.0` installs TRL.
 """
 
 import importlib.metadata
@@ -27,7 +27,7 @@ def compare(
     *,
     rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds a peer's figures to a result, and this project's figures divided by them.
+    """Adds a peer's figures to a result, and this project's rates over the peer's.
 
     Args:
       result: the result of a bench, with this project's figures under `THIS`.

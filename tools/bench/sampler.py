@@ -2,7 +2,7 @@
 
 `sample` samples one completion of full length per prompt at temperature 1,
 `sample_top_p` with top-p 0.95, `greedy` at temperature 0. `mixed` samples `group_size`
-completions per prompt that end at stop tokens. Weights are random, in float32.
+completions per prompt, which may end at stop tokens. Weights are random, in float32.
 """
 
 import argparse

@@ -99,7 +99,7 @@ def _measure(
 
 
 def _measure_pool(workers: int, completions: int) -> dict:
-    """Measures the pool on long completions; 1% have an adversarial boxed answer."""
+    """Measures the pool on long completions; every 100th has an adversarial answer."""
     drawn = random.Random(0)
     hostile = ["9^{9^{9^9}}", "(" * 5_000, "1+" * 3_000 + "1", "99999!" * 9, "{" * 900]
     items = []

@@ -27,8 +27,8 @@ class Shape:
       group_size: number of completions per prompt.
       prompt: tokens of each prompt.
       completion: tokens of the longest completion.
-      lengths: "equal" if all completions have this length, or "lognormal" for a
-        log-normal distribution with p95/median = 4.
+      lengths: "equal" if all completions have `completion` tokens, or "lognormal" for
+        a log-normal distribution with p95/median = 4.
     """
 
     vocab: int = 1024
@@ -63,10 +63,10 @@ class Shape:
         }
 
     def forward_flops(self, lengths: np.ndarray) -> float:
-        """Returns the minimum FLOPs of a forward pass that computes the loss.
+        """Returns the FLOPs of a forward pass that computes the loss.
 
-        They include the causal half of attention, and the head for completion tokens
-        only.
+        They include the prompt of each completion, the causal half of attention, and
+        the head for completion tokens only.
 
         Args:
           lengths: tokens of each completion.
@@ -82,7 +82,7 @@ class Shape:
 
 
 def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
-    """Adds flags for the fields of `Shape` and for the number of calls."""
+    """Adds `--repeat`, `--without_peers` and flags for the fields of `Shape`."""
     sizes = dataclasses.asdict(Shape()) | {"repeat": 5} | defaults
     parser.add_argument(
         "--lengths", choices=("equal", "lognormal"), default=sizes.pop("lengths")
@@ -126,7 +126,7 @@ def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def stop_ids(shape: Shape) -> list[int]:
-    """Returns 1/50 of the vocabulary, so that a random model stops after ~50 tokens."""
+    """Returns the last 1/50 of all token ids: a random model stops after ~50 tokens."""
     return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
 
 
@@ -134,13 +134,13 @@ def measure(run: Run, *, repeat: int = 5, inner: int = 1) -> list[tuple[float, A
     """Measures a function `repeat` times, after two warm-up measurements.
 
     Args:
-      run: the function; returns JAX arrays.
+      run: the function. Times include waiting for the JAX arrays that it returns.
       repeat: number of measurements.
       inner: calls in each measurement. With more than 1, a GPU computes one result
         while the host launches the next, as in a program of many kernels.
 
     Returns:
-      For each measurement, the seconds of a call, and the last result.
+      For each measurement, the mean seconds of a call, and the last call's result.
     """
     calls = []
     for _ in range(2 + repeat):
