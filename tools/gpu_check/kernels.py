@@ -20,7 +20,7 @@ _PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy transformers".split()
 
 
 def machine(tiny: bool) -> Rows:
-    """Yields versions, the rates of products and copies, and errors in float32."""
+    """Yields versions, speeds of matmul and copy, and errors of float32 matmuls."""
     stats = jax.devices()[0].memory_stats() or {}
     installed = {n: d.version for n in _PACKAGES for d in distributions(name=n)}
     limit = {"limit_gib": stats.get("bytes_limit", 0) / 2**30}
@@ -61,7 +61,7 @@ def _normal(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
 def _attention(
     name: str, dtype: str, rows: int, length: int, how: attention.Implementation
 ) -> dict[str, Any]:
-    """Compares output and gradients of one row with dense float32; times all rows."""
+    """Compares attention in one row with dense float32 attention; times all rows."""
     size, (batch, lengths, _) = SIZES[name], make_batch(SIZES[name], rows, length)
     heads, kv_heads = (
         (rows, length, n, size.hidden // size.heads)

@@ -1,4 +1,4 @@
-"""Measures torch and transformers on the same GPU with the same shapes."""
+"""Measures torch and transformers on the GPU, with the shapes of the other parts."""
 
 import functools
 import pathlib
@@ -52,7 +52,7 @@ def peer(tiny: bool) -> Rows:
     model.gradient_checkpointing_enable()
 
     def step() -> None:
-        """Computes a GRPO gradient of the same completions, one per padded row."""
+        """Computes a GRPO gradient of random texts, `lengths` long, one in each row."""
         for start in range(0, len(lengths), 8):
             some = torch.as_tensor(lengths[start : start + 8]).to(ids.device)
             longest = int(some.max())

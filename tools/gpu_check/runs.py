@@ -1,4 +1,4 @@
-"""Runs the quickstart: measures its curve, and compares a killed and resumed run."""
+"""Measures the quickstart's curve; compares a resumed run with uninterrupted ones."""
 
 import pathlib
 import subprocess
@@ -18,7 +18,7 @@ _SMALL = ("eval.samples=1", *(f"{one}.held_out=32" for one in _HELD_OUT))
 def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, Any]]:
     """Runs the quickstart and returns the rows of metrics.jsonl.
 
-    If `kill_after` is not 0, the run is killed when there are more rows than that.
+    If `kill_after` is not 0, the run is killed after more than `kill_after` rows.
     """
     cache = pathlib.Path(workdir).parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)
@@ -56,7 +56,7 @@ def quickstart(tiny: bool) -> Rows:
 
 
 def resume(tiny: bool) -> Rows:
-    """Compares the updates of three deterministic runs; one is killed and resumed."""
+    """Compares metrics of three deterministic runs; one is killed and resumed."""
     steps = 4 if tiny else 10
     settings = (
         *_SMALL,

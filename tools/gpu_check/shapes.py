@@ -1,4 +1,4 @@
-"""Makes the models and batches that the parts of the check share."""
+"""Defines the model sizes and makes the batches that the parts of the check share."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ SIZES = {
 
 
 def peak_gib() -> float:
-    """Returns the device's peak memory use so far, in GiB."""
+    """Returns the first device's peak memory use so far in GiB; 0 if unknown."""
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
 def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
-    """Returns a micro-batch of full rows.
+    """Returns a micro-batch of `rows` rows of `length` tokens, with little padding.
 
     Returns:
       The batch; the log-normal lengths of its segments; and the FLOPs of its gradient,

@@ -156,7 +156,7 @@ decode_large = functools.partial(decode_small, name="1.5B")
 
 
 def _trace(run: Callable[[], object], where: str) -> dict[str, Any]:
-    """Traces one call and returns the 40 GPU kernels that take the most time."""
+    """Traces one call; returns the kernels' total time and the 40 slowest kernels."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())
