@@ -1,7 +1,8 @@
 """Checks what the update adds to a loss: rejection, weights, KL and entropy terms.
 
-Gradients and weights of every token are compared with an independent calculation. The
-checks run with each correction, on completions with some off-policy tokens.
+The weights of each token are compared with an independent calculation. The gradients of
+KL and entropy terms must have the right sign. The checks run with each correction, on
+completions with some off-policy tokens.
 """
 
 import dataclasses
@@ -145,7 +146,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
 
 
 def _make_values() -> dict[str, np.ndarray]:
-    """Returns random values of each token; 70% of the tokens are off-policy."""
+    """Returns random values of each token; about 70% of the tokens are off-policy."""
     rng, size = np.random.default_rng(2), len(OWNER)
     off_policy = rng.random(size) < 0.7
     gap = np.take(_GAPS, OWNER % len(_GAPS)) + rng.normal(0, 0.5, size)
@@ -162,7 +163,7 @@ def _make_values() -> dict[str, np.ndarray]:
 
 
 def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Batch]:
-    """Returns micro-batches with weights, after rejecting tokens as in training."""
+    """Returns micro-batches with weights, after rejecting tokens as training does."""
     weighed = weigh(
         batches,
         aggregation=c.objective.aggregation,
@@ -180,7 +181,7 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
 
 
 def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
-    """Returns the weight `[tokens]` of each token in the mean over those in `kept`."""
+    """Returns the weight of each token, `[tokens]`; 0 for tokens not in `kept`."""
     sizes = {
         "group": np.bincount(GROUP[kept], minlength=GROUP.max() + 1),
         "sequence": np.bincount(OWNER[kept], minlength=OWNER.max() + 1),

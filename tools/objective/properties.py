@@ -122,7 +122,7 @@ _LABELS = {
 
 
 def _distance(a: Any, b: Any) -> float:
-    """Returns the largest difference relative to `b`; infinite if a value is NaN."""
+    """Returns max |a - b| / max(1, max |b|), or infinity if `a - b` is not finite."""
     difference, size = np.max(np.abs(np.subtract(a, b))), np.max(np.abs(b))
     return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
 

@@ -82,7 +82,7 @@ def lay(
     Args:
       batch: a micro-batch of `layout`.
       values: the values of each token by name; "off_policy" is optional.
-      apart: the log-probabilities at positions without a token are +-`apart`.
+      apart: the log-probabilities at positions outside completions are +-`apart`.
       dtype: dtype of all numbers.
 
     Returns:
