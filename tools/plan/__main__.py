@@ -2,9 +2,9 @@
 
 python -m tools.plan --config=configs/NAME.py --target=v5e:4x4 [--config.KEY=VALUE ...]
 
-Compiles all programs of the run on this CPU with the target's compiler. Prints memory,
-FLOPs, memory traffic and link traffic of each program, and a lower bound of its run
-time. `make plan` installs the compilers.
+Compiles the main programs of the run on this CPU with the target's compiler. Prints
+memory, FLOPs, memory traffic and link traffic of each program, and a lower bound of its
+run time. `make plan` installs the compilers.
 """
 
 import signal

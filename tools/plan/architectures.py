@@ -1,4 +1,4 @@
-"""Lists the shapes of the models that the configs use, so a plan needs no download.
+"""Lists the shapes of some Qwen models, so that their plans need no download.
 
 Source: the config.json of each model in the organization Qwen on huggingface.co.
 """
@@ -37,11 +37,11 @@ _MODELS = {
 def architecture(config: RunConfig) -> DecoderConfig:
     """Returns the architecture of the base model.
 
-    It is read from the table above, from the model's folder, or from the Hugging Face
-    Hub, in this order.
+    A Qwen model in `_MODELS` is read from there, unless `model.path` is a folder. Other
+    models are read from their folder, from `model.maker` or from the Hugging Face Hub.
 
     Raises:
-      ValueError: the model is neither in the table nor readable.
+      ValueError: the model is neither in `_MODELS` nor readable.
     """
     path = config.model.path
     name = path.removeprefix("Qwen/")

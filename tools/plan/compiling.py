@@ -46,8 +46,8 @@ class Compiled:
       arguments, outputs: sizes of the arguments and of the outputs.
       aliased: size of the arguments whose memory is reused for outputs.
       temporary: size of the temporary buffers.
-      exceeds: memory that the program needs if the compiler rejects it as too large,
-        else 0. All other sizes are then 0 and the text is empty.
+      exceeds: 0, or the memory that the program needs if the compiler rejects it as too
+        large. In that case all other sizes are 0 and the text is empty.
       seconds: compile time.
       text: the compiled program.
     """
@@ -110,8 +110,8 @@ def compile_programs(
       The arrays that stay on the devices, and the compiler's report on each program.
 
     Raises:
-      ValueError: the sampler does not fit, or the compiler rejects a program for a
-        reason other than its size.
+      ValueError: the compiler does not support the target, the sampler does not fit, or
+        the compiler rejects a program for a reason other than its size.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     resident, found = programs(work)

@@ -1,11 +1,12 @@
 """Counts collectives, kernels and memory traffic in the text of a compiled program.
 
-XLA prints one computation after the other, with one instruction per line. Loops,
+XLA prints one computation after the other, most instructions on one line. Loops,
 fusions and conditionals name the computations that they call. Counting starts at the
-entry computation. An instruction in a loop counts once per iteration.
+entry computation. Traffic in a loop counts once per iteration; kernel calls in it
+count once.
 
 The model of memory traffic: an instruction reads its operands from main memory and
-writes its results to main memory. There are four exceptions:
+writes its results to main memory. The main exceptions are:
 
 * A slice or gather reads only the elements that it returns.
 * An update in place writes only the elements that change.
@@ -111,7 +112,7 @@ class Collective(NamedTuple):
 
     Attributes:
       kind: the operation, such as "all-gather".
-      bytes: size of the whole array, after an all-gather or before a reduction.
+      bytes: bytes of the results of an all-gather, else of the operands of a device.
       times: number of executions in one run of the program.
       devices: number of devices in the group.
       reach: number of devices from the first to the last of the group, inclusive.
@@ -149,8 +150,12 @@ def read(
       text: the text of `jax.stages.Compiled.as_text`, or an empty text.
       trips: assumed trip counts of loops whose length depends on data. Entry d is for
         loops within d other such loops; the last entry is also for deeper loops.
-      kernel_share: share of handwritten kernels' operands that is read.
+      kernel_share: factor of the memory traffic of handwritten kernels; below 1 if they
+        read only a part of their operands.
       cache: size of the device's cache in bytes.
+
+    Raises:
+      ValueError: a line of the text cannot be parsed.
     """
     return Module(text, trips, kernel_share, cache).read()
 
@@ -304,7 +309,7 @@ class Module:
         return min(1.0, share)
 
     def _trip_count(self, loop: Instruction, block: Block) -> int | None:
-        """Returns the trip count of a loop, or None if it depends on data."""
+        """Returns the trip count of a loop, or None if the text does not show it."""
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
         # The TPU compiler does not print trip counts: derive them from the condition.
@@ -331,7 +336,7 @@ def _root(block: Block) -> Instruction:
 
 
 def _leaving(block: Block) -> set[str]:
-    """Returns the names of the instructions that compute a computation's results."""
+    """Returns the names of a computation's root and of the sources of its operands."""
     roots = [i for i in block.values() if i.root]
     names = {name for root in roots for name in (root.name, *root.operands)}
     return {_source(name, block, _VIEWS).name for name in names}
@@ -348,7 +353,8 @@ def _source(name: str, block: Block, renames: set[str]) -> Instruction:
 def _results(i: Instruction, block: Block) -> Sequence[Array]:
     """Returns the results of an instruction.
 
-    The type of an asynchronous start also lists its operands or its context.
+    The type of an asynchronous start also lists operands or a context, which are left
+    out.
     """
     if i.base == i.op:
         return i.arrays
@@ -426,7 +432,7 @@ def _collective(i: Instruction, block: Block, times: float) -> Collective:
 
 
 def _members(rest: str) -> list[int]:
-    """Returns the device numbers of a collective's first group."""
+    """Returns the devices of a collective's first group; [0] if the text lists none."""
     listed = re.search(r"(?:replica_groups|source_target_pairs)=\{\{([\d,]*)\}", rest)
     if listed:
         return [int(n) for n in listed[1].split(",") if n]

@@ -1,6 +1,6 @@
-"""Lowers the programs of a run from array shapes, for devices that need not exist.
+"""Builds the programs of a run from array shapes, for devices that need not exist.
 
-They are the programs that `rl.setup` builds from the same config.
+Training with the same config runs these programs.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from sharding.rules import laid_out
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
 
-# Names of programs in the order in which a training step runs them.
+# Names of programs in the order of a training step; those of the export are last.
 NAMES = (
     "prefill", "prefill_partial", "insert", "decode", "score", "accumulate", "apply",
     "publish_table", "publish_layers", "export_table", "export_layer",
@@ -40,7 +40,8 @@ class Resident(NamedTuple):
         an update; and "reference", the reference model's parameters. With a sampler
         also of "served", its weights; "cache", the state of the largest decode batch;
         and "prompts", the keys and values of one prefill.
-      tokens: number of tokens that each device computes in one run, by program.
+      tokens: number of tokens that each device computes in one run of a program, by the
+        program's name; only for prefills, decode, score and accumulate.
       layout: the layout of the embedded sampler; None with vLLM.
     """
 
@@ -50,10 +51,11 @@ class Resident(NamedTuple):
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
-    """Returns the resident arrays, and the run's programs in order of NAMES.
+    """Returns the resident arrays, and the programs by name, in the order of NAMES.
 
     Raises:
-      ValueError: the trainer leaves too little memory for the config's sampler.
+      ValueError: the compiler does not support the target, or the trainer leaves too
+        little memory for the config's sampler.
     """
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))

@@ -29,14 +29,14 @@ _PHASES = {
 def make_report(
     work: Workload, resident: Resident, compiled: Sequence[Compiled], *, context: int
 ) -> dict[str, Any]:
-    """Returns memory, cost and fit of every program, as `--json` writes them.
+    """Returns memory, cost and fit of the compiled programs, as `--json` writes them.
 
     Args:
       work: the run and its devices.
       resident: the arrays that stay on each device, and the sampler.
       compiled: the compiler's report on each program.
-      context: number of cached positions that a decoded token attends to; 0 means half
-        of the longest prompt and completion.
+      context: number of cached positions that a decoded token attends to, at most the
+        longest prompt and completion together; 0 means half of these.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens

@@ -1,6 +1,6 @@
 """Searches for the fastest mesh, micro-batch and remat policy that fit into memory.
 
-Estimates the cost of all candidates, then compiles the best of them in turn.
+Estimates the cost of all candidates, then compiles the best in turn until one fits.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
     Attributes:
       peak: peak memory of each device in bytes, over the programs of an update.
-      seconds: lower bound of the time per token of a micro-batch on all devices.
+      seconds: lower bound of the time of a micro-batch, divided by its tokens.
     """
 
     peak: float
@@ -94,11 +94,12 @@ def estimate(work: Workload) -> Estimate:
 def best(config: RunConfig, target: Target) -> Workload:
     """Returns the run with the fastest mesh, micro-batch and remat policy that fit.
 
-    The time is an estimate; the compiler decides what fits.
+    The time is an estimate; the compiler decides what fits. Only the fastest candidates
+    and then the smallest one are compiled, until one fits.
 
     Raises:
-      ValueError: no candidate fits (the message names the smallest one), or the run
-        trains adapters.
+      ValueError: no candidate fits (the message names the smallest one), the config is
+        not valid, the compiler is not installed, or the run trains adapters.
     """
     if rank := config.model.lora.rank:
         raise ValueError(
@@ -155,7 +156,7 @@ def _refused(work: Workload) -> str:
 
 
 def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:
-    """Yields the runs with all combinations of mesh, micro-batch and remat."""
+    """Yields the valid combinations of mesh, micro-batch, remat and offloading."""
     try:
         count = make_workload(config, target).trainer.count
     except ValueError:

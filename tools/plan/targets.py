@@ -142,11 +142,11 @@ class Target:
         return min(within, _NETWORK)
 
     def first(self, count: int) -> "Target":
-        """Returns a target of the first `count` GPUs, for the trainer.
+        """Returns a target of the first `count` devices, for the trainer.
 
         Raises:
-          ValueError: the target is a TPU slice, or `count` exceeds a node and is not a
-            number of whole nodes.
+          ValueError: `count` is not the whole TPU slice; or, on GPUs, it exceeds a node
+            and is not a number of whole nodes.
         """
         if count == self.count:
             return self
@@ -165,7 +165,8 @@ def parse_target(text: str) -> Target:
     """Parses `CHIP:SHAPE`, such as v5e:4x4, v5p:2x2x2, h100:8 or h200:2x8.
 
     Raises:
-      ValueError: the chip is unknown or cannot have this shape.
+      ValueError: the chip is unknown, or the shape is malformed or has a wrong number
+        of sizes.
     """
     name, _, shape = text.partition(":")
     if name not in CHIPS:

@@ -84,7 +84,8 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
     """Checks a config against a target and returns the workload.
 
     Raises:
-      ValueError: the config is not valid, or does not suit the target.
+      ValueError: the config is not valid or does not suit the target, or the model's
+        architecture cannot be read.
     """
     m = config.mesh
     check_config(config, needs_data=False)
@@ -116,7 +117,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 def shard_sizes(
     model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """Returns the numbers of parameters on each device: of the model and of its layers.
+    """Returns the number of parameters on each device, of the model and of its layers.
 
     Raises:
       ValueError: the mesh does not divide a dimension of a parameter.
@@ -131,7 +132,11 @@ def shard_sizes(
 
 
 def _trainer_devices(config: RunConfig, target: Target) -> int:
-    """Returns the number of devices that train; local vLLM servers use the others."""
+    """Returns the number of devices that train; local vLLM servers use the others.
+
+    Raises:
+      ValueError: the config gives no number, or the trainer leaves no device.
+    """
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
         return target.count
