@@ -20,7 +20,7 @@ class Finding(NamedTuple):
     """Describes one problem of a run, or several of one kind.
 
     Attributes:
-      steps: the steps with the problem, such as "3, 5-8"; may be empty.
+      steps: the steps with the problem, such as "3, 5-8"; empty if unknown.
       kind: "alarm", "update", "decline", "dump", "end" or "file".
       text: the message.
     """
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 def findings(run: Run) -> list[Finding]:
-    """Returns all problems of a run, sorted by kind; empty for a healthy run."""
+    """Returns all problems of a run, grouped by kind; empty for a healthy run."""
     found = _alarms(run)
     skipped = [row for row in run.steps if row.get("policy/skipped", 0) > 0]
     if skipped:
@@ -76,7 +76,7 @@ def _declines(run: Run) -> list[Finding]:
     interval, Bonferroni-corrected for the number of evaluations. The interval treats
     the evaluations as independent although the problems are the same, so the test is
     conservative. Training accuracy is compared between windows of a tenth of the last
-    stage's steps.
+    stage's steps, but at least five. A decline of 0.01 or less is not reported.
     """
     found = []
     ends = [part(run.summary, key) for key in ("final", "base")]
@@ -114,11 +114,11 @@ def _declines(run: Run) -> list[Finding]:
 def _decline(
     name: str, scores: Sequence[tuple[float, float]], error: float, count: int
 ) -> list[Finding]:
-    """Compares the last score with the first and the best one.
+    """Compares the last score with the first and the best; returns at most one finding.
 
     Args:
       name: what the scores measure.
-      scores: pairs of step and score, ascending.
+      scores: pairs of step and score, in ascending order of step.
       error: standard error of the difference of two scores.
       count: number of comparisons that the significance level is divided by.
     """
@@ -148,7 +148,7 @@ def _end(run: Run) -> list[Finding]:
 
 
 def _spans(steps: list[int]) -> str:
-    """Formats ascending steps as ranges, such as "3, 5-8"."""
+    """Formats ascending steps as at most eight ranges, such as "3, 5-8"."""
     spans: list[list[int]] = []
     for step in steps:
         if spans and step == spans[-1][1] + 1:

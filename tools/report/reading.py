@@ -134,7 +134,10 @@ def interval_of(figures: Row) -> tuple[float, float] | None:
 
 
 def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
-    """Reads a JSON object, or returns {} and adds the reason to `wrong`."""
+    """Reads a JSON object, or returns {} if the file is missing or not valid.
+
+    Adds to `wrong` why a file is not valid.
+    """
     if not path.is_file():
         return {}
     try:
@@ -187,7 +190,12 @@ def _rows(
 
 
 def _is_sample(row: Row) -> bool:
-    """Returns whether a row has the texts and numbers of samples.jsonl."""
+    """Returns whether a row has the types of samples.jsonl.
+
+    Raises:
+      KeyError: a key is missing.
+      TypeError: `shown_as` cannot be iterated over.
+    """
     why = row.get("shown_as") or []
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])

@@ -85,7 +85,7 @@ def _health(runs: Sequence[Run]) -> str:
 
 
 def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns the moving average over `1 / _SMOOTHED` of the points."""
+    """Returns moving averages of the points, over about `1 / _SMOOTHED` of them."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
     return [
@@ -130,9 +130,9 @@ def _curves(runs: Sequence[Run]) -> str:
 def _lines(
     members: Sequence[Run], metric: str, label: str, colour: int
 ) -> list[Series]:
-    """Returns one curve, or none if no run has the metric.
+    """Returns the curve of one run, or the mean of several with its 95% interval.
 
-    It is that of one run, or the mean of several runs with its 95% interval.
+    The list is empty if no run has the metric, or if the runs with it share no step.
     """
     raw = [points for run in members if (points := run.series(metric))]
     if not raw:
@@ -157,7 +157,7 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
     Returns:
       The runs of each arm, by name of the arm. An arm of one run has the run's name;
-      other names list the settings that vary between arms.
+      other names list the settings that vary between arms, or say "all" if none vary.
     """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
@@ -172,7 +172,10 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Returns the config keys whose values differ, each with the value of each run."""
+    """Returns the config keys whose values differ, each with every run's value as JSON.
+
+    Only the first 60 characters of a value are compared and returned.
+    """
     configs = [flatten(run.config) for run in runs]
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
@@ -290,7 +293,7 @@ def _spent(run: Run) -> str:
 
 
 def _samples(runs: Sequence[Run]) -> str:
-    """Renders completions with a filter by kind; every n-th one if they are many."""
+    """Renders completions with a filter by kind; leaves some out of long lists."""
     several = len(runs) > 1
     rows = [(_kinds(row), _sample(r, row, several)) for r in runs for row in r.samples]
     if not rows:
