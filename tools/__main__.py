@@ -48,7 +48,7 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Runs the command that the command line names, as `python -m` does."""
+    """Runs the command that the command line names, or prints the help text."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return

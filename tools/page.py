@@ -77,7 +77,7 @@ def plots(charts: Sequence[str]) -> str:
 def filtered(
     kinds: Sequence[str], rows: Sequence[tuple[str, str]], *, name: str = "kind"
 ) -> str:
-    """Returns rows below radio buttons; a button shows only the rows of one kind.
+    """Returns rows below radio buttons; each button shows all rows or those of a kind.
 
     Args:
       kinds: kinds in the order of the buttons; kinds without rows get no button. A kind

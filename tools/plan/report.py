@@ -140,7 +140,7 @@ def gib(size: float) -> str:
 
 
 def describe(plan: Mapping[str, Any]) -> str:
-    """Formats a report of `make_report` as a table."""
+    """Formats a report of `make_report` as text with a table."""
     trainer, sampler, programs = plan["trainer"], plan["sampler"], plan["programs"]
     usable = gib(plan["memory"]["usable_bytes"])
     lines = [
