@@ -1,4 +1,4 @@
-"""Judges an answer: equal to the gold, finished, and in the requested form.
+"""Judges whether an answer equals a gold, is finished and is not a copy.
 
 Start reading in `contract.judge`.
 """

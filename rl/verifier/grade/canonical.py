@@ -8,8 +8,9 @@ from ..parse import tree as t
 def shape_of(node: t.Node) -> t.Node:
     """Returns the canonical form of a tree: the same for a formula and its copies.
 
-    Terms, factors, items and the sides of symmetric relations are sorted, and ">"
-    becomes "<". Zeros, ones, double signs, units, percent and degree signs are removed.
+    Terms, factors, items of lists and sets, and sides of symmetric relations are
+    sorted; ">" becomes "<". Terms of 0, factors and exponents of 1, double signs,
+    units, percent and degree signs are removed.
     """
     node = t.rebuilt(node, shape_of)
     match node:
@@ -80,7 +81,7 @@ def _collected(kind: type, parts: list[t.Node], empty: t.Node) -> t.Node:
 
 
 def is_rational(shape: t.Node) -> bool:
-    """Returns whether a shape is a rational number in a usual form: 2, 0.5, -1/2."""
+    """Returns whether a shape is a `Num` or a quotient of two `Num`: 2, 0.5, -1/2."""
     match shape:
         case t.Num():
             return True
@@ -96,7 +97,10 @@ def is_rational(shape: t.Node) -> bool:
 
 
 def is_plain(shape: t.Node) -> bool:
-    """Returns whether a shape is a signed number or name, or their ratio or call."""
+    """Returns whether a shape is a number, name, word, time of day or set such as Z.
+
+    Of plain shapes, a negation (-x), a ratio (2:x) or a call (f(x)) is plain as well.
+    """
     match shape:
         case t.Num() | t.Sym() | t.Const() | t.Word() | t.Clock() | t.Numbers():
             return True
@@ -108,7 +112,7 @@ def is_plain(shape: t.Node) -> bool:
 
 
 def holds(parts: list[t.Node], formula: t.Node) -> bool:
-    """Returns whether one of `parts` is `formula`, or has all its terms or factors."""
+    """Returns whether a part is ±`formula`, or has all its terms or factors."""
     for wanted in (formula, shape_of(t.Mul((t.MINUS_ONE, formula)))):
         if wanted in parts:
             return True

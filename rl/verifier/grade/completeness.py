@@ -13,16 +13,19 @@ from ..parse.relations import function_of, is_decimal, is_label, steps_of
 from .canonical import is_rational, shape_of
 
 _ROUNDING = frozenset("floor ceil abs".split())
-"""Functions of numbers that a finished answer never needs."""
+"""Functions of numbers that a finished answer needs only if its gold has them."""
 _KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY, t.Const("pi"))
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
 _LISTS = t.Several | t.Braces | t.Tuple
 _TRANSCENDENTAL = frozenset("log sin cos tan cot sec csc arcsin arccos arctan".split())
-"""Functions that a finished answer does not need if its gold has none of them."""
+"""Functions that no answer needs if its gold has none of them, no variable and no i."""
 
 
 def unfinished(answer: t.Node, gold: t.Node) -> str | None:
-    """Returns a reason if an answer has an unsolved relation and its gold has none."""
+    """Returns a reason if an answer has an unsolved relation, otherwise None.
+
+    The result is None if a relation of the gold is unsolved or has no constant side.
+    """
     if not t.contains(gold, (t.Rel, t.Interval, t.SetOp)) or _solved(gold):
         if any(not _is_solved(part) for part in _relations(answer)):
             return "leaves a relation to be solved"
@@ -30,7 +33,11 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
 
 
 def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-    """Returns a reason if an answer has an unevaluated function or set operation."""
+    """Returns a reason if an answer has an unevaluated function or set operation.
+
+    Functions of numbers count: floor, ceil and abs; log and trigonometric functions, if
+    the gold has none, no variable and no i. What the gold has too does not count.
+    """
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
     # A complex gold may have a polar form.
     algebraic = not t.symbols(gold) and t.IMAGINARY not in t.walk(gold)
@@ -48,9 +55,10 @@ def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None
 def unevaluated(answer: t.Node, gold: t.Node) -> bool:
     """Returns whether an answer leaves more arithmetic to be done than its gold.
 
-    If all numbers of the gold are literal, those of the answer must be too; see
-    `is_literal`. Otherwise the answer may not have more pending steps than the gold;
-    see `pending`.
+    If the gold has numbers, all literal and without constants such as pi, the numbers
+    of the answer must be literal; see `is_literal`. If one is in degrees, numbers with
+    constants (radians) are exempt. For other golds, the answer may not have more
+    pending steps than the gold; see `pending`. Variables that cancel always count.
 
     Args:
       answer: tree of the answer, as written.
@@ -74,7 +82,8 @@ def pending(node: t.Node) -> int:
     """Counts the steps of arithmetic that an expression leaves to be carried out.
 
     Steps are: adding like terms, multiplying numbers or powers of one base, raising
-    numbers to powers, and inverting fractions in a denominator.
+    numbers, products or powers to powers, and inverting fractions in a denominator. Of
+    a relation, only the side with the fewest steps counts.
     """
     if isinstance(node, t.Matrix):  # each cell contains the matrix's factor
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
@@ -116,10 +125,10 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
 
 
 def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
-    """Yields the terms of a sum and of its inner sums.
+    """Yields the terms of a sum, with the terms of its inner sums.
 
-    An inner sum with variables and a factor remains one term, as in 2(x - 1) + 3,
-    unless the factor is -1.
+    A product remains one term if it has several sums, or variables: 2(x - 1) + 3. But
+    -(x - 1) is replaced by the terms of x - 1.
     """
     for term in _flat(t.Add, terms):
         factors = term.factors if isinstance(term, t.Mul) else ()
@@ -138,7 +147,7 @@ def _split(term: t.Node) -> tuple[list[t.Node], t.Node]:
 
 
 def _repeated(factors: Iterator[t.Node]) -> int:
-    """Counts the factors that could be multiplied: numbers and powers of one base."""
+    """Counts the multiplications left to do, of numbers and of powers of one base."""
     above, below, roots, bases = 0, 0, 0, []
     for factor in factors:
         inverse = _is_inverse(factor)
@@ -172,7 +181,10 @@ def _divides_by_a_sum(node: t.Node) -> bool:
 
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
-    """Returns whether an answer has all variables of its gold and more: x/x for 1."""
+    """Returns whether an answer has all variables of its gold and more: x/x for 1.
+
+    Returns False if the gold has other parts than expressions, equations and lists.
+    """
     for part in t.walk(gold):
         # Letters may be units, options or words; sets have ends, but no values.
         if isinstance(part, t.Rel) and part.op not in _EQUALITIES:
@@ -189,7 +201,7 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
     Args:
       node: written tree.
       simplest: whether to yield only the simplest side of an equality such as
-        2 + 3 = 5, not all of its sides.
+        2 + 3 = 5, instead of all sides except labels.
     """
     match node:
         case t.Rel("in", _, right):
@@ -213,7 +225,7 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
 
 
 def _numbers_in(node: t.Node) -> list[t.Node]:
-    """Returns the numbers in an answer; an expression with letters may be a unit."""
+    """Returns the values in an answer that have no variables or unknown functions."""
     return [
         value
         for value in _values(node)
@@ -225,7 +237,7 @@ def is_literal(node: t.Node) -> bool:
     """Returns whether a number leaves nothing to add, multiply or divide.
 
     Literal numbers include signed numbers, fractions, mixed numbers, percentages and
-    scientific notation, and a single power, factorial, binomial or other function.
+    scientific notation, and a single integer power, factorial or other function.
     """
     match node:
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
@@ -258,7 +270,10 @@ def is_literal(node: t.Node) -> bool:
 
 
 def _is_atom(node: t.Node) -> bool:
-    """Returns whether a node is a constant, number, q^k, n! or binomial(n, k)."""
+    """Returns whether a node is a number or constant, or q^k, n! or C(n, k) of numbers.
+
+    The exponent k is an integer. A minus sign may precede the node.
+    """
     match node:
         case t.Mul((sign, value)) if sign == t.MINUS_ONE:
             return _is_atom(value)
@@ -283,7 +298,7 @@ def _is_signed_integer(node: t.Node) -> bool:
 def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
     """Returns whether a quotient is a literal fraction, such as 3/4 or 1/2^10.
 
-    A quotient with an integer value is not literal: it is still to be divided.
+    A quotient with an integer value is still to be divided, unless it divides by 1.
     """
     parts = [top, bottom]
     if not all(map(_is_atom, parts)) or not any(map(_is_signed_integer, parts)):
@@ -307,9 +322,9 @@ def _leaves_sets(node: t.Node, regions: Regions) -> bool:
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     """Returns whether an operation on sets can be simplified.
 
-    Already simple are unions of disjoint intervals, the reals or integers without some
-    numbers, other infinite sets without a finite set, and inequalities with exceptions.
-    Operations on named sets cannot be carried out.
+    Already simple are unions of intervals that do not touch, number sets such as R or Z
+    without some numbers, other infinite sets without a finite set, and inequalities
+    with exceptions. Operations on a set that is only a letter cannot be carried out.
     """
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):
@@ -331,14 +346,14 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
 
 
 def is_number(node: t.Node) -> bool:
-    """Returns whether a written tree is one rational number, with or without a unit."""
+    """Returns whether a written tree computes to a rational number; ignores units."""
     return isinstance(t.fold(shape_of(node)), t.Num)
 
 
 def notation(node: t.Node) -> str:
     """Returns the notation of a number: "integer", "decimal", "fraction", "base 8", ...
 
-    The result is "expression" if the node consists of more than one number.
+    The result is "expression" for nodes without these notations, such as 2 + 3 or x.
     """
     match node:
         case t.Based(_, base) if base != 10:
@@ -373,7 +388,7 @@ def _solved(gold: t.Node) -> bool:
 
 
 def values_in(node: t.Rel | t.Chain) -> list[t.Node]:
-    """Returns the sides of a relation or a chain that are not its label."""
+    """Returns the sides of a relation or a chain that are not labels."""
     return [side for side in sides(node) if not is_label(side)]
 
 
@@ -387,6 +402,7 @@ def _is_solved(node: t.Rel | t.Chain) -> bool:
     """Returns whether a relation is solved: x = 5, 2 < x < 3, x in A.
 
     f(x) = 2x + 1 is solved for f: x is bound, and only f must not occur on the right.
+    Congruences, and relations of constants or of several labels, are solved as well.
     """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True
@@ -400,7 +416,7 @@ def _is_solved(node: t.Rel | t.Chain) -> bool:
 
 
 def _unknowns(label: t.Node) -> Set[str]:
-    """Returns the names that a label defines: f for f(x), otherwise all its symbols."""
+    """Returns the names that a label defines: f for f(x), f and x for f(2x)."""
     function = function_of(label)
     if function is None or isinstance(label, t.Sym):
         return t.symbols(label)

@@ -35,24 +35,24 @@ Rule = Literal[
 
 Correct, by the way in which the answer was shown equal to the gold:
   text: same text or same words.
-  number: exact numbers.
+  number: same numbers and names.
   enclosure: interval arithmetic.
   tolerance: within the tolerance of the problem's row; only set by a reward.
 Wrong:
   no_answer: the last box is missing, empty or never closed.
   unreadable: the answer cannot be parsed.
-  different: the answer does not equal any gold.
-  open: equality was not decided within the budget, or the verifier failed.
+  different: the answer does not equal any gold, or has a unit that is not allowed.
+  open: equality could not be decided, or the verifier failed.
   unfinished: the answer leaves a step to be done.
   echo: the answer is copied from the problem.
 Without a verdict:
-  bad_gold: no gold can be parsed.
+  bad_gold: no gold can be parsed or compared as words.
   lost: the worker timed out or died in every try.
 """
 
 
 UNEVALUATED = "leaves arithmetic to be done"
-"""Reason of an answer with arithmetic left to do; metrics count these separately."""
+"""Reason of verdicts on answers that leave more to calculate than their gold."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Verdict:
 
 
 _STEPS_OF_A_SHAPE = 4
-"""Budget steps charged per node of an answer and per level of its tree."""
+"""Budget steps charged per node of an answer's tree, times the depth of the tree."""
 
 
 class Examiner:
@@ -82,9 +82,9 @@ class Examiner:
 
     Args:
       golds: accepted answers, of which any may match.
-      problem: text of the problem. If None, copies and requested units are not checked.
-      literal: whether an answer that leaves something to calculate is unfinished,
-        such as 48+24 for 72 or x+x for 2x.
+      problem: text of the problem. If None or empty, less is checked; see `judge`.
+      literal: whether an answer that leaves more to calculate than the gold is
+        unfinished, such as 48+24 for 72 or x+x for 2x.
     """
 
     def __init__(
@@ -98,8 +98,9 @@ class Examiner:
         """Returns the verdict on an extracted answer.
 
         Args:
-          answer: answer, or the answers of neighbouring boxes. Several boxes form one
-            list if a gold is a list; otherwise only the last box counts.
+          answer: answer, answers of neighbouring boxes, or None. Several boxes form one
+            list if a gold is a list or set or has a plus-minus sign; otherwise only the
+            last box counts.
         """
         if answer is not None and not isinstance(answer, str):
             golds = [gold.node for _, gold in self._golds if gold.node is not None]
@@ -182,7 +183,7 @@ class Examiner:
         return not (measured and self._question.things and _is_bare(gold.node))
 
     def _in_base(self, answer: Answer, gold: Answer) -> Answer:
-        """Reads plain digits in the gold's base, if the problem names this base."""
+        """Adds a reading of plain digits in the gold's base if the problem names it."""
         match answer.written, gold.node:
             case t.Num(value, None), t.Based(_, base) if answer.other is None:
                 digits, named = str(value), base in self._question.bases
@@ -192,7 +193,7 @@ class Examiner:
         return answer
 
     def _without_requested_sum(self, answer: Answer) -> Answer:
-        """Reduces `x + y = 17` to 17 if the problem asks for `x + y`."""
+        """Reduces `x + y = 17`, if not copied, to 17 when `x + y` is requested."""
         node, written = answer.node, answer.written
         if not isinstance(written, t.Rel | t.Chain) or type(node) is not type(written):
             return answer
@@ -243,7 +244,7 @@ class Examiner:
         return Verdict(True, answer, way, _REASONS[way])
 
     def _left_to_do(self, answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-        """Returns a reason if an answer leaves a part of the problem's task undone."""
+        """Returns a reason if an answer leaves a part of the task undone, else None."""
         if (left := left_to_evaluate(answer, gold, prover)) is not None:
             return left
         how, asked = notation(answer), notation(gold)
@@ -265,7 +266,7 @@ class Examiner:
         """Returns whether an answer only repeats a number of the problem.
 
         Examples: 7.8 minutes where the problem asks to convert 7.8 minutes to seconds,
-        or 360 where it asks for the prime factors of 360.
+        or 360 where it asks for the prime factorization of 360.
         """
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
@@ -319,13 +320,13 @@ def judge(
 
     Args:
       completion: text of the completion. The answer is its last `\boxed{...}` that is
-        not inside another box.
+        not inside another box, or a list of several boxes that ends with this box.
       gold: accepted answer, or several answers of which any may match.
-      problem: text of the problem. If given, formulas copied from the problem,
-        unfinished values and quantities in another unit than the requested one are
-        wrong.
+      problem: text of the problem. If given, it decides which units fit. An answer is
+        then also wrong if it repeats a formula, repeats a number to be converted, or
+        leaves a function such as floor to be evaluated.
       after: delimiter such as `</think>`; only text after its last occurrence counts.
-      literal: whether to reject answers with arithmetic left to do; see `Examiner`.
+      literal: whether to reject answers that leave more to calculate than the gold.
     """
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
     return Examiner(golds, problem, literal=literal).judge(
@@ -334,7 +335,10 @@ def judge(
 
 
 def _stated_values(answer: t.Node) -> list[t.Node]:
-    """Returns the sides of a relation that give its value, preferably exact ones."""
+    """Returns the sides of a relation that are not labels, or any other answer itself.
+
+    Sides that are decimals are left out if other sides remain.
+    """
     if isinstance(answer, t.Choice):
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
@@ -352,7 +356,10 @@ def _behind(node: Any) -> t.Node:
 
 
 def _items(value: t.Node) -> list[t.Node]:
-    """Returns all items of nested lists, sets, tuples, intervals and matrices."""
+    """Returns all values in nested lists, sets, tuples, intervals, matrices, relations.
+
+    A node of another kind is a value itself.
+    """
     match value:
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
             return [item for part in t.children(value) for item in _items(part)]

@@ -14,9 +14,9 @@ class Formulas:
     """Finds copies of the formulas of a problem.
 
     Attributes:
-      trees: dict from shape to tree, for the formulas and for their sides and items.
+      trees: dict from shape to tree; see `_formulas_of`.
       to_compute: shapes of the formulas that the problem asks to compute.
-      to_rewrite: whether the problem asks to write a number in another form.
+      to_rewrite: whether the problem asks for a factorization, a product or powers.
     """
 
     def __init__(self, problem: str):
@@ -27,7 +27,11 @@ class Formulas:
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
     def contained_in(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether an answer is or contains a formula of the problem."""
+        """Returns whether an answer is or contains a formula of the problem.
+
+        A formula inside the answer counts only if it has the gold's value. An answer in
+        the gold's shape is never a copy.
+        """
         shape = shape_of(answer)
         if shape == shape_of(gold):
             return False
@@ -40,7 +44,10 @@ class Formulas:
         )
 
     def match(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether an answer is a formula of the problem, not a plain value."""
+        """Returns whether an answer consists only of formulas of the problem.
+
+        Plain formulas (`is_plain`) and numbers that may be repeated do not count.
+        """
         match answer:
             case t.Ratio((top, bottom)) if not t.contains(gold, t.Ratio):
                 answer = t.Mul((top, t.Pow(bottom, t.MINUS_ONE)))
@@ -57,7 +64,8 @@ class Formulas:
         """Returns whether a shape consists only of formulas of the problem.
 
         Examples: a set builder around an inequality of the problem, two of its
-        inequalities, or one of them restricted to the integers.
+        inequalities, or one of them restricted to the integers. Plain formulas, and
+        equations such as x = 5 in a new list or set, do not count.
         """
         if shape in self.trees:
             return not is_plain(shape)
@@ -68,10 +76,10 @@ class Formulas:
         return bool(parts) and not values and all(map(self._is_made_of_formulas, parts))
 
     def _is_respelled(self, answer: t.Node, gold: t.Node) -> bool:
-        r"""Returns whether an answer may repeat a number of the problem: 1/2 for 0.5.
+        r"""Returns whether an answer may repeat a number of the problem.
 
-        It may not if the problem asks to rewrite this number: "Write $\frac12$ as a
-        decimal".
+        For a gold of 0.5, 1/2 may be repeated unless the problem asks to rewrite this
+        number: "Write $\frac12$ as a decimal".
         """
         shape = shape_of(answer)
         if not (is_rational(shape) and is_rational(shape_of(gold))):
@@ -79,7 +87,7 @@ class Formulas:
         return shape not in self.to_compute
 
     def _has_value(self, formula: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether a formula has the gold's value, but another shape."""
+        """Returns whether a formula, unless plain, equals a gold of another shape."""
         value, wanted = t.fold(self.trees[formula]), t.fold(gold)
         if is_plain(formula) or formula == shape_of(gold):
             return False
@@ -93,7 +101,7 @@ def _gives_a_value(relation: t.Rel) -> bool:
 
 
 def _valued(node: t.Node, prover: Prover) -> t.Node:
-    """Replaces functions and powers that have an integer value, such as binomials."""
+    """Replaces functions and powers of numbers with their value if it is an integer."""
 
     def value(part: t.Node) -> t.Node:
         part = t.rebuilt(part, value)
@@ -111,7 +119,10 @@ def _valued(node: t.Node, prover: Prover) -> t.Node:
 
 
 def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
-    """Yields the shape and the tree of each formula of a problem, side and item."""
+    """Yields (shape, tree) of a problem's readable formulas, their sides and items.
+
+    If computing numbers changes the shape of a tree, yields the new shape as well.
+    """
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
         pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]

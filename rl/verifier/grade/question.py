@@ -1,7 +1,7 @@
-"""Reads from a problem's text what it asks for: a unit, or things to be counted.
+"""Reads from a problem's text what it asks for, such as a unit or things to count.
 
-An answer may name only what the problem asks for. If it asks for socks, a number of
-pairs is wrong although the problem also mentions pairs.
+If a problem asks how many socks there are, a number of pairs is wrong, although the
+problem also mentions pairs.
 """
 
 import functools
@@ -90,14 +90,13 @@ class Question:
 
     Attributes:
       named: stems of all words of the problem.
-      units: requested unit if the problem names exactly one, followed by its currency
-        if the unit is a price. Otherwise empty.
-      things: whether the problem asks to count things, so that units of measure are
-        wrong.
-      letters: letters that are words of their own, such as the names in formulas.
+      units: requested unit if the problem requests exactly one, followed by its
+        currency if the unit is a price. Otherwise empty.
+      things: whether the problem only asks to count things that are not units.
+      letters: letters that do not touch another letter, such as x in 2x.
       notation: whether the problem names a notation for its answer.
-      numbers: numbers in digits and in words. If the problem speaks of percent, also
-        100 and a hundredth of each number.
+      numbers: numbers in digits and in words. If the problem mentions percent or
+        interest, also 100 and a hundredth of each number.
     """
 
     def __init__(self, problem: str):
@@ -138,7 +137,7 @@ class Question:
         )
 
     def respelled(self, answer: str) -> str:
-        """Separates a one-letter unit if the problem asks for it: 5m becomes 5 m."""
+        """Separates a requested one-letter unit from its number: 5m becomes 5 m."""
         match = _GLUED_UNIT.fullmatch(answer)
         reading = parse_unit(match[2]) if match else None
         if (
@@ -150,7 +149,7 @@ class Question:
         return answer
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
-        """Returns whether the problem names an answer's unit and asks for it.
+        """Returns whether an answer may have a unit; see `is_named` and `answers`.
 
         Args:
           unit: known unit, or the words for what the answer counts.
@@ -183,7 +182,7 @@ def _value(numeral: str) -> Fraction:
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:
-    """Returns the nouns that a question asks to count, and the words before them."""
+    """Returns the nouns that a question asks to count and words before them, if any."""
     for pattern in _COUNTS:
         nouns: list[str] = []
         others: list[str] = []
@@ -204,7 +203,7 @@ def _things(question: str) -> tuple[list[str], list[str]]:
 
 
 def _units(problem: str) -> tuple[Reading, ...]:
-    """Returns the requested unit if a problem names exactly one, else an empty tuple.
+    """Returns the requested unit if there is exactly one, otherwise an empty tuple.
 
     A price such as "dollars per hour" is followed by its currency, because an answer
     with a currency sign usually omits the rest.
