@@ -1,6 +1,6 @@
 """Verifies mathematical answers with rules: sound, bounded and deterministic.
 
-A verdict depends only on the completion, its gold answer and the problem's text. The
+A verdict of `judge` depends only on its arguments, not on the time or the machine. The
 package needs python-flint, but neither JAX nor numpy. Start reading in
 `grade/contract.py`.
 
@@ -50,11 +50,11 @@ def _digest_of_sources() -> str:
 
 
 VERSION = _digest_of_sources()
-"""Hash of the verifier's source code, which is recorded with every score."""
+"""Hash of the verifier's source code, which tools record with their results."""
 
 
 def verify(
     completion: str, gold: str | Sequence[str], problem: str | None = None
 ) -> bool:
-    """Returns whether a completion ends in a correct, finished answer; see `judge`."""
+    """Returns whether `judge` finds the answer of a completion correct."""
     return judge(completion, gold, problem).correct is True

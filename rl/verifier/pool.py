@@ -1,8 +1,8 @@
-"""Judges completions in worker processes, with a deadline for each item.
+"""Judges completions in worker processes, with a deadline for each completion.
 
-The step budget already bounds the verifier itself. The deadline guards against faults
-and against reward functions written by users. A worker that dies or misses the deadline
-is replaced, and its item is retried once.
+The verifier already limits its own steps. The deadline guards against faults and
+against reward functions written by users. A worker that dies or misses the deadline is
+replaced, and its completion is retried once.
 """
 
 import collections
@@ -31,10 +31,10 @@ class Workers(contextlib.AbstractContextManager):
 
     Args:
       workers: number of worker processes.
-      timeout: seconds that one item may take before its worker is replaced.
-      function: "module:function". It is called with the context of a request, and
-        returns a function that computes the result of one item.
-      preload: modules that a worker imports when it starts.
+      timeout: seconds that one try of an item may take before its worker is replaced.
+      function: "module:function". It is called with the entries of a request's context,
+        and returns a function that computes the result of one item.
+      preload: modules that a worker imports when it starts; failures are ignored.
       confined: whether workers get at most 1 GiB of address space and only basic
         environment variables.
     """
@@ -65,7 +65,7 @@ class Workers(contextlib.AbstractContextManager):
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the workers, each leading its own process group."""
+        """Process ids of the workers; each worker leads its own process group."""
         return sorted(worker.pid for worker in self._by_place)
 
     def map(
@@ -73,10 +73,10 @@ class Workers(contextlib.AbstractContextManager):
         requests: Sequence[tuple[tuple, Sequence[Any]]],
         on_done: Callable[[int], object] = lambda items: None,
     ) -> list[list[Any]]:
-        """Returns the results of all requests, in order.
+        """Returns one list of results per request, in order; lost items give a `Lost`.
 
         Args:
-          requests: pairs of a context and its items, which one worker runs.
+          requests: pairs of a context and items. One worker runs all items of a pair.
           on_done: function called after each request with the number of its items.
 
         Raises:
@@ -91,7 +91,7 @@ class Workers(contextlib.AbstractContextManager):
         return results
 
     def close(self) -> None:
-        """Ends all workers; a second call does nothing."""
+        """Cancels waiting requests, waits for running ones, then ends all workers."""
         self._threads.shutdown(cancel_futures=True)
         while self._by_place:
             self._by_place.pop().kill()
@@ -130,11 +130,11 @@ class VerifierPool(Workers):
 
     Args:
       workers: number of worker processes.
-      timeout: seconds allowed for one completion.
+      timeout: seconds allowed for each try of one completion.
       judge: "module:function" that replaces `examine`. It returns a function from an
-        answer to a verdict; neighbouring boxes are passed as one tuple.
+        answer to a verdict; the answers of neighbouring boxes are passed as one tuple.
       after: delimiter such as `</think>`; only text after its last occurrence counts.
-      literal: whether to reject answers with arithmetic left to do; see `Examiner`.
+      literal: whether to reject answers that leave more to calculate than the gold.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class VerifierPool(Workers):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Counts of judged completions (total and by rule) and of replaced workers."""
+        """Counts of completions (all, by rule, unevaluated) and of replaced workers."""
         return {"replaced": self.replaced, **self._counts}
 
     def judge(
@@ -162,6 +162,7 @@ class VerifierPool(Workers):
 
         Raises:
           TypeError: if golds are one string instead of a sequence of strings.
+          RuntimeError: if the pool is closed.
         """
         verdicts = [Examiner(()).judge(None)] * len(items)
         asked = collections.defaultdict[tuple, list[tuple[int, Any]]](list)

@@ -16,14 +16,13 @@ def reward(
 
     Args:
       completions: completion texts, or conversations whose last message is judged.
-      answer: gold of each completion, or a sequence of accepted golds.
-      problem: problem text of each completion. If given, a formula copied from the
-        problem is wrong.
+      answer: for each completion, its gold or a sequence of accepted golds.
+      problem: problem text of each completion. If given, more is checked; see `judge`.
       columns: other columns passed by TRL, which are ignored.
 
     Returns:
-      1.0 or -1.0 for each completion, or None if its gold cannot be read. TRL skips
-      rewards that are None.
+      1.0 for each correct completion and -1.0 for each wrong one. None if there is no
+      verdict because no gold can be read; TRL skips rewards that are None.
     """
     problems = problem if problem is not None else [None] * len(completions)
     rewards: list[float | None] = []

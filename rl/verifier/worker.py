@@ -1,7 +1,8 @@
 """Starts a worker process and exchanges messages with it over a pipe.
 
-A worker is a fresh interpreter without signal handlers or timers, so any thread may use
-it. It sends one message when it has started, and then the result of each item.
+A worker is a fresh interpreter. Deadlines use no signals, so any thread may use it, but
+only one at a time. A worker sends one message when it has started, and then the result
+of each item.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from typing import Any
 
 _START_SECONDS = 120.0
 _MEMORY_BYTES = 1 << 30
-# Environment variables that confined workers inherit; API keys and tokens are not.
+# Prefixes of the variables that confined workers inherit; no API keys or tokens.
 _NEEDS = ("PATH", "HOME", "LANG", "LC_", "TMPDIR", "LD_LIBRARY_PATH", "PYTHON")
 _ROOT = str(pathlib.Path(__file__).resolve().parents[__name__.count(".")])
 
@@ -49,8 +50,8 @@ class Worker:
         """Returns the result of an item.
 
         Raises:
-          TimeoutError: if the worker does not answer in time.
-          EOFError or OSError: if it died.
+          TimeoutError: if the worker does not start or answer in time.
+          EOFError or OSError: if the worker died, for instance by an exception.
         """
         self.wait_until_ready()
         self._pipe.send((context, item))
@@ -62,7 +63,7 @@ class Worker:
         return self._pipe.recv()
 
     def kill(self) -> None:
-        """Ends the process and all processes that it started."""
+        """Kills the worker and all other processes of its process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.communicate()
@@ -70,7 +71,7 @@ class Worker:
 
 
 def serve(fd: int) -> None:
-    """Answers requests from the pipe `fd` until the parent exits; runs in a worker."""
+    """Answers requests from the pipe `fd` until the pipe closes; runs in a worker."""
     # Only the parent handles signals. SLURM sends them to all processes of a job.
     stopping = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
