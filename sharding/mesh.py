@@ -54,8 +54,8 @@ def make_mesh(
       A mesh whose axes are `sharding.rules.AXES`.
 
     Raises:
-      ValueError: the sizes do not match the number of devices, or a tensor group would
-        span several slices or nodes.
+      ValueError: JAX finds no devices, a size is invalid, the sizes do not match the
+        number of devices, or a tensor group would span several slices or nodes.
     """
     devices = all_devices() if devices is None else list(devices)
     shape = resolve_shape(len(devices), data=data, fsdp=fsdp, tensor=tensor)
@@ -66,9 +66,12 @@ def make_mesh(
 def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.ndarray:
     """Arranges the devices in `shape`, with inner axes on the faster network.
 
-    TPU slices and GPU nodes are split along data, then along fsdp. A tensor group never
-    spans several slices or nodes. Within a slice, devices that are close on the
-    interconnect are adjacent on the innermost axis.
+    TPU slices and GPU nodes are distributed over the data axis first, then over fsdp.
+    Within a TPU slice, devices that are close on the interconnect are adjacent on the
+    innermost axis.
+
+    Raises:
+      ValueError: a tensor group would span several slices or nodes.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -105,7 +108,8 @@ def resolve_shape(
       The sizes of data, fsdp and tensor.
 
     Raises:
-      ValueError: the sizes do not match the number of devices.
+      ValueError: a size is invalid, two sizes are -1, or the sizes do not match the
+        number of devices.
     """
     sizes = dict(zip(SIZES, (data, fsdp, tensor), strict=True))
     given = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"

@@ -7,12 +7,12 @@ import numpy as np
 
 
 def share_replicas(tree: Any) -> Any:
-    """Returns equal arrays in which all equal shards of a process share one buffer.
+    """Returns equal arrays, with one buffer per process for all copies of a shard.
 
     By default JAX copies an array to each virtual CPU device. Such copies of the
     weights exceed the cache that the cores share, and the matrix products of a decode
-    step take 1.5 times as long. Arrays on other platforms, and arrays without equal
-    shards, are returned unchanged.
+    step take 1.5 times as long. Arrays on other platforms, and arrays of which
+    a process holds each part only once, are returned unchanged.
 
     Args:
       tree: a tree of `jax.Array`; the result keeps their memory alive.

@@ -1,10 +1,10 @@
 """Maps logical axes of arrays to mesh axes.
 
-Only this file names mesh axes. All other code names logical axes, to shard an array,
+Only this package names mesh axes. All other code names logical axes, to shard an array,
 to split the work of a loop or to count shards.
 
 Flax's own rules treat a misspelled name as unsharded and ignore the second use of a
-mesh axis. Here both are errors.
+mesh axis. Here a misspelled name is an error, and `partition_spec` rejects both.
 """
 
 import math
@@ -54,16 +54,16 @@ def shards(name: str, mesh: Mesh | AbstractMesh) -> int:
 
 
 def spec(*axes: str | None) -> PartitionSpec:
-    """Returns the partition spec of an array, without checks.
+    """Returns the partition spec of an array; checks the names, but not the shape.
 
     Args:
-      *axes: the logical axis of each leading dimension; None for an unsharded one.
+      *axes: the logical axis of each leading dimension; None if it is not sharded.
     """
     return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
 
 
 def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
-    """Returns the sharding `spec(*axes)` on a mesh; without axes it replicates."""
+    """Returns the sharding `spec(*axes)` on a mesh; without axes, a replicated one."""
     return NamedSharding(mesh, spec(*axes))
 
 
@@ -142,7 +142,7 @@ def named_sharding(
     shape: Sequence[int],
     name: str = "array",
 ) -> NamedSharding:
-    """Returns the sharding of `partition_spec` on its mesh."""
+    """Returns the sharding of an array on `mesh`, checked as in `partition_spec`."""
     return NamedSharding(mesh, partition_spec(axes, mesh, shape=shape, name=name))
 
 
