@@ -1,6 +1,6 @@
 """Defines Qwen2.5, Qwen3 and Llama in Flax, and reads and writes their weights.
 
-Inputs: token ids and segment ids; a Hugging Face folder or a GGUF file.
+Inputs: token ids, positions and segment ids; a Hugging Face, PEFT or GGUF model.
 Outputs: hidden states (not logits); a Hugging Face or PEFT folder.
-Read `decoder` first; `names` has the names and shapes of all weights.
+Read `decoder` first; `names` has the names and shapes of its weights.
 """

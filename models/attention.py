@@ -2,7 +2,7 @@
 
 Axes: B rows, T positions, S cached positions, P positions of the prefix that all rows
 share, N query heads, K kv heads, H head width.
-Scores and softmax are in float32, or in float64 for float64 inputs.
+Scores and softmax are in float32, or without a kernel in float64 for float64 inputs.
 """
 
 import functools
@@ -59,7 +59,7 @@ def dense_attention(
 ) -> jax.Array:
     """Implements `segment_attention` by masked scores of all pairs of positions.
 
-    This is the fastest implementation for short rows.
+    In plain JAX this is the fastest implementation for short rows.
     """
     scores = _scores(_group_heads(q, k.shape[2]), k)
     prefix = prefix_ids[:, :, None] == segment_ids[:, None, :]
@@ -133,8 +133,8 @@ def segment_attention(
         to in full; 0 for none. Must be 0 unless the implementation is in
         `SHARES_PREFIXES`.
       implementation: a key of `IMPLEMENTATIONS`.
-      mesh: the mesh that shards rows and heads. Kernels are interpreted if its devices
-        are CPUs.
+      mesh: the mesh that shards rows and heads; None for one device. Kernels are
+        interpreted on CPUs.
 
     Returns:
       The attention output, in the dtype of `v`.
@@ -167,8 +167,8 @@ def decode_attention(
 ) -> jax.Array:
     """Computes attention of the newest position of each row over the cache.
 
-    Reads blocks of columns, from the newest back to the oldest that any row of the
-    device sees. The shared prefix is read once for all rows.
+    Reads the newest `cached.seen.reach` columns in blocks, from the newest backwards.
+    The shared prefix is read once for all rows.
 
     Args:
       q: the rotated queries, `[B, N, H]`.
@@ -180,7 +180,7 @@ def decode_attention(
       mesh: the mesh that shards rows and heads.
 
     Returns:
-      The attention output, `[B, N, H]`, in the dtype of `v`.
+      The attention output, `[B, N, H]`, in the dtype of the cached values.
     """
     attend = functools.partial(_decode_attention, block=block)
     # The kernel requires a head width that is a power of two, as in Qwen2.5.

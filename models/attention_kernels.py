@@ -81,7 +81,7 @@ class Options(NamedTuple):
     Attributes:
       tilings: the tuning parameters.
       scale: the factor of scores, from the head width before padding.
-      interpret: whether to interpret them, for tests on a CPU.
+      interpret: whether to interpret the kernels, for tests on a CPU.
     """
 
     tilings: Tilings
@@ -90,11 +90,11 @@ class Options(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """Holds the blocks to visit, for the I blocks of a kernel's programs.
+    """Holds the key blocks that each query block visits; vice versa in `_Rows.d_keys`.
 
     Attributes:
-      order: int32 `[B, I, J]`, the indices of all other blocks: first those to visit
-        without a mask, then those to visit with a mask.
+      order: int32 `[B, I, J]`, the indices of all key blocks: first those to visit
+        without a mask, then those to visit with a mask, then the others.
       counts: int32 `[B, I, 2]`, how many to visit without a mask, and how many in all.
     """
 
@@ -107,9 +107,9 @@ class _Rows(NamedTuple):
 
     Attributes:
       ids: int32 `[B, 1, T]`, the segment of each position.
-      prefixes: int32 `[B, 1, T]`, the shared prefix of each position, or 0.
-      forward, d_queries: the key blocks of each query block.
-      d_keys: the query blocks of each key block.
+      prefixes: int32 `[B, 1, T]`, the prefix id of each position; 0 for none.
+      forward, d_queries: the key blocks that each query block visits.
+      d_keys: the query blocks that each key block visits, `[B, J, I]` and `[B, J, 2]`.
     """
 
     ids: jax.Array
@@ -152,7 +152,7 @@ def triton_attention(
     widen = -width % min(_WIDEST, 1 << (width - 1).bit_length())
 
     def heads_first(x):
-        """Transposes `[B, T, heads, H] -> [B, heads, T, H]`, padded to whole blocks."""
+        """Transposes `[B, T, heads, H] -> [B, heads, T, H]`, and pads T and H."""
         x = jnp.pad(x, ((0, 0), (0, pad), (0, 0), (0, widen)))
         return x.transpose(0, 2, 1, 3)
 
@@ -168,7 +168,7 @@ def triton_attention(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _attend(q, k, v, rows: _Rows, options: Options) -> jax.Array:
-    """Computes `(q [B, K, G, T, H], k and v [B, K, T, H]) -> [B, K, G, T, H]`."""
+    """Attends: `(q [B, K, G, T, H], k and v [B, K, T, H]) -> [B, K, G, T, H]`."""
     return _forward(q, k, v, rows, options)[0]
 
 
@@ -191,8 +191,8 @@ _attend.defvjp(_attend_forward, _attend_backward)
 def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
     """Returns 0 where queries of a block attend to keys of a block, else `_MASKED`.
 
-    It is to be added to a product: Triton then starts the product from the mask. A
-    selection after the product needs up to 60 more registers.
+    The caller adds the mask to a product, so that Triton starts the product from the
+    mask. A selection after the product needs up to 60 more registers.
 
     Args:
       q_ids, q_prefixes: int32 `[Q]`, segment and prefix ids of the queries.
@@ -248,8 +248,8 @@ def _visit(counts, visit, carry):
 
     Args:
       counts: how many blocks to visit without a mask, and how many in all.
-      visit: computes `(masked, n, carry) -> carry` for the n-th block.
-      carry: its first value.
+      visit: a function `(masked, n, carry) -> carry` that visits the n-th block.
+      carry: the initial value of the carry, whose last value is returned.
     """
     full, every = counts[0], counts[1]
     carry = jax.lax.fori_loop(0, full, functools.partial(visit, False), carry)
@@ -271,42 +271,42 @@ class _Grid:
         self.shape = kv_heads * self._sharing, batch, self._blocks
 
     def block(self, n):
-        """Returns the block of the n-th programs of a head and row."""
+        """Returns which block the n-th program of a head and row handles."""
         return self._blocks - 1 - n if self._last_first else n
 
     def _head(self, head, b):
         return b, head // self._sharing, head % self._sharing
 
     def pairs(self, size: int):
-        """Returns the spec of the own block's part of `[B, I, size]`."""
+        """Returns the spec of the part of `[B, I, size]` for a program's block."""
         return pl.BlockSpec((None, None, size), lambda h, b, n: (b, self.block(n), 0))
 
     def ids(self):
         return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
 
     def queries(self, *width: int):
-        """Returns the spec of the own block of `[B, K, G, T, *width]`."""
+        """Returns the spec of a program's block of `[B, K, G, T, *width]`."""
         return pl.BlockSpec(
             (None, None, None, self._block, *width),
             lambda h, b, n: (*self._head(h, b), self.block(n), *[0] * len(width)),
         )
 
     def all_queries(self, *width: int):
-        """Returns the spec of the own query head of `[B, K, G, T, *width]`."""
+        """Returns the spec of a program's query head of `[B, K, G, T, *width]`."""
         return pl.BlockSpec(
             (None, None, None, self._length, *width),
             lambda h, b, n: (*self._head(h, b), 0, *[0] * len(width)),
         )
 
     def keys(self):
-        """Returns the spec of the own block of `[B, K, T, H]`."""
+        """Returns the spec of a program's block of `[B, K, T, H]`."""
         return pl.BlockSpec(
             (None, None, self._block, self._width),
             lambda h, b, n: (*self._head(h, b)[:2], self.block(n), 0),
         )
 
     def all_keys(self):
-        """Returns the spec of the own kv head of `[B, K, T, H]`."""
+        """Returns the spec of a program's kv head of `[B, K, T, H]`."""
         return pl.BlockSpec(
             (None, None, self._length, self._width),
             lambda h, b, n: (*self._head(h, b)[:2], 0, 0),
@@ -320,9 +320,9 @@ def _call(kernel, grid: _Grid, tiling: Tiling, options, rows, pairs, inputs, out
       kernel: the kernel. Its first arguments are `grid`, `tiling`, `options`, and
         references to `pairs`, ids and prefixes.
       grid, tiling, options, rows: as in the kernels' callers.
-      pairs: the blocks that it visits.
-      inputs: further arrays and their specs.
-      outputs: the shapes and types of the results and their specs.
+      pairs: the pairs of blocks that the kernel visits.
+      inputs: pairs of a further array and its spec.
+      outputs: pairs of a result's shape and type, and its spec.
     """
     arrays, specs = zip(*inputs, strict=True)
     out_shape, out_specs = zip(*outputs, strict=True)
@@ -346,7 +346,7 @@ def _call(kernel, grid: _Grid, tiling: Tiling, options, rows, pairs, inputs, out
 
 
 def _forward(q, k, v, rows: _Rows, options: Options):
-    """Returns the output `[B, K, G, T, H]` and the log-sum-exp `[B, K, G, T]`."""
+    """Returns the output `[B, K, G, T, H]` and base-2 log-sum-exp `[B, K, G, T]`."""
     tiling, width = options.tilings.forward, q.shape[-1]
     grid = _Grid(q, tiling.q_block, last_first=True)
     return _call(

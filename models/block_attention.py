@@ -2,8 +2,8 @@
 
 A block of queries visits only the blocks of keys that it attends to, as in flash
 attention (arXiv 2205.14135). The cost of a row depends on the lengths of its segments,
-not on the square of its length. Forward and backward pass hold one block of scores at a
-time.
+not on the square of its length. Forward and backward pass hold the scores of one pair
+of blocks at a time.
 
 Axes: B rows, T positions, N query heads, K kv heads, H head width; J blocks of C
 positions in a row, Q = N/K * C queries of a block that share a kv head.
@@ -208,8 +208,8 @@ def visits(
     Returns:
       Two pairs of int32 arrays. The first pair has, for each of the I query blocks, the
       indices of all key blocks `[B, I, J]`, beginning with those to visit, and the
-      number of those `[B, I]`. The second pair has, for each of the J key blocks, the
-      same for query blocks: `[B, J, I]` and `[B, J]`.
+      number of blocks to visit `[B, I]`. The second pair has, for each of the J key
+      blocks, the same for query blocks: `[B, J, I]` and `[B, J]`.
     """
     visible, _ = visible_pairs(segment_ids, prefix_ids, q_block, k_block)
     return _listed(visible), _listed(visible.swapaxes(1, 2))
@@ -221,7 +221,9 @@ def visible_pairs(
     """Returns which pairs of a query block and a key block are visible.
 
     Segment ids ascend along a row, so the ids of a block form an interval. A pair is
-    visible if the intervals of its blocks overlap.
+    visible if its first key is not after its last query, and the interval of its keys'
+    ids overlaps that of its queries' segment ids or prefix ids. A pair with common
+    positions is always visible.
 
     Args:
       segment_ids, prefix_ids: int32 `[B, T]`, as in `block_attention`.
@@ -229,8 +231,8 @@ def visible_pairs(
 
     Returns:
       Two boolean arrays `[B, I, J]` for I query blocks and J key blocks: whether
-      attention must visit the pair; and whether each query of the pair attends to each
-      key, so that the pair needs no mask.
+      attention must visit the pair; and whether the pair needs no mask, which implies
+      that each query attends to each key.
     """
 
     def cut(x, block):

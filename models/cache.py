@@ -24,7 +24,7 @@ class Places(NamedTuple):
       row: int32 `[R]`, the row of each prompt.
       start: int32 `[R]`, the position in the row where a prompt continues after the
         shared prefix.
-      length: int32 `[R]`, the length of each prompt, with the shared prefix.
+      length: int32 `[R]`, each prompt's number of prefilled tokens, with the prefix.
       shared: int32, the length of the prefix, which is at the start of every row.
     """
 
@@ -39,10 +39,10 @@ class Seen(NamedTuple):
 
     Attributes:
       visible: bool `[B, S]`, the attention mask of the newest position.
-      length: int32 `[B]`, the number of visible positions before the newest.
+      length: int32 `[B]`, the number of visible columns before the newest.
       newest: int32, the column of the newest position.
-      reach: int32, the largest number of columns, counted backwards from `newest`, that
-        a row attends to.
+      reach: int32, an upper bound on how many columns, counted backwards from `newest`,
+        a row whose result is used attends to.
     """
 
     visible: jax.Array
@@ -56,7 +56,7 @@ class Cached(NamedTuple):
 
     Attributes:
       k, v: the arrays of a `KVCache` that contain the layer.
-      prefix: the arrays of the shared prefix's keys and values for the layer, or `()`.
+      prefix: the arrays of the shared prefix that contain the layer, or `()`.
       layer: int32, the index of the layer in its arrays.
       seen: the columns that the newest position of each row attends to.
     """
@@ -158,7 +158,7 @@ class KVCache:
         return v[0].shape[-2] if v else 0
 
     def age(self) -> jax.Array:
-        """Returns how many positions ago each column was written, int32 `[S]`."""
+        """Returns the age of each column in positions, int32 `[S]`; 0 is the newest."""
         return (self.clock - 1 - jnp.arange(self.size)) % self.size
 
     def seen(self, longest: jax.Array) -> Seen:
@@ -181,8 +181,8 @@ class KVCache:
         """Returns the cache with prefilled prompts copied to some of its rows.
 
         Args:
-          k, v: the keys `[L, Q, K, H, T]` and values `[L, Q, K, T, H]` from
-            `InferenceDecoder`. Their first row begins with the shared prefix.
+          k, v: the arrays of keys and values that `InferenceDecoder` returns for Q
+            rows. Their first row begins with the shared prefix.
           places: the places of the R prompts in these arrays.
           slot: int32 `[R]`, the cache row of each prompt, all different; a prompt whose
             row is B or more is dropped.

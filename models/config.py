@@ -1,7 +1,7 @@
 """Reads the architecture of a model from a Hugging Face `config.json`.
 
 Qwen2.5, Qwen3 and Llama share one decoder. Qwen3 and Llama have no biases. Qwen3 has a
-norm of each query and key, and Llama 3 has scaled rotary frequencies.
+norm of each query and key. Llama 3.1 and later have scaled rotary frequencies.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ class DecoderConfig:
     """Holds the architecture of a Qwen2.5, Qwen3 or Llama decoder.
 
     Attributes:
-      vocab_size: V, the rows of the embedding (padded: 151,936 or 152,064).
+      vocab_size: V, the rows of the embedding, with padding (Qwen: 151,936 or 152,064).
       hidden_size: D, the model width.
       intermediate_size: F, the MLP width.
       num_layers: L, the number of layers.
@@ -103,9 +103,9 @@ class DecoderConfig:
           where: the file's name in error messages.
 
         Raises:
-          ValueError: a setting is not supported (architecture, rope scaling, sliding
-            window, activation, biases, quantized weights), or a size is missing or
-            wrong. The message has the key and its value.
+          ValueError: a setting is not supported (such as the architecture, rope
+            scaling, sliding windows, the activation, biases or quantized weights), or a
+            number is missing or wrong. The message has the key and its value.
         """
         fields = JsonFields(raw, where)
         model_type = fields.one_of("model_type", FAMILIES)
@@ -162,7 +162,12 @@ class DecoderConfig:
 
     @classmethod
     def from_folder(cls, folder: str | pathlib.Path):
-        """Reads `folder/config.json`; see `from_hf` for the errors."""
+        """Reads the config.json of a model folder.
+
+        Raises:
+          ValueError: `folder` is not a model folder, or its config.json is missing,
+            damaged or not supported; see `from_hf`.
+        """
         folder = pathlib.Path(folder)
         path = folder / "config.json"
         if (folder / "adapter_config.json").is_file() and not path.is_file():
@@ -219,7 +224,7 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Reads fields of a JSON object, and raises ValueError if one is not valid.
+    """Reads fields of a JSON object, and raises ValueError if a value is not valid.
 
     Attributes:
       raw: the JSON object.

@@ -31,7 +31,7 @@ def decode_kernel(
     """Computes attention of the newest position of each row over its cached columns.
 
     Args:
-      q: the rotated queries, `[B, K, G, H]`.
+      q: the rotated queries, `[B, K, G, H]`; H must be a power of two.
       k: the rotated keys, `[B, K, H, S]`.
       v: the values, `[B, K, S, H]`.
       length: int32 `[B]`, the number of columns that a row sees before the newest.

@@ -145,8 +145,9 @@ class Block(nn.Module):
             if the call contains all positions.
 
         Returns:
-          The residual stream; and, if `serves` is set, k `[B, K, H, T]` and v
-          `[B, K, T, H]`, or the updated `cached` if it was given, otherwise None.
+          The residual stream, and a second result: None unless `serves` is set; the
+          updated `cached` if it was given; otherwise k `[B, K, H, T]` and v
+          `[B, K, T, H]`.
         """
         c = self.config
 
@@ -260,7 +261,7 @@ class Decoder(nn.Module):
           token_ids: the tokens of each row.
           positions: the index of each token in its segment; with a prefix, counted from
             the start of the prefix.
-          segment_ids: the segment of each token; tokens attend within their segment.
+          segment_ids: the segment of each token, within which it attends causally.
           prefix_ids: the id of an earlier segment of the row that the token also
             attends to in full; 0 for none. None means 0 everywhere.
 

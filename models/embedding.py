@@ -16,7 +16,7 @@ from sharding.rules import mesh_axes, shards, spec
 
 
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns how the mesh shards the embedding table.
+    """Returns how `sharding.rules.RULES` shards the embedding table.
 
     Returns:
       The mesh axes of "vocab", the mesh axes of "embed", and whether "batch" also uses
@@ -48,10 +48,10 @@ def look_up(
 
     The devices that split the table's columns gather each other's tokens. Each device
     looks up all these tokens in its own columns, and an all-to-all then exchanges
-    columns for rows. The gradient uses the reverse exchange and is summed in the
-    table's dtype. XLA's partitioner would instead gather the table and reduce its whole
-    gradient in every micro-batch. If these devices have the same tokens, they sum their
-    partial results instead.
+    columns for rows. If the devices have the same tokens, they sum partial results
+    instead. The gradient uses the reverse exchange and is summed in the table's dtype.
+    XLA's partitioner would gather the table and reduce its whole gradient in every
+    micro-batch.
 
     Args:
       table: the embedding table, sharded as the module describes.

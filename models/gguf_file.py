@@ -53,8 +53,9 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
       The number of parameters.
 
     Raises:
-      ValueError: the file or the package `gguf` is missing, the architecture or
-        tokenizer is not supported, or a tensor is missing, unknown or of another shape.
+      ValueError: the file is missing or damaged, the package `gguf` is missing, the
+        architecture or tokenizer is not supported, or a tensor is missing, unknown or
+        of another shape.
     """
     source = _Gguf(file)
     with replaced_folder(out) as partial:
@@ -74,7 +75,7 @@ def from_package(
     dtype: str = "float32",
     described_in: pathlib.Path | None = None,
 ) -> pathlib.Path:
-    """Returns the folder of a base model, converted from an installed package.
+    """Returns the folder of a base model, after converting it from a package if needed.
 
     The config key `model.maker` can name this function.
 
@@ -85,10 +86,11 @@ def from_package(
       cache: the folder for converted models.
       dtype: the dtype of the converted weights.
       described_in: a folder for the config and tokenizer. If it is set and the cache
-        does not have the model, they are written there, and nothing is converted.
+        does not have the model, the two are written to this folder, which is returned.
 
     Raises:
-      ValueError: the package is not installed; the message has the command.
+      ValueError: the package is not installed (the message has the command) or lacks
+        the file, or `convert` fails.
     """
     path = packaged_file(package, file)
     code = pathlib.Path(__file__).read_bytes()
@@ -130,7 +132,8 @@ class _Gguf:
     """Reads the tensors and the metadata of a GGUF file.
 
     Raises:
-      ValueError: the file is missing or damaged, or not of the architecture "llama".
+      ValueError: the package `gguf` or the file is missing, the file is damaged, or its
+        architecture is not "llama".
     """
 
     def __init__(self, file: pathlib.Path):
@@ -169,7 +172,7 @@ class _Gguf:
 
 
 def describe(source: _Gguf, folder: pathlib.Path, *, dtype: str) -> dict[str, Any]:
-    """Writes the config, generation config and tokenizer to a folder.
+    """Writes the config, generation config and tokenizer to an existing folder.
 
     Returns:
       The content of config.json.
@@ -222,7 +225,7 @@ def _decimal(value: float) -> float:
 def _dequantised(
     source: _Gguf, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields every tensor of the folder, dequantized one at a time."""
+    """Yields `(Hugging Face name, array)` of all tensors, dequantized one at a time."""
     left = dict(source.tensors)
     for hf_name, weight, layer in rows(config):
         name = _NAMES[weight.path[-1]].format(layer)

@@ -94,8 +94,8 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     As in transformers, the index is ignored if the folder has a `model.safetensors`.
 
     Returns:
-      The file name of each tensor by Hugging Face name, or None if all tensors are in
-      `model.safetensors`.
+      The file name of each tensor by Hugging Face name; None if there is no index or if
+      it is ignored.
 
     Raises:
       ValueError: the index is damaged or contains an invalid file name.
@@ -125,8 +125,9 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
       The memory-mapped tensors by their names in `models.names`.
 
     Raises:
-      ValueError: a file is missing or damaged; a tensor is missing, unknown, or has
-        another shape; or a stored head differs from the embedding it is tied to.
+      ValueError: a file is missing, damaged or of an unsupported dtype; a tensor is
+        missing, unknown, or has another shape; or a stored head differs from the
+        embedding it is tied to.
     """
     tensors = _open_tensors(folder)
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
@@ -170,14 +171,14 @@ def load_params(
     Args:
       folder: a folder with `model.safetensors`, or with several files and an index.
       model: the model, for its architecture and the dtype of its parameters.
-      mesh: the device mesh; each process reads only the shards of its own devices.
+      mesh: the device mesh; each process loads only the shards of its own devices.
       on_loaded: a function called after each tensor with its number of parameters.
 
     Returns:
       The sharded parameter tree.
 
     Raises:
-      ValueError: the weights cannot be used; see `open_weights`.
+      ValueError: the weights cannot be used (see `open_weights`) or not be sharded.
     """
     config = model.config
     tensors = open_weights(pathlib.Path(folder), config)
@@ -240,8 +241,8 @@ def export_tensors(
       names: the tensors to yield; None for all.
 
     Yields:
-      `(Hugging Face name, array)` in file order. The devices convert the next layer
-      while the caller writes the current one.
+      `(Hugging Face name, array)` in the order of `models.names.rows`. The devices
+      convert the next layer while the caller writes the current one.
     """
     ahead: collections.deque[tuple[tuple[str, ...], tuple[jax.Array, ...]]] = (
         collections.deque()
@@ -261,9 +262,9 @@ def conversions(
     *,
     names: Container[str] | None = None,
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
-    """Yields tensors' names and the arguments of `lay_out`, layer by layer.
+    """Yields the names of a layer's tensors and the arguments of `lay_out` for them.
 
-    The arguments are those of `export_tensors`; shapes may replace the arrays.
+    Takes the arguments of `export_tensors`; `params` may be shapes instead of arrays.
     """
     sharding = None
     if jax.process_count() > 1:
@@ -281,7 +282,7 @@ def conversions(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Converts weights to the shapes of their Hugging Face tensors.
+    """Converts weights to the shapes and dtype of their Hugging Face tensors.
 
     Args:
       weights: the weights, all of one layer or all outside the layers.
@@ -322,19 +323,21 @@ def save_folder(
 ) -> None:
     """Writes a Hugging Face folder, which gets its name only when it is complete.
 
-    With several processes, all must call this function; the first process writes.
+    If `params` span several processes, all must call this function, and the first
+    process writes. Otherwise the calling process writes.
 
     Args:
       folder: the folder to write; an existing one is replaced.
       params: the parameter tree, sharded or not.
       config: the architecture of the parameters.
       assets: a folder whose config, tokenizer, chat template and generation config are
-        copied. If it has an index, the weights are split into files as in the index.
+        copied. If its index has all tensors, the weights are split into the same files.
       dtype: the dtype of the weights, a key of `DTYPES`.
       card: the text of the folder's README.md; empty for no such file.
 
     Raises:
-      ValueError: a weight is not finite in `dtype`.
+      ValueError: `dtype` is unknown, the index of `assets` is damaged, or a weight is
+        not finite in `dtype`.
       OSError: a file cannot be written, for example to a full disk. An existing folder
         is not changed.
     """
@@ -401,7 +404,7 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies the files of a model folder, except its weights, to another folder."""
+    """Copies the files in `CARRIED`, and an index in use, to another folder."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     # In a folder with a single weights file, an index belongs to other weights.
@@ -426,7 +429,7 @@ def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
 def _describe(path: pathlib.Path, dtype: str) -> None:
     """Sets the dtype and the architecture in a config.json; vLLM reads both.
 
-    A file that already has both is not rewritten.
+    A file that already has both values is not rewritten.
     """
     config = json.loads(path.read_text(encoding="utf-8"))
     keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]

@@ -22,8 +22,8 @@ def resolve_folder(
         this folder. None downloads the whole model to the cache.
 
     Raises:
-      ValueError: `model` is neither a folder nor a Hub id that can be downloaded, or
-        its architecture is not supported (checked before the weights are downloaded).
+      ValueError: `model` is neither a folder nor a Hub id that can be downloaded; or
+        `described_in` is None, and the architecture of a Hub model is not supported.
     """
     folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
@@ -55,10 +55,10 @@ def resolve_folder(
 
 
 def _cached(model: str) -> pathlib.Path | None:
-    """Returns the model's folder in the Hub's cache if it has all weights.
+    """Returns the model's folder in the Hub's cache, or None if it lacks weights.
 
-    Otherwise the folder may be incomplete: without its generation config, stop tokens
-    would be missing.
+    A folder without all weights may also lack the generation config, which has the stop
+    tokens.
     """
     import huggingface_hub
 

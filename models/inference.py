@@ -1,8 +1,9 @@
 """Runs the decoder for inference, with tensor-parallel weights and a key-value cache.
 
-A copy of the weights is split over `tensor` devices by whole heads. If `tensor` does
-not divide the number of kv heads, each kv head is replicated. If the query heads of a
-kv head do not divide evenly over its replicas, query heads with zero weights are added.
+A copy of the weights is split over `tensor` devices by MLP width, vocabulary and whole
+heads. If `tensor` does not divide the number of kv heads, each kv head is replicated.
+If the query heads of a kv head do not divide evenly over its replicas, query heads with
+zero weights are added.
 
 Axes: B rows, T positions, L layers stacked in one array, D model width, N query heads,
 K kv heads, H head width, V vocabulary.
@@ -63,11 +64,11 @@ class InferenceDecoder:
       dtype: the dtype of parameters, activations, matrix products and the cache.
       attention: the implementation, a key of `models.attention.IMPLEMENTATIONS`.
       stacked: L, the number of layers in one array, a divisor of the number of layers.
-        A loop over the L layers of an array keeps compilation short. On CPU a loop
-        copies each layer's weights out of the array, so 1 (no loop) is faster.
+        A loop over the L layers of an array keeps compilation short. On CPU and GPU a
+        loop copies each layer's weights out of the array, so 1 (no loop) is faster.
       cache_block: the number of cache columns read at a time; 0 reads all at once.
-      joins: whether the gate and up kernels are one array "gate_up" `[D, 2, F]`. XLA on
-        GPU merges their products, and would join the kernels for every token.
+      joins: whether a layer's gate and up kernels are one array "gate_up" `[D, 2, F]`.
+        Otherwise XLA on GPU joins the kernels for every token, to merge their products.
     """
 
     config: DecoderConfig
@@ -103,7 +104,7 @@ class InferenceDecoder:
           The hidden states `[B, T, D]` after the final norm, and tuples of k and v
           arrays. With a cache they are the cache's arrays, with the new position
           written at `cache.clock`. Without a cache their shapes are `[L, B, K, H, T]`
-          and `[L, B, K, T, H]`.
+          and `[L, B, K, T, H]`, without the axis L if L is 1.
         """
         c = self.config
         block = Block(
@@ -184,9 +185,10 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
     """Converts parameters from the training layout to the inference layout and dtype.
 
-    Weights are cast to the inference dtype before their transfer. To limit peak memory,
-    each embedding table, head and array of layers is converted by a separate jitted
-    function, because the compiler may start all transfers of one function together.
+    Adapters are merged, and weights are cast to the inference dtype before their
+    transfer. To limit peak memory, each array of layers and each parameter outside the
+    layers is converted by a separate call of a jitted function, because the compiler
+    may start all transfers of one function together.
 
     Args:
       params: the parameters of `trained`, on its mesh.
@@ -231,14 +233,14 @@ def table_program(
 def layers_program(
     trained: Decoder, served: InferenceDecoder
 ) -> Callable[[Params, np.int32], Params]:
-    """Returns the jitted function that makes one array of layers.
+    """Returns the jitted function that makes the parameters of `served.stacked` layers.
 
     Args:
       trained, served: the models, as in `served_params`.
 
     Returns:
-      A function `(parameters of all layers, int32 index of the first layer in the
-      array) -> parameters of these layers`.
+      A function `(training parameters of all layers, int32 index of the first layer) ->
+      stacked inference parameters of these layers`.
     """
     here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
 
@@ -290,9 +292,10 @@ def _joined_sharding(gate: NamedSharding, _) -> NamedSharding:
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
     """Returns the shardings that the parameters have one after another.
 
-    These are the sharding of training, the one on `between_mesh` if it exists, and the
-    one of inference. Without the second, XLA's partitioner would gather whole weights
-    on every device. Without a mesh, the shardings are None.
+    These are the sharding of training, an intermediate one on `between_mesh` if that
+    mesh exists, and the one of inference. Without the intermediate sharding, XLA's
+    partitioner would gather whole weights on every device. Without a mesh, the
+    shardings are None.
     """
     there = Decoder(served.config, mesh=served.mesh)
     if served.mesh is None or trained.mesh is None or there.mesh is None:

@@ -16,7 +16,7 @@ from models.safetensors_io import Specs
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Weight:
-    """Describes a weight of the decoder, in a Hugging Face file and in the tree.
+    """Describes a weight, in a Hugging Face file and in the decoder's parameter tree.
 
     Attributes:
       hf_name: the Hugging Face name, with `{}` in place of the layer index.
@@ -26,7 +26,7 @@ class Weight:
         `[out, in]` in the file and `[in..., out...]` in the tree. Other weights differ
         at most by a reshape.
       only: the condition for a model to have the weight: "qkv_bias" or "qk_norm" (this
-        field of its config is set), "untied" (the head is not the embedding), or "".
+        config field is set), "untied" (the head is not the embedding), or "" (none).
     """
 
     hf_name: str
@@ -60,7 +60,7 @@ class Weight:
         return tuple(sizes[axis] for axis in self.hf_axes)
 
     def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Converts an array of the file to the tree.
+        """Converts an array of the file to the weight's shape in the tree.
 
         Args:
           array: the array in the file's shape.
@@ -72,7 +72,7 @@ class Weight:
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
-        """Converts one layer's array from the tree to a view in the file's shape."""
+        """Converts an array of the tree, without a layer axis, to the file's shape."""
         shape = self.hf_shape(config)
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 
@@ -103,9 +103,10 @@ TABLE: tuple[Weight, ...] = (
 
 
 def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
-    """Yields `(Hugging Face name, Weight, layer index)` of all tensors in file order.
+    """Yields `(Hugging Face name, Weight, layer index)` of all tensors.
 
-    The layer index is None for a weight that does not belong to a layer.
+    The order is that of `TABLE`, with the weights of each layer together. The index is
+    None for a weight that does not belong to a layer.
     """
     table = [weight for weight in TABLE if weight.among(config)]
     layered = [weight for weight in table if weight.layered]

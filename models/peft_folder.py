@@ -176,8 +176,9 @@ def load_adapters(
       zero where the folder has none.
 
     Raises:
-      ValueError: a setting is not supported, or the model lacks a tensor of the folder
-        or has it in another shape.
+      ValueError: a file is damaged, a setting is not supported, or the model lacks a
+        tensor of the folder or has it in another shape.
+      OSError: the weights cannot be read.
     """
     folder, content = pathlib.Path(folder), read_config(folder)
     sizes = lora.Lora(rank=content["r"], alpha=content["lora_alpha"], targets="all")

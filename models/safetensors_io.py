@@ -33,8 +33,9 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Returns the tensors of a file as read-only, memory-mapped arrays.
 
     Raises:
-      ValueError: the header is damaged, the file size differs from the header, or a
-        tensor has an unsupported dtype, such as that of a quantized weight.
+      ValueError: the header is damaged, does not match the file or its tensors, or has
+        an unsupported dtype, such as that of a quantized weight.
+      OSError: the file cannot be read.
     """
     path = pathlib.Path(path)
     size = path.stat().st_size
