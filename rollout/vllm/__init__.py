@@ -1,4 +1,4 @@
-"""Samples with vLLM servers that the trainer starts, updates and supervises.
+"""Samples with vLLM servers that the trainer updates and, by default, also starts.
 
 Inputs: prompts; at each publish, parameters, which servers read from a file.
 Outputs: completions over HTTP, with the policy version that sampled each token.

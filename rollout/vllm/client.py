@@ -1,7 +1,7 @@
 """Sends requests to one vLLM server over HTTP, with token ids as input and output.
 
 Requires only the standard library and NumPy. Error messages contain the server's URL
-and its answer.
+and its answer, if there is one.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _TRAINING = (  # routes that training needs
 
 
 class ServerGone(ConnectionError):
-    """Reports that a server does not answer: it is dead, hung or was never started."""
+    """Reports that a server does not answer, or that sampling was stopped."""
 
 
 class ServerBusy(RuntimeError):
@@ -52,7 +52,7 @@ class ServerRefused(SamplerError):
 
     @property
     def internal(self) -> bool:
-        """Whether the status is 500 or more, which may mean that the engine is dead."""
+        """Returns whether the status is 500 or more: the engine may then be dead."""
         return self.status >= 500
 
 
@@ -181,7 +181,7 @@ class VllmClient:
           top_k=1. It is 0 unless the server reports log-probs of the raw logits.
 
         Raises:
-          ServerRefused: the server's maximum length is smaller.
+          ServerRefused: the server's maximum length is smaller; or an error of `call`.
         """
         model = self.call("GET", "/v1/models", timeout=10)["data"][0]
         self._model = model["id"]
@@ -218,7 +218,8 @@ class VllmClient:
           adapter: whether only adapters will be published.
 
         Raises:
-          ServerRefused: the server lacks a feature; the message says how to start it.
+          ServerRefused: a check failed; the message says what to do. The errors of
+            `call` are raised too.
         """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
         needed = (*_TRAINING, LOAD_ADAPTER) if adapter else _TRAINING
@@ -263,7 +264,8 @@ class VllmClient:
 
         Raises:
           Aborted: the server ended the request, by `abort` or for an update.
-          OutOfStep: the server does not report the version of a token.
+          OutOfStep: the server does not report the version of a token, or `version_of`
+            rejects the server's label.
           ServerGone, ServerBusy, ServerRefused: the errors of `call`.
         """
         drawn, choice = self._generate(
@@ -369,10 +371,10 @@ class VllmClient:
 
         Args:
           label: the version label that the server reports for tokens sampled later.
-          path, checksums: the weights; see `extension.PolicyWorker.load_policy`.
+          path, checksums: the weights; see `extension.PolicyWorker`.
           mode: the effect on running requests: "abort" drops them, "keep" continues
             them with the new weights.
-          timeout: the timeout of each phase in seconds.
+          timeout: the timeout of each request in seconds.
           adapter: whether the file contains only adapters of the server's model.
 
         Returns:

@@ -148,9 +148,9 @@ def _checked_tensors(
 
 
 class RequireKey:
-    """Requires the API key on all routes except /health.
+    """Requires the API key on all HTTP routes except /health.
 
-    This includes vLLM's development routes.
+    vLLM's development routes, which can replace weights, require it too.
     """
 
     def __init__(self, app):

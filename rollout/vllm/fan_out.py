@@ -64,9 +64,12 @@ class FleetSampler:
         """Implements `Sampler.sample`; several threads can call it.
 
         Raises:
-          ValueError: a prompt is empty, or too long for `max_model_len`.
-          ServerFailed: no server is left.
+          ValueError: a prompt is empty or too long for `max_model_len`, or `partial` is
+            invalid.
+          ServerFailed: no server is left, or a completion's requests fail repeatedly.
           ServerRefused: a server rejected a request; the message has its answer.
+          OutOfStep: a server reports no version, or one of another run.
+          ServerGone: the sampler was closed.
         """
         room = self._max_model_len - params.max_tokens
         for i, prompt in enumerate(prompts):

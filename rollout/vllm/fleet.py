@@ -1,8 +1,8 @@
 """Manages the vLLM servers of a run: their state, free slots and restarts.
 
-A server is restarted and updated if its process has ended, or if it has requests but
-processes no token for `stall_seconds`. The fleet does not restart a server given by
-`rollout.vllm.url`; it waits until the server answers again. The sampler passes
+A server is restarted and updated if it does not answer, could not load weights, or has
+requests but processes no token for `stall_seconds`. The fleet does not restart a server
+given by `rollout.vllm.url`; it waits until the server answers again. The sampler passes
 callbacks that check a server, update it, and verify its log-probs after a restart.
 """
 
@@ -118,7 +118,7 @@ class ServerFleet:
         return self._concurrency * len(self.members)
 
     def run(self, job: Callable[[], None], times: int) -> None:
-        """Calls `job`, which must not raise, in each of `times` threads."""
+        """Starts `times` parallel calls of `job`, which must not raise."""
         try:
             for _ in range(times):
                 self._threads.submit(job)
@@ -145,14 +145,14 @@ class ServerFleet:
     def slot(
         self, *, unless: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[Member, int] | None]:
-        """Waits for a free slot of the least busy server; yields the server and epoch.
+        """Waits for a free slot; yields the least busy server and the server's epoch.
 
         Args:
           unless: a function that ends the wait when it returns True; None is yielded.
 
         Raises:
-          ServerFailed: no server is left.
           ServerGone: the fleet was closed.
+          Exception: the error of a restart, such as ServerFailed if no server is left.
         """
         with self._changed:
             while not (free := self._with_room()) and not unless():

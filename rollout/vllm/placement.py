@@ -58,13 +58,15 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 
     Args:
       devices: the GPU ids of each server, separated by semicolons: "0;1" or "0,1;2,3".
-        If empty, each GPU that JAX does not use gets a server.
+        If empty, each GPU that JAX does not use gets a server; a machine without GPUs
+        gets one server on the CPU.
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed, or is empty with several processes; JAX uses
-        all GPUs; two servers share a GPU; or JAX and vLLM share a GPU, and their memory
-        shares are not set or exceed 1.
+      ValueError: `devices` is malformed; it is empty on a machine with GPUs, and JAX
+        uses all of them or has several processes; JAX uses GPUs, and
+        CUDA_VISIBLE_DEVICES has other names than numbers; two servers share a GPU; or
+        JAX and vLLM share a GPU, and their memory shares are unset or exceed 1 in sum.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
@@ -100,7 +102,7 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 def _check_shared(
     sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
 ) -> None:
-    """Checks that a GPU that JAX and vLLM share has enough memory for both.
+    """Checks that no two servers share a GPU, and the memory shares of JAX and vLLM.
 
     Args:
       sets: the GPUs of each server.
@@ -109,7 +111,7 @@ def _check_shared(
 
     Raises:
       ValueError: two servers share a GPU; or JAX and vLLM share a GPU, and their memory
-        shares are not set or exceed 1.
+        shares are not set or exceed 1 in sum.
     """
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
@@ -151,7 +153,7 @@ def _gpus_of_jax() -> tuple[int, ...]:
     """Returns the ids, on this machine, of the GPUs that this process uses.
 
     Raises:
-      ValueError: CUDA_VISIBLE_DEVICES does not contain numbers.
+      ValueError: JAX uses GPUs, and CUDA_VISIBLE_DEVICES has other names than numbers.
     """
     held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")

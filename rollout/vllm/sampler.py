@@ -47,11 +47,12 @@ class VllmSampler(FleetSampler):
           weights: the folder that publishes weights to the servers.
           probe: a function of parameters and sequences that returns the trainer's
             log-probs at temperature 1. Each result is `float32 [n]`, entry t for token
-            t; entry 0 is ignored. Called with one sequence per server in each publish.
+            t; only the last 16 entries, those of the completion, are used. Called with
+            one sequence per server in each publish.
           probe_prompt: the token ids of the probe's prompt, long enough to fill several
             blocks of the key-value cache.
-          probe_tolerance: the largest mean difference of log-probs after an update, in
-            nats.
+          probe_tolerance: the largest mean absolute difference of log-probs after an
+            update, in nats.
           max_model_len: the maximum length of a prompt with its completion.
           in_flight: the effect of a publish on running requests: "abort" drops and
             repeats them, "keep" continues them with the new weights.
@@ -109,11 +110,12 @@ class VllmSampler(FleetSampler):
         """Serves `params` as `version` on all servers, and checks their log-probs.
 
         Raises:
-          OutOfStep: a server's log-probs differ from the trainer's for `params`.
+          OutOfStep: a server's log-probs differ from the trainer's for `params`, or it
+            sampled with another version.
           LoadFailed: a server could not load the weights. The servers return to the
-            previous version.
-          ServerRefused: a server rejected the update.
-          ServerFailed: no server is left.
+            previous version, if there is one.
+          ServerRefused: a server rejected the update or cannot serve the policy.
+          ServerFailed: a server did not start, or no server is left.
           OSError: the weights could not be written; the servers keep the old ones.
         """
         begin = time.monotonic()
@@ -251,8 +253,11 @@ class VllmSampler(FleetSampler):
     ) -> None:
         """Compares a restarted server with the trainer's log-probs of the last publish.
 
-        The trainer may be in an update and cannot compute new ones. Only the leading
-        tokens that the server samples again with the same seed are compared.
+        The trainer may be busy, so it computes no new log-probs. Only the first tokens
+        are compared, as far as they equal those of the last publish.
+
+        Raises:
+          OutOfStep: the first token differs, or `_check_probe` fails.
         """
         _, answer = found
         label, token_ids, own = self._probed

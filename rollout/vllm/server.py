@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class ServerFailed(SamplerError):
-    """Reports that a server did not start or cannot be restarted."""
+    """Reports that a server did not start, cannot be restarted or fails repeatedly."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
 
 
 def environment(spec: ServerSpec) -> dict[str, str]:
-    """Returns the server's environment, which excludes the trainer's secrets."""
+    """Returns the server's environment, without secrets other than `spec.api_key`."""
     inherited = {
         key: value
         for key, value in os.environ.items()
@@ -217,6 +217,7 @@ class ServerProcess:
         Raises:
           ServerFailed: the server exited or was too slow; the message has the end of
             its log.
+          ServerBusy, ServerRefused: the server answered with an error.
         """
         process = self._process
         assert process is not None, "call start first"
@@ -251,7 +252,8 @@ class ServerProcess:
     def last_error(self) -> str:
         """Returns one line with the last error in the log, and the path of the log.
 
-        Errors that report only that the engine is dead are ignored.
+        Errors that report only that the engine is dead are ignored. If the log has no
+        other error, the line says that no reason is given.
         """
         found = re.findall(r"\b\w*(?:Error|Exception): .+", self.log_tail(1000))
         causes = [text for text in found if "EngineDead" not in text]

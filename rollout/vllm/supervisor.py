@@ -70,7 +70,7 @@ def kill_tree(root: int) -> None:
 
 
 def kill_session(supervisor: int) -> None:
-    """Kills the processes that a supervisor left because it was killed itself."""
+    """Kills the processes that are left in the session of an ended supervisor."""
     _kill(lambda: [pid for pid, _, s in _processes() if s == supervisor != pid])
 
 

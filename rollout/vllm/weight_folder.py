@@ -39,8 +39,8 @@ class PublishedWeights:
     """Describes one published version of the policy."""
 
     label: str  # version label that servers report for each sampled token
-    path: str  # safetensors file with Hugging Face names
-    checksums: dict[str, int]  # checksum of each tensor that the trainer exported
+    path: str  # safetensors file with Hugging Face or PEFT names
+    checksums: dict[str, int]  # checksum of each tensor in the file
 
 
 class WeightFolder:
@@ -62,8 +62,8 @@ class WeightFolder:
         Args:
           weight_dir: the parent of the folder; if empty, shared memory.
           fallback: the parent if shared memory is too small.
-          export: a function that yields `(Hugging Face name, host array)` of a
-            parameter tree.
+          export: a function that yields `(name in the file, host array)` for the
+            tensors of a parameter tree.
           specs: `(shape, dtype)` of each tensor from `export`.
           dtype: the serving dtype, which all `specs` have.
           file: the name of a version's weights file.
@@ -170,7 +170,7 @@ def remove_abandoned(root: pathlib.Path) -> None:
 
 
 def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
-    """Creates the folder of a run, and gives it its final name once it is locked.
+    """Creates the folder of a run, locks it and gives it its final name.
 
     Returns:
       The folder, and the file descriptor that holds the lock.
