@@ -147,7 +147,8 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
         than rows, the other copies compute padding.
 
     Returns:
-      k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]` for each array of layers.
+      Tuples of keys `[L, Q, K, H, T]` and of values `[L, Q, K, T, H]`, one array for
+      every L stacked layers, without the axis L if L is 1.
     """
     mesh, count = model.mesh, len(rows.ids)
     idle = -count % shards("batch", mesh)
@@ -167,8 +168,8 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 def _first_rows(mesh, lead, count: int, entries):
     """Replicates the first `count` rows of arrays that are sharded by rows.
 
-    Each replica adds its own rows to an array of `count` rows. XLA's
-    partitioner would gather the padding rows too.
+    Each replica adds its own rows to an array of `count` rows. XLA's partitioner would
+    gather the padding rows too.
     """
     axes = mesh_axes("batch")
 
@@ -250,8 +251,9 @@ def decode(
 ):
     """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
 
-    The devices of a copy exchange only sums `[B, D]` and a few numbers per sampled
-    token. All devices synchronize when the loop checks how many slots are done.
+    The devices of a copy of the weights exchange only sums `[B, D]` (D is the model
+    width) and what `draw_tokens` exchanges. All devices synchronize when the loop
+    checks how many slots are done.
 
     Args:
       model, params: an `InferenceDecoder` and its parameters.
@@ -368,7 +370,7 @@ def compact(mesh, state: Slots, keep) -> Slots:
 
     Args:
       mesh: the mesh of the state.
-      state: the decode state, whose arrays are deleted.
+      state: the decode state, whose arrays with an axis of slots are deleted.
       keep: int32, the slots to keep, ordered by copy of the weights and numbered within
         each copy. Each copy keeps the same number of slots.
     """

@@ -1,7 +1,8 @@
 """Samples with jitted prefill and decode programs on the trainer's own devices.
 
-A decode batch consists of slots, one completion each. Each prompt is prefilled once,
-packed with others, and its keys and values are copied to the slots of its completions.
+A decode batch consists of slots, one completion each. Each prompt is prefilled once for
+all its new completions, packed with others, and its keys and values are copied to their
+slots. A partial completion is prefilled with its prompt.
 A slot whose completion has ended takes the next completion. When no completion waits,
 the batch shrinks. Shapes come from a few buckets to limit compilation.
 
@@ -62,7 +63,7 @@ class JaxSampler:
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether prefill can compute a common prefix of prompts only once."""
+        """Returns whether prefill can compute a common prefix of prompts only once."""
         return self._model.attention in SHARES_PREFIXES
 
     def batches(self) -> list[int]:
@@ -72,7 +73,7 @@ class JaxSampler:
     def warm_up(
         self, *, partial: bool = False, on_compiled: Callable[[], None] = lambda: None
     ) -> None:
-        """Compiles the programs for prompts and completions of the layout's lengths.
+        """Compiles the programs for the layout's lengths, except decoding with top-p.
 
         Args:
           partial: whether to compile prefill for partial completions too.
@@ -203,7 +204,7 @@ class JaxSampler:
                 return state, _Results(*jax.device_get(drawn)), True
 
     def _ends_to_compact(self, running, batch: int) -> int:
-        """Returns how many running completions must end before the batch can shrink."""
+        """Returns how many completions must end for the batch to shrink or be empty."""
         copies, smaller = self._layout.copies, self._layout.smaller_batch(batch)
         slots, fewer = batch // copies, smaller // copies
         groups = collections.Counter(slot // slots for slot in running)
@@ -246,7 +247,7 @@ class JaxSampler:
           shape: the number of rows and the length of a row.
 
         Returns:
-          The keys and values of the prompts that fit.
+          The block of the prompts that fit.
         """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
@@ -381,7 +382,7 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Returns the arguments of `decoding.insert`, padded to `refill` completions.
+    """Returns the arguments of `decoding.insert` after `root`, padded to `refill` rows.
 
     The padding has distinct slots that are out of range, which `insert` drops.
     """

@@ -1,8 +1,8 @@
 """Chooses the shapes and shardings of the sampler's weights, cache and slots.
 
-Each copy of the weights is split over as few devices as can hold it together with its
-part of the cache. Each copy has its own slots. Weights are transferred only by a
-publish.
+By default, each copy of the weights is split over as few devices as can hold it
+together with its part of the cache. Each copy has its own slots. Weights are
+transferred only by a publish.
 """
 
 import dataclasses
@@ -41,12 +41,11 @@ class PlatformSettings(NamedTuple):
       tokens: the number of tokens per slot between two checks for ended completions.
       call: the maximum number of tokens per slot in one call; signals are handled
         between calls.
-      read: the number of prompt tokens that each copy prefills at a time. It is larger
-        for a longer prompt, and smaller with many copies.
+      read: the maximum number of prompt tokens that each copy prefills at a time; lower
+        with many copies. A longer prompt is prefilled as a whole.
       min_prefix: the minimum length of a common prefix of all prompts that is cached
         once for all slots; 0 disables this, as the GPU kernel requires.
-      parts: the divisors of `slots` that give the decode batch sizes, each of which
-        is compiled before the first token.
+      parts: the numbers by which `slots` is divided to get the decode batch sizes.
       one_pass: the argument of `rollout.inverse_cdf.draw_tokens` with this name.
     """
 
@@ -94,7 +93,8 @@ class Layout:
     Attributes:
       trained: the model in training, with its mesh.
       tensor: the number of devices that share one copy of the weights.
-      slots: the maximum number of completions decoded together.
+      slots: the maximum number of completions decoded together, to be rounded up to a
+        multiple of the number of copies.
       prompt_length, response_length: the lengths that the programs are compiled for;
         longer prompts or responses need further compilation.
       prefix: the length of the common prefix of all prompts, cached once for all slots;
@@ -102,7 +102,8 @@ class Layout:
       partial: whether calls continue partial completions.
       settings: the platform's settings of prefill and decode.
       bucket: the multiple that lengths are rounded up to. Lengths above the compiled
-        ones are rounded up to the bucket times a power of two.
+        ones are rounded up to the bucket times a power of two, but not above the
+        model's maximum context length.
     """
 
     trained: Decoder
@@ -185,9 +186,10 @@ class Layout:
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
         """Returns the number of rows and the row length of a prefill of prompts.
 
-        Each copy of the weights gets one row, long enough for the prompts of one
-        insertion. With many copies the rows are shorter, and if needed fewer, to limit
-        the number of prefilled tokens.
+        Each copy of the weights gets one row for its share of the prompts of one
+        insertion, with at most `settings.read` tokens or the length of the longest
+        prompt. With many copies the rows are shorter, and if needed fewer, to limit the
+        number of prefilled tokens.
 
         Args:
           batch: the decode batch size.
@@ -265,14 +267,15 @@ def make_layout(
     room: int | None = None,
     settings: PlatformSettings | None = None,
 ) -> Layout:
-    """Creates a layout that fits in memory, with the fewest devices per model copy.
+    """Creates a layout that fits in memory, or one with `tensor` devices per copy.
 
     Args:
       trained: the model in training, with its mesh.
       slots, prompt_length, response_length, partial: the attributes of `Layout`.
       common: the length of the common prefix of all prompts. It is cached once if it
         has at least `PlatformSettings.min_prefix` tokens.
-      tensor: the number of devices per copy; 0 chooses the minimum.
+      tensor: the number of devices per copy of the weights, used even if memory does
+        not suffice; 0 chooses the minimum that suffices.
       room: the bytes per device available to the sampler; None for unlimited.
       settings: the settings of prefill and decode; None for those of the platform.
 

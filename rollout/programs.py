@@ -1,4 +1,4 @@
-"""Lists the sampler's jitted programs with the shapes of their arguments.
+"""Lists the sampler's main jitted programs with the shapes of their arguments.
 
 `tools.plan` compiles them ahead of time, without allocating arrays.
 """
@@ -34,13 +34,13 @@ class Program(NamedTuple):
 def programs(
     layout: Layout, *, batch: int = 0, partial: bool = False
 ) -> dict[str, Program]:
-    """Returns the programs of `JaxSampler` by name.
+    """Returns the main programs of `JaxSampler` by name; "decode" does not apply top-p.
 
     Args:
       layout: the sampler's layout; the devices of its mesh need not exist.
       batch: the decode batch size, one of `layout.batches()`; 0 for the largest.
-      partial: whether to add "prefill_partial"; "insert" then has the shapes of its
-        results.
+      partial: whether to add "prefill_partial"; "insert" then takes its results, not
+        those of "prefill".
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]

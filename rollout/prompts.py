@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 
 def common_length(prompts: Prompts) -> int:
-    """Returns the length of the common prefix of all prompts, excluding last tokens."""
+    """Returns the length of the common prefix of prompts without their last tokens."""
     shortest = min(len(prompt) for prompt in prompts)
     first, last = (list(f(map(tuple, prompts))) for f in (min, max))
     differ = (i for i in range(shortest - 1) if first[i] != last[i])
@@ -38,12 +38,12 @@ def pack(
     """Packs prompts without their last tokens, in order, until the rows are full.
 
     Args:
-      prompts: the token ids of each prompt, at most `length` + 1.
+      prompts: the token ids of each prompt, 1 to `length` + 1 tokens.
       shared: the length of the prefix that all prompts share.
       rows, length: Q and T, the shape of the rows.
 
     Returns:
-      The packed rows, and the places `[R]` of the R packed prompts.
+      The packed rows, and the places of the R prompts that fit.
     """
     ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
     places: list[tuple[int, int, int]] = []

@@ -52,8 +52,8 @@ class Completion:
 
     Attributes:
       token_ids: int32 `[n]`, the sampled tokens, with the stop token if there is one.
-      sampler_logprobs: float32 `[n]`, the log-probability of each token in the
-        distribution that the sampler drew it from, in nats.
+      sampler_logprobs: float32 `[n]`, the log-probability of each token in the sampling
+        distribution (for greedy decoding, the softmax of the logits), in nats.
       finish_reason: "stop" if the last token is a stop token, "length" if the
         completion was truncated at `max_tokens`, "unfinished" if sampling was
         interrupted.
@@ -113,8 +113,8 @@ class Sampler(Protocol):
     ) -> list[list[Completion]]:
         """Samples `params.n` completions for each prompt.
 
-        Equal arguments and weights give equal completions, unless `on_pause` ends the
-        call early.
+        Equal arguments and weights give equal completions, except for rounding, unless
+        `on_pause` ends the call early.
 
         Args:
           prompts: the token ids of each prompt, at least one token.
@@ -124,12 +124,16 @@ class Sampler(Protocol):
             unfinished ones are continued with the current weights.
           on_finished: a function called with (prompt index, sample index, completion)
             when a completion ends, in any order, on the calling thread.
-          on_pause: a function called regularly on the calling thread. An exception
-            ends the call. If it returns True, the call returns at once, with the other
-            completions unfinished.
+          on_pause: a function called regularly on the calling thread. Its exceptions
+            end the call. If it returns True, sampling stops, and the completions that
+            have not ended are returned unfinished.
 
         Returns:
           The `params.n` completions of each prompt.
+
+        Raises:
+          ValueError: a prompt is empty or too long, or `partial` does not fit `prompts`
+            and `params`.
         """
         ...
 
@@ -155,7 +159,7 @@ class PolicySampler(Sampler, Protocol):
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Returns metrics of the last publish and of server restarts, by name."""
+        """Returns metrics of the last publish and of server restarts; may be empty."""
         ...
 
 
