@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 LEAST = float(jnp.finfo(jnp.float32).min)
-"""The lowest float32. It is finite, so that merging two empty parts gives no NaN."""
+"""The lowest finite float32. With -inf, merging two empty parts would give NaN."""
 
 
 def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
