@@ -63,10 +63,9 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed; it is empty on a machine with GPUs, and JAX
-        uses all of them or has several processes; JAX uses GPUs, and
-        CUDA_VISIBLE_DEVICES has other names than numbers; two servers share a GPU; or
-        JAX and vLLM share a GPU, and their memory shares are unset or exceed 1 in sum.
+      ValueError: `devices` is malformed; or it is empty, the machine has GPUs, and JAX
+        uses all of them or has several processes. `_gpus_of_jax` and `_check_shared`
+        list further errors.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
