@@ -241,13 +241,13 @@ class JaxSampler:
         """Prefills prompts in order until packed rows of `shape` are full.
 
         Args:
-          first: the index of the first prompt in the queue, for the result.
+          first: the index, in the queue, of the first of these prompts.
           prompts: the prompts in order; those that do not fit are not read.
           shared: the length of the prefix that all prompts share.
           shape: the number of rows and the length of a row.
 
         Returns:
-          The block of the prompts that fit.
+          The keys and values of the prompts that fit, with their places.
         """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
@@ -301,7 +301,7 @@ class _Block(NamedTuple):
     """Holds the keys and values of texts that were prefilled together.
 
     Attributes:
-      first: the index of the first text in the queue.
+      first: the index, in the queue, of the first of these texts.
       last_tokens: int32 `[R]`, the last token of each text, which is not prefilled.
       k, v: the keys and values of the packed rows; see `decoding.prefill`.
       places: the places of the R texts in the rows.

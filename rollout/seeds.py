@@ -1,7 +1,7 @@
 """Derives seeds and random generators on the host from paths (tuples of integers).
 
-Equal paths give equal random numbers on any machine. NumPy treats a path and the same
-path with trailing zeros as equal, so all paths of one purpose need the same length.
+Equal paths give equal random numbers on any machine. NumPy treats short paths that
+differ only in trailing zeros as equal, so all paths of one purpose need equal length.
 """
 
 import enum
