@@ -109,7 +109,8 @@ def load_advantage(
       that `check_advantages` returns.
 
     Raises:
-      ValueError: the function cannot be imported, or has an unknown argument.
+      ValueError: the name is unknown, the function cannot be imported, or it has an
+        unknown argument.
     """
     advantage = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"

@@ -1,4 +1,4 @@
-"""Implements dynamic sampling: samples in rounds until the batch of a step is full."""
+"""Implements dynamic sampling: samples rounds of groups to fill the batch of a step."""
 
 import dataclasses
 import math
@@ -55,8 +55,8 @@ class PartialGroup:
     def fits(self, params: SamplingParams) -> bool:
         """Returns whether this group can be completed under `params`.
 
-        It cannot if a new stage changed the group size, or lowered the token limit to
-        the length of an unfinished completion.
+        It cannot if a new stage changed the group size, or if an unfinished completion
+        has reached the stage's token limit.
         """
         return len(self.completions) == params.n and all(
             len(c.token_ids) < params.max_tokens or not c.unfinished
@@ -67,7 +67,9 @@ class PartialGroup:
 class Collector:
     """Collects informative groups for each step and retains surplus groups.
 
-    If the sampler is deterministic, equal `state()` and weights give equal groups.
+    Without `settings.filter`, every group with two or more verdicts counts as
+    informative. If the sampler and the judge are deterministic, equal `state()` and
+    weights give equal groups.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class Collector:
           filter_on: criterion of informative groups (see `informative`).
           settings: section `config.dynamic_sampling`. With `carry`, a round ends once
             enough groups are informative (APRIL, arXiv 2509.18521), and unfinished
-            groups continue in the next step. The round still waits for partial groups
+            groups continue in the next round. The round still waits for partial groups
             that began more than `max_age` steps ago.
         """
         self._draws, self._sample = draws, sample
@@ -111,14 +113,15 @@ class Collector:
         self._temperature = sampling.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Samples until there are `prompts_per_step` informative groups.
+        """Samples until `prompts_per_step` groups are informative, or for `max_rounds`.
 
         Args:
           step: policy version, which is the number of steps done.
 
         Returns:
           The groups and the rollout stats. If too few groups are informative, the list
-          is shorter (`on_shortfall="partial"`) or empty, so the step has no update.
+          is shorter (`on_shortfall="partial"`) or empty. With an empty list the step
+          has no update.
 
         Raises:
           Shortfall: too few groups are informative, and `on_shortfall` is "stop" or
@@ -208,8 +211,8 @@ class Collector:
     ) -> list[SampledGroup]:
         """Samples one round of groups, and returns those that were judged.
 
-        With `carry`, sampling pauses once enough groups are informative. Unfinished
-        groups are retained for the next round.
+        With `carry`, the round ends once enough groups are informative and all due
+        groups are judged. Unfinished groups are retained for the next round.
         """
         carry, oversample = self._settings.carry, self._settings.oversample
         needed = max(0, missing) / max(self._acceptance, 0.1)
@@ -313,7 +316,7 @@ class Collector:
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:
-    """Adds 1 to the steps and policy versions of groups after a skipped step.
+    """Adds 1 to the step and the policy versions of each group after a skipped step.
 
     The step changed no weights, so the groups must not become a version older.
     """
@@ -331,7 +334,7 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
 
 
 def _age_order(group: Group) -> tuple[int, int]:
-    """Returns a sort key: oldest first, then by a hash of the problem.
+    """Returns a sort key: oldest first, then by a hash of step and problem.
 
     In the order of completion, the longest groups would always be the surplus.
     """

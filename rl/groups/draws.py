@@ -7,9 +7,9 @@ offered problem with the probability
 
 and skips it otherwise. `teaches` is the probability that the problem's group has both
 correct and wrong completions, under the Beta distribution of its solve rate
-(`SolveRates`). `most` is the largest such probability in the stage. Problems with a
-solve rate of 0.9 or more are drawn with the probability `explore`. Before the first
-verdicts, every problem is drawn.
+(`SolveRates`). Problems with an estimated solve rate of 0.9 or more are retired: they
+are drawn with the probability `explore`. `most` is the largest `teaches` of the stage's
+other problems. Before the first verdicts, every problem is drawn.
 
 Sources: GRESO (arXiv 2506.02177) skips prompts whose recent groups had no signal;
 ScaleRL (arXiv 2510.13786) retires prompts with a solve rate of 0.9.
@@ -162,7 +162,7 @@ class Draws:
         * draws/retired: share of the stage's problems that are retired
         * draws/coverage: share of the stage's problems with at least one verdict
         * draws/expected, draws/found: predicted and observed share of groups with both
-          correct and wrong completions
+          correct and wrong completions, among groups with at least two verdicts
         """
         count, rates = self._counts, self._rates.at(self._step)
         pool = self._pool
@@ -187,7 +187,8 @@ class Draws:
         """Restores a result of `state()`.
 
         Raises:
-          ValueError: the state belongs to a run with other stages, levels or problems.
+          ValueError: the state has other levels, another number of problems, or a stage
+            that does not exist.
         """
         self._curriculum.restore(state)
         self._rates.restore(state["rates"])

@@ -65,7 +65,7 @@ def demonstration(
     """Builds a group from one demonstration, which counts as correct.
 
     Its `sampler_logprobs` are 0, so the correction "truncate" weights each token by its
-    probability under the policy (LUFFY, arXiv 2504.14945).
+    probability under the policy at the start of the step (LUFFY, arXiv 2504.14945).
 
     Args:
       problem: problem that the demonstration solves.

@@ -20,7 +20,9 @@ def pack_groups(
     row_multiple: int,
     extra_groups: ExtraGroups | None = None,
 ) -> list[list[Batch]]:
-    """Packs the groups of a step into mini-batches of `prompts_per_update` groups.
+    """Packs a step's groups into mini-batches of up to `prompts_per_update` groups.
+
+    The groups of `extra_groups` do not count towards this number.
 
     Args:
       groups: sampled groups of the step.
@@ -174,6 +176,9 @@ def pack(
     Returns:
       Micro-batches of NumPy arrays `[R, T]`, where R is a multiple of `row_multiple`.
       The last one is filled up with padding. `loss_weights` are 0; `weigh` sets them.
+
+    Raises:
+      ValueError: a segment is longer than the longest row.
     """
     lengths = [len(s.token_ids) for s in segments]
     prompts = [s.prompt_length for s in segments]

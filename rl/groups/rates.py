@@ -22,9 +22,9 @@ _STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
 
 
 class Rate(NamedTuple):
-    """Holds the parameters of the Beta distributions of solve rates.
+    """Holds the two parameters of a Beta distribution for each solve rate.
 
-    Both are above 0. They are numbers for one problem, or arrays `[P]` over problems.
+    Both are above 0. They are numbers, or arrays over problems or levels.
 
     Attributes:
       right: first parameter, which grows with correct completions.
@@ -119,8 +119,8 @@ class SolveRates:
         Args:
           problem: index of the problem.
           correct: verdicts of the judged completions.
-          chance: probability with which the problem was drawn. The group counts
-            1 / chance times in the prior of its level.
+          chance: probability with which the problem was drawn. A group of at least two
+            verdicts counts 1 / chance times in the prior of its level.
           step: step in which the group was judged.
         """
         n, right = len(correct), int(np.sum(correct))

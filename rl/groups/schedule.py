@@ -1,10 +1,10 @@
 """Schedules sampling: before the update of a step, or earlier.
 
 * `sync` alternates sampling and updates.
-* `one_step_off` samples the next batch while the update of this step runs. The tokens
-  sampled for a batch come from one policy version, at most one version old.
-* `async` samples several batches ahead, while policy versions are published. The
-  completions in progress continue under the new weights.
+* `one_step_off` samples the next batch while the update of this step runs. Each call of
+  `Collector.collect` samples from one policy version, which is at most one version old.
+* `async` samples up to `max_staleness` batches ahead, also while policy versions are
+  published. The completions in progress continue under the new weights.
 
 Every token records the policy version that sampled it.
 """
@@ -28,7 +28,8 @@ Schedule = Literal["sync", "one_step_off", "async"]
 class Rollouts:
     """Provides the groups of each step, and samples ahead if the schedule allows it.
 
-    With a staleness of L, sampling for step s starts once version s - L is served.
+    With a staleness of L, sampling for step s starts when version s - L is served, or
+    later.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Rollouts:
 
 
 def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """Returns metrics of the age of a batch's tokens, in policy versions."""
+    """Returns metrics of the age of completion tokens, in policy versions."""
     versions = [c.versions for group in groups for c in group.completions]
     staleness = step - np.concatenate(versions)
     metrics = {

@@ -25,7 +25,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Converts JSON of `to_json` back to a value of the annotated type `kind`."""
+    """Converts a result of `to_json` back to a value of the annotated type `kind`."""
     if isinstance(value, Mapping):
         if value.keys() == {"dtype", "data"}:
             data = base64.b64decode(value["data"])

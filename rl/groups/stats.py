@@ -34,8 +34,9 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
     """Returns whether the end of a completion repeats itself.
 
-    It does if fewer than half of the 8-grams in the last 512 tokens are distinct. The
-    function compares 64-bit hashes of the 8-grams; 2,048 completions take 0.2 s.
+    A completion of at least 15 tokens does if fewer than half of the 8-grams in its
+    last 512 tokens are distinct. The function compares 64-bit hashes of the 8-grams;
+    2,048 completions take 0.2 s.
     """
     token_ids = token_ids[-_TAIL:]
     count = len(token_ids) - _WINDOW + 1
@@ -48,7 +49,7 @@ def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
 
 
 def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:
-    """Returns a mask `[G]` of completions that equal another one of their group."""
+    """Returns a mask `[G]` of completions that equal another completion."""
     keys = [text.tobytes() for text in texts]
     return np.array([keys.count(key) > 1 for key in keys], bool)
 
@@ -62,7 +63,8 @@ class RolloutStats:
       filter_on: criterion of informative groups (see `informative`).
       curriculum: metrics of curriculum and draws, set when the step has been sampled.
       completions: number of sampled completions, with or without a verdict.
-      aged_out: number of groups from earlier steps that were dropped.
+      aged_out: number of groups from earlier steps that were dropped. Groups without
+        tokens do not count here, nor in `partial` and `unfinished`.
       carried: number of surplus groups from earlier steps that were retained.
       partial: number of partial groups from earlier steps that were retained.
       unfinished: number of unfinished completions left for the next step.

@@ -102,7 +102,8 @@ def reject(
 def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
     """Returns for each token a number that identifies its completion.
 
-    Numbers are unique within the mini-batch. Padding has numbers too.
+    Numbers are unique within the mini-batch. Padding and the prompts that several
+    completions share have their own numbers.
     """
     numbers, first = [], 0
     for batch in mini_batch:
