@@ -1,7 +1,7 @@
 """Computes a digest of each array, and the number of its entries that are not finite.
 
-Both are computed on the devices, in one pass over their memory. Copying the state of a
-7B model to the host would take a minute.
+Both are computed on the devices, in one pass over the array. Copying the state of a 7B
+model to the host would take a minute.
 """
 
 import functools
@@ -95,7 +95,7 @@ def _mesh(array: jax.Array) -> Mesh | None:
 
 
 def _on_device(array: jax.Array) -> jax.Array:
-    """Returns the array in device memory, copied there if it is in host memory."""
+    """Returns the array, copied to device memory if it is in pinned host memory."""
     if array.sharding.memory_kind != "pinned_host":
         return array
     return jax.device_put(array, array.sharding.with_memory_kind("device"))

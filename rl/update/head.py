@@ -46,7 +46,7 @@ def score_tokens(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Computes each target token's log-probability and its distribution's entropy.
+    """Computes `log p(target)` and the entropy of p at each position of the mask.
 
     Args:
       hidden: hidden states in the compute dtype.
@@ -123,8 +123,8 @@ def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
     Returns:
       Indices into the flat mask, and the number of chunks with a position of the mask.
       First come the indices of all true entries. The others are distinct and past the
-      end: gathers clip or fill them, and scatters drop them. Their total number is a
-      multiple of `chunk`.
+      end: gathers clip or fill them, and scatters drop them. The number of all indices
+      is a multiple of `chunk`.
     """
     flat = mask.reshape(-1)
     count = jnp.sum(flat)
@@ -163,7 +163,8 @@ def _gathered(part: jax.Array) -> jax.Array:
 def _scattered(whole: jax.Array) -> jax.Array:
     """Returns this device's columns of a block's gradient `[W, D]`.
 
-    If the devices that split the columns also split the batch, sums over them.
+    If the devices that split the columns also split the batch, first sums the gradient
+    over these devices.
     """
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)
@@ -180,7 +181,8 @@ def _over_vocabulary(visit, carry, table, dtype, block):
     """Calls `visit(carry, start, words)` for each block of this device's vocabulary.
 
     `start` is the index of the block's first entry on this device. `words [W, D]` are
-    the block's embeddings with all columns, in `dtype`.
+    the block's embeddings with all columns, in `dtype`. Each call returns the carry of
+    the next call; the last carry is returned.
     """
     vocab = table.shape[0]
     size = min(block, vocab)

@@ -5,7 +5,7 @@ A loss is a pure function. It receives the arguments that its signature names:
     policy_logprobs     log-probabilities under the current parameters, differentiable
     old_logprobs        log-probabilities under the parameters at the start of the step
     sampler_logprobs    log-probabilities that the sampler reported
-    reference_logprobs  log-probabilities under the reference, loaded only if named
+    reference_logprobs  log-probabilities under the reference model
     entropy             entropy of the policy in nats, differentiable
     advantages          advantage of each token, usually equal within a completion
     loss_weights        averaging weights, with which the caller multiplies the loss
@@ -286,7 +286,8 @@ def load_loss(
       takes as keyword arguments.
 
     Raises:
-      ValueError: the loss cannot be imported, or its arguments are not valid.
+      ValueError: the name is unknown, the loss cannot be imported, or its arguments are
+        not valid.
     """
     key = "config.objective.function"
     loss = load_named(function, LOSSES, key=key)

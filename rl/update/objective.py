@@ -6,8 +6,8 @@
 * w is the averaging weight of the token (`rl.groups.weights`). The host computes it per
   mini-batch, so the split into micro-batches and rows does not change the loss.
 * c corrects off-policy tokens: those of another policy version, or of a sampler other
-  than the trainer. It is a truncated importance weight without gradient, or 1 if
-  tokens are rejected instead (`rl.update.rejection`).
+  than the trainer. It is a truncated importance weight without gradient. It is 1 for
+  other tokens, and if tokens are rejected instead (`rl.update.rejection`).
 * H and KL are the entropy and the KL estimate; the Compass-Thinker paper uses neither.
 """
 
@@ -158,7 +158,7 @@ def _check_result(surrogate, named, key: str) -> None:
 
     Args:
       surrogate: the loss.
-      named: the names of the arrays that it takes.
+      named: the names of the arguments that the loss takes.
       key: config key and value of the loss, with which error messages begin.
     """
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}

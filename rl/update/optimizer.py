@@ -33,7 +33,8 @@ def make_optimizer(
       eps: epsilon of Adam.
 
     Raises:
-      ValueError: the user's function cannot be imported or returns another type.
+      ValueError: the name is unknown, or the user's function cannot be imported or
+        returns another type.
     """
     function = settings.function
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
@@ -64,7 +65,8 @@ def _matrices(params) -> dict:
 def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
     """Returns `inner`, but with its floating-point state stored in `dtype`.
 
-    The state is converted to float32 for each update.
+    The state is converted to float32 or wider for each update. It is also stored so if
+    `dtype` has 32 bits or more.
     """
 
     def cast(state, to):
@@ -93,7 +95,7 @@ def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
     """Returns a function from the number of updates done to the learning rate.
 
     The rate rises linearly over `warmup_updates`, starting above 0. It then stays
-    constant or decays to 0 over `decay_updates`.
+    constant, or decays to 0 over `decay_updates` and stays at 0.
     """
     peak, warmup = settings.learning_rate, settings.warmup_updates
     after = {

@@ -1,4 +1,4 @@
-"""Defines rejection functions, which remove off-policy tokens from a mini-batch.
+"""Defines rejection functions, which remove tokens that are too far off-policy.
 
 A rejection function receives all completion tokens of a mini-batch:
 

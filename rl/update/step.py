@@ -98,9 +98,9 @@ def make_step(
       objective: loss to minimize.
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
-        updates. It then shares no device memory with activations.
-      keeps_reference: whether `TrainState.reference` holds a copy of the parameters, in
-        the model's compute dtype.
+        updates, so that it takes no device memory while gradients are computed.
+      keeps_reference: whether `TrainState.reference` holds an earlier copy of the
+        parameters, in the model's compute dtype.
     """
     on_device = _state_shardings(model, optimizer, mesh)
     if keeps_reference:
@@ -277,7 +277,7 @@ def _at_rest(shardings: TrainState) -> TrainState:
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:
-    """Returns the sharding of each array of the training state.
+    """Returns the sharding of each array of a training state without `reference`.
 
     Optimizer moments are sharded like their parameters; counters are replicated.
     """
