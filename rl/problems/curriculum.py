@@ -3,7 +3,7 @@
 A stage mixes difficulty levels in given proportions. It may override the response
 length, the group size, the temperature, `eps_high` and the learning rate. A stage ends
 after its number of steps, or earlier by its advance rule. The rule compares a metric,
-pooled over a window of steps, with a threshold. Skipped steps do not count.
+pooled over a window of steps, with a threshold. Steps without an update do not count.
 
 Within a stage, each pass over a level draws every problem of the level once. When all
 have been drawn, a new pass begins, and a message reports it.
@@ -29,11 +29,11 @@ class NoProblem(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """Defines a rule that ends a stage before its last step."""
+    """Defines a rule that may end a stage early."""
 
     metric: Metric  # share of correct completions, or of groups that are all correct
     at_least: Annotated[float, Range(0, 1, open=True)]  # threshold of the pooled metric
-    window: Count  # number of last steps to pool; the stage lasts at least as long
+    window: Count  # number of last steps to pool; with fewer, the stage goes on
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Curriculum:
 
     Raises:
       ValueError: there are no stages, or a stage before the last one cannot end.
-      NoProblem: no problem has a level of a stage.
+      NoProblem: a stage has a level without problems.
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class Curriculum:
         """Records a step, after which its stage may end.
 
         Args:
-          counts: metrics of all groups judged in the step, including those filtered
-            out. A step without judged groups is not part of the window.
+          counts: numerator and denominator of each metric, for all groups judged in the
+            step. If a denominator is 0, the step is not part of the window.
           updates: whether the step updates the policy; if not, it is not recorded.
         """
         if not updates:
@@ -168,7 +168,7 @@ class Curriculum:
             self._window = self._window[-(longest.window if longest else 1) :]
 
     def metrics(self) -> dict[str, float]:
-        """Returns the number of the stage, from 1, and the complete passes by level."""
+        """Returns the stage, from 1, and the number of earlier passes by level."""
         passes = {
             "curriculum/passes" + ("" if level is None else f"_{level}"): stream.epoch
             for level, stream in self._streams.items()
@@ -188,7 +188,11 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`; raises ValueError if the stages differ."""
+        """Restores a result of `state()`.
+
+        Raises:
+          ValueError: the levels differ, or no stage has the saved number.
+        """
         streams = dict((level, of_level) for level, of_level in state["streams"])
         if streams.keys() != self._streams.keys() or state["stage"] >= len(
             self._stages

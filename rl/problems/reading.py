@@ -120,8 +120,8 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
       source: the source of all problems, for error messages.
 
     Raises:
-      ValueError: there are no problems, an id occurs twice, a text is empty, or a value
-        cannot be stored as JSON.
+      ValueError: there are no problems, an entry is not a `Problem`, an id occurs in
+        two places, a text is empty, or a value cannot be stored as JSON.
     """
     places: dict[str, str] = {}
     problems = []
@@ -197,7 +197,7 @@ def _parse(
 
 
 def _as_text(answer: Any) -> Any:
-    """Converts a finite number to text; returns other values unchanged."""
+    """Converts a finite number to text; returns other values and bools unchanged."""
     if isinstance(answer, bool) or not isinstance(answer, int | float):
         return answer
     finite = isinstance(answer, int) or math.isfinite(answer)
@@ -240,8 +240,8 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 class ProblemStream:
     """Draws problems in passes.
 
-    Each pass draws every problem once, in an order that depends on the seed and the
-    number of the pass.
+    Each pass draws every problem once. The order depends on the seed, the number of the
+    pass, and the calls of `next_pass`.
     """
 
     def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
@@ -254,7 +254,7 @@ class ProblemStream:
 
     @property
     def epoch(self) -> int:
-        """Returns the number of complete passes over the problems."""
+        """Returns the index of the current pass: the number of passes before it."""
         return self._epoch
 
     def _shuffle(self) -> np.ndarray:
@@ -271,7 +271,7 @@ class ProblemStream:
         return drawn
 
     def next_pass(self) -> None:
-        """Restarts the pass: first the problems not yet drawn, then the others."""
+        """Restarts the pass: the problems not yet drawn come before the others."""
         if self._cursor:
             self._turn(self._cursor)
             self._cursor = 0

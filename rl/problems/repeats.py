@@ -50,7 +50,7 @@ def _text(problem: Problem) -> str:
 
 
 def _agree(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Returns whether an answer in `first` is equivalent to one in `second`."""
+    """Returns whether an answer in `first` is equivalent to an answer in `second`."""
     if not set(first).isdisjoint(second):
         return True
     return any(is_equivalent(a, b) for a in first for b in second)

@@ -78,7 +78,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
     """Returns the chat-template arguments in a template name.
 
     They are the JSON object of `model:{"enable_thinking": false}`, or `{}` for "model".
-    The result is None for all other templates and for invalid JSON.
+    The result is None for all other templates, and if the JSON is not a valid object.
     """
     name, colon, text = template.partition(":")
     if name != "model" or not colon:
@@ -106,7 +106,7 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _begin_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Returns the token ids that the tokenizer adds before `text`, such as BOS."""
+    """Returns the ids to add before `text`, such as BOS; none if it begins with BOS."""
     if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
         return []
     bare = tokenizer.encode("x", add_special_tokens=False)
@@ -134,7 +134,7 @@ def render_prompt(
       problem_text: text of the problem.
 
     Raises:
-      ValueError: the template is unknown, the tokenizer's chat template is missing or
+      ValueError: the template is not valid, the tokenizer's chat template is missing or
         fails, or the prompt is empty.
     """
     check_template(template)
@@ -184,12 +184,13 @@ def encode_checked(
     *,
     vocab_size: int,
 ) -> list[int]:
-    """Encodes the prompt like `encode_prompt`, and checks that it decodes to its text.
+    """Encodes a prompt like `encode_prompt`; checks that the ids decode to its text.
 
     Raises:
       UnreadableText: an id has no row in the embedding, the decoded prompt differs, or
         the problem contains a special token. Template "none" permits special tokens,
         because the problem may then be a whole chat.
+      ValueError: `render_prompt` fails.
     """
     text = render_prompt(tokenizer, template, problem.problem)
     bare = tokenizer.encode(text, add_special_tokens=False)
@@ -231,7 +232,8 @@ def encode_set(
       readable and fit, and a message about unreadable prompts ("" if there are none).
 
     Raises:
-      ValueError: the share of unreadable prompts is larger than `unreadable`.
+      ValueError: the share of unreadable prompts is larger than `unreadable`, or
+        `render_prompt` fails.
     """
     prompts: dict[str, np.ndarray] = {}
     fit, faults = [], []

@@ -36,7 +36,7 @@ __all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]
 
 
 class UnreadableText(ValueError):
-    """Signals that token ids do not represent their text."""
+    """Signals that the model's token ids cannot represent a text."""
 
 
 def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
@@ -71,14 +71,16 @@ def default_stop_ids(
 ) -> tuple[int, ...]:
     """Returns the ids that end a completion of a model, sorted:
 
-    * `eos_token_id` of `generation_config.json`; of `config.json` if that is missing
+    * `eos_token_id` of `generation_config.json`; without this file, of `config.json`
     * the end-of-sequence token of the tokenizer
     * `<|endoftext|>` and `<|im_end|>` if the vocabulary has them, because a Qwen base
       model may end a text with either
 
+    Ids from the tokenizer that have no row in the embedding are left out.
+
     Raises:
-      ValueError: a file cannot be read, an id has no row in the embedding, or no stop
-        token is found.
+      ValueError: a file cannot be read, an id in a file has no row in the embedding, or
+        no stop token is found.
     """
     ids: set[int] = set()
     for name in ("generation_config.json", "config.json"):
@@ -101,7 +103,7 @@ def default_stop_ids(
 def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
     """Checks that all token ids have a row in the model's embedding.
 
-    JAX would clamp larger ids to the last row without an error.
+    For other ids the decoder would use a wrong embedding, without an error.
 
     Raises:
       UnreadableText: an id has no row; the message begins with `what`.
@@ -123,8 +125,8 @@ def check_text(
 ) -> None:
     """Checks that token ids decode to their text.
 
-    Some differences are accepted: the Unicode form of accents (NFC), additional spaces,
-    and the leading spaces that SentencePiece adds and removes.
+    Some differences are accepted: the Unicode form of accents (NFC), additional white
+    space, and the leading spaces that SentencePiece adds and removes.
 
     Raises:
       UnreadableText: an id has no row in the embedding, or the decoded text differs.

@@ -14,8 +14,8 @@ class Problem:
       problem: text of the question.
       answers: accepted gold answers; a completion must match one of them.
       source: name of the data source.
-      level: difficulty from 1 (easy) to 5, or None.
-      meta: other columns of the problem's row, such as unit, tolerance or subject.
+      level: difficulty, usually from 1 (easy) to 5, or None.
+      meta: other columns of the problem's row, such as unit, error or subject.
     """
 
     id: str

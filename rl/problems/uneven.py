@@ -1,4 +1,4 @@
-"""Generates sums for tests of sampling policies; most of them give no gradient."""
+"""Generates sums for tests of sampling policies; many of them give no gradient."""
 
 import dataclasses
 
@@ -13,11 +13,11 @@ def problems(
     """Returns training problems of `rl.problems.arithmetic` with modified answers.
 
     Args:
-      count: number of problems.
-      easy: share of problems that accept every number from 0 to 199, so that nearly all
-        completions are correct.
-      hard: share of problems that accept only 200, so that nearly all completions are
-        wrong: the largest sum is 198.
+      count: number of problems, at most the number of training sums.
+      easy: expected share of problems that accept every number from 0 to 199, so that
+        nearly all completions are correct.
+      hard: expected share of problems that accept only 200, so that nearly all
+        completions are wrong: the largest sum is 198.
       held_out: number of held-out pairs, as in `arithmetic.problems`.
       seed: seed of the split and of the selection.
     """

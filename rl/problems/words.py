@@ -82,9 +82,10 @@ def problems(
       count: number of problems, distributed evenly over the levels.
       levels: levels to use. Problems of level 1, 2 and 3 have 1, 2 and 3 steps. Level 4
         has one step with larger numbers. Level 5 adds a story with unused numbers.
-      most: largest number in a problem; the smallest is 2. Factors of a product are at
+      most: largest number that is drawn; the smallest is 2. Factors of a product are at
         most half of `most`. At levels 4 and 5 these limits are ten times as large, and
-        the logarithms of the numbers are uniform. Results may be larger.
+        the logarithms of the numbers are uniform. Sums and products of the numbers, in
+        texts and as answers, may be larger.
       seed: seed of the draws.
 
     Raises:
