@@ -33,8 +33,9 @@ def take_gpu_memory() -> None:
 def make_deterministic(workdir: pathlib.Path | None) -> None:
     """Sets XLA's flags so that GPU programs are deterministic, bit for bit.
 
-    By default XLA may use atomic additions, and it selects kernels by timing them. Call
-    it before JAX initializes its devices.
+    By default XLA may use atomic additions, and it selects kernels by timing them. The
+    flags that the environment variable XLA_FLAGS already has are not changed. Call this
+    function before JAX initializes its devices.
 
     Args:
       workdir: the selected kernels are stored in `workdir`/autotune, so that a resumed
@@ -52,7 +53,7 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
 
 
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
-    """Configures virtual CPU devices that use all cores and do not deadlock.
+    """Configures virtual CPU devices that use several cores and do not deadlock.
 
     XLA runs a batched dot (attention scores) on one core of a CPU device. Several
     devices with the rows sharded over them use more cores. Call it before JAX
@@ -87,7 +88,7 @@ def join_cpu_devices(mesh: Mesh) -> None:
     after another, for example after a longer compilation, the first one fails and the
     second hangs. Later collectives of a connected group wait without this limit.
 
-    Every process calls it with the same mesh before any other joint computation. It
+    Every process must call it with the same mesh before any other joint computation. It
     does nothing for a single process or on other platforms.
     """
     if jax.process_count() == 1 or mesh.devices.flat[0].platform != "cpu":
@@ -147,10 +148,10 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 
 
 def keep_programs(folder: str) -> None:
-    """Enables JAX's compilation cache in `folder`; an empty string disables it.
+    """Enables JAX's compilation cache in `folder`; does nothing for an empty string.
 
-    If files cannot be written to the folder, prints a warning. Programs that the folder
-    already has are still used.
+    If files cannot be written to the folder, prints a warning. If the folder can be
+    read, the programs in it are still used.
     """
     path = os.path.expanduser(folder)
     if path and "://" not in path:  # a bucket is not checked

@@ -43,7 +43,7 @@ Errors = tuple[type[Exception], ...]
 
 
 class _Group(SingleProcess):
-    """Represents one of several processes; an error in its `with` block ends all."""
+    """Represents one of several processes; an error in a `with` block ends them all."""
 
     alone = False
 
@@ -105,7 +105,7 @@ class _Group(SingleProcess):
                     self._end_all(ERROR, lost)
 
     def _watch_end(self) -> None:
-        """Waits for the first `_end_all` of the run and ends this process."""
+        """Ends this process after the first `_end_all`, or if process 0 has died."""
         try:
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
@@ -176,6 +176,7 @@ class Leader(_Group):
         Raises:
           RuntimeError: it was called outside the main thread, where the order of joint
             calls would be undefined.
+          TypeError: an argument cannot be encoded; see `encode`.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -221,7 +222,7 @@ Processes = SingleProcess | Leader | Follower
 
 
 def _broadcast(size: int, message: bytes = b"") -> bytes:
-    """Returns the leader's message in all processes; each of them calls this.
+    """Returns the leader's message in all processes; each of them must call this.
 
     The `size` bytes are broadcast over the devices. Followers pass no message.
     """

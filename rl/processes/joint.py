@@ -112,7 +112,7 @@ def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
       The exit status of the run.
 
     Raises:
-      ValueError: a command is unknown.
+      ValueError: a command is unknown or invalid.
     """
 
     def pause() -> bool:

@@ -41,6 +41,7 @@ def start(
 
     Call it before JAX initializes its devices. If the first three arguments are None,
     JAX reads the environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs).
+    If the processes do not all connect within 5 minutes, this process ends.
 
     Args:
       coordinator: address `host:port` of process 0, with a free port.

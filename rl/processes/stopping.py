@@ -8,8 +8,10 @@ The effect depends on the phase in which the signal arrives:
     saving()          waits until the save is complete
     other code        interrupts the main thread
 
-If the main thread does not end in time, the process is killed, in most phases after 1.5
-seconds; the last checkpoint stays. A second signal kills the process at once.
+With several processes, the main thread is interrupted in calls of `check` only.
+If the main thread does not end in time, the process is killed; the last checkpoint
+stays. The limit is the grace period in `grace_period()`, and 1.5 seconds in other code
+and after an interruption. A second signal kills the process at once.
 """
 
 import contextlib
@@ -72,10 +74,10 @@ class SingleProcess:
     alone, leads = True, True
 
     def watch_signals(self, on_signal: Callable[[int], None]) -> None:
-        """Calls `on_signal` with the first signal that any other process received."""
+        """Calls `on_signal`, in the leader, with the first signal that is reported."""
 
     def signal(self, number: int) -> None:
-        """Reports a signal that this process received to the leader."""
+        """Reports to the leader a signal that this process received."""
 
     def abandon(self, status: int) -> None:
         """Ends all processes at once with this exit status."""
@@ -104,14 +106,14 @@ class StopSignals:
     in the main thread.
 
     Attributes:
-      finish: function that waits for a save in progress; called before the process is
-        killed.
+      finish: function that waits for a save in progress; called before a process that
+        does not end in time is killed.
     """
 
     def __init__(self, message: str):
         """
         Args:
-          message: last line that is printed before the process is killed.
+          message: last line of a process that is killed because it did not end in time.
         """
         self.finish: Callable[[], None] = lambda: None
         self._message = message
@@ -157,8 +159,8 @@ class StopSignals:
         """Lets a signal raise Stopped in the `with` block; the caller then saves.
 
         With several processes only `check` raises Stopped: call it at intervals. The
-        end of the block calls `check` too. Stopped may also be raised while the block
-        is left, so catch it outside the block, in the same function.
+        block begins and ends with a call of `check`. Stopped may also be raised while
+        the block is left, so catch it outside the block, in the same function.
         """
         with self._during(_Phase(interrupts=True, patience=math.inf)):
             self.check()
@@ -170,8 +172,9 @@ class StopSignals:
     ) -> contextlib.AbstractContextManager[None]:
         """Lets work in the `with` block continue after a signal, for a limited time.
 
-        The next call of `check` ends the work. If it does not end within
-        `grace_seconds` after the signal, the process is killed.
+        The next call of `check` raises Stopped. The process is killed if the block does
+        not end within `grace_seconds` after the signal, or after its own beginning if
+        the signal was earlier.
         """
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
@@ -190,13 +193,13 @@ class StopSignals:
             self._phase = dataclasses.replace(before, began=time.monotonic())
 
     def _handle(self, number: int, _frame) -> None:
-        """Handles a signal in the main thread, when that next executes Python code."""
+        """Handles a signal, when the main thread next executes Python code."""
         self._number = self._number or number
         if self._processes.alone and self._phase.interrupts and not self._raised:
             self.check()
 
     def _receive(self, number: int) -> None:
-        """Passes a signal that another process received to the thread of `_watch`."""
+        """Passes to the thread of `_watch` a signal that another process received."""
         with contextlib.suppress(OSError):
             os.write(self._writing, bytes([_FROM_OTHER | number]))
 
@@ -245,9 +248,10 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
     """Runs a command and returns its exit status; after a signal, ends the process.
 
     Args:
-      message: line that is printed last after a signal, such as how to resume.
-      command: function that runs the command, given the signal handling, and returns
-        the exit status.
+      message: last line after a signal, such as how to resume. It is not printed after
+        a second signal.
+      command: function that takes the `StopSignals`, runs the command and returns the
+        exit status.
     """
     with StopSignals(message) as stop:
         try:
@@ -262,7 +266,7 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Blocks the stop signals in child processes that are started in the block."""
+    """Blocks the stop signals in this thread and in children that the block starts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield

@@ -40,7 +40,7 @@ class _Outlasted:
 def outlast_output() -> None:
     """Wraps stdout and stderr so that writing to them never raises OSError.
 
-    Text that cannot be written, for example to a closed pipe, is discarded.
+    After an error, for example of a closed pipe, all text of the stream is discarded.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
