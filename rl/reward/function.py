@@ -5,9 +5,9 @@
 
 A function with the arguments `completions, problems` receives all completions of one
 problem in one call. Both forms may be `async`. A dict is {"reward": number, "correct":
-bool, "components": {name: number}}; "correct" and "components" are optional. A reward
-of None means that the completion could not be judged. Any other result is an error,
-whose message names the function, its line, the problem and the completion.
+bool, "components": {name: number}}; "correct" and "components" are optional. In a dict,
+a reward of None means that the completion could not be judged. Any other result is an
+error, whose message names the function, its line, the problem and a completion.
 """
 
 import asyncio
@@ -68,8 +68,8 @@ def open_function(
 
     Returns:
       A function from completions of the problem to an `Answer` for each. Called with
-      None, it returns the `Form` of the user's function. Errors are returned as a
-      `Fault`.
+      None, it returns the `Form` of the user's function. After an error it returns a
+      `Fault` instead.
     """
     named = f"{key}={where!r}"
     try:
@@ -109,10 +109,11 @@ def _values(
 ) -> Sequence[Any]:
     """Calls a function and returns one value per text.
 
-    An exception of an async call is returned as the value of its text.
+    An exception of an async call for one text is returned as the value of this text.
 
     Raises:
-      _Broken: the function did not return one value per text.
+      _Broken: a call for all texts did not return a list with one value per text.
+      Exception: any exception of other calls.
     """
     if not form.grouped:
         return [function(text, problem) for text in texts]
@@ -223,7 +224,10 @@ def _number(value: Any, prefix: str, *, most: float = math.inf) -> float:
 
 
 def _place(error: BaseException, form: Form) -> str:
-    """Returns `file:line` of the innermost frame in the user's code."""
+    """Returns `file:line` of the innermost frame in the user's code.
+
+    Without such a frame, returns the place of the function.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
     if not theirs:

@@ -1,6 +1,6 @@
 """Defines reward functions for comparison with the verifier.
 
-`configs/ablations/verifier.py` trains with each of them as `reward.function`.
+Ablations in `configs/ablations/` train with them as `reward.function`.
 """
 
 import functools
@@ -45,11 +45,13 @@ def flipped(
 ) -> dict:
     """Returns the verifier's reward, with its sign inverted for some completions.
 
+    Without a verdict the reward is None.
+
     Args:
       completion: text to judge.
       problem: problem of the completion.
-      share: share of completions whose reward is inverted. A hash of problem and
-        completion selects them, so equal completions get equal rewards.
+      share: expected share of completions whose reward is inverted. A hash of problem
+        and completion selects them, so equal completions get equal rewards.
       systematic: whether a hash of the problem alone selects, so that all completions
         of a problem are inverted or none. This imitates wrong gold answers.
     """

@@ -2,7 +2,7 @@
 
 Their values are sums of terms with optional weights: "verifier", "my_reward:score" or
 "verifier + 0.1*my_reward:brevity". The first term decides whether a completion is
-correct. A completion that any term cannot judge has no verdict.
+correct. If one of the terms cannot judge a completion, the completion has no verdict.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _TERM = re.compile(
 
 
 class RewardError(ValueError):
-    """Signals that a user's reward function cannot be used or broke its contract."""
+    """Signals that a reward function cannot be used, or returns an invalid reward."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,11 +84,11 @@ class Rewards:
         such as 48+24 for 72.
       after: text such as "</think>"; the verifier reads only what follows its last
         occurrence. Empty: the whole completion.
-      on_lost: function called with a message if every attempt of a call timed out or
-        ended its worker. By default a warning is printed.
+      on_lost: function called with a message if every attempt to call a user function
+        timed out or ended its worker. By default a warning is printed.
 
     Raises:
-      ValueError: a value is not a sum of terms, or a function cannot be imported.
+      ValueError: a value is not a sum of terms, or a function cannot be used.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Returns counts since the start of this process, by name.
+        """Returns counts since the creation of this object, by name.
 
         They count judged and lost completions, replaced workers, and the verdicts of
         each rule of the verifier.
@@ -176,7 +176,8 @@ class Rewards:
         """Returns a reward that calls a user's function in worker processes.
 
         Raises:
-          RewardError: the function cannot be loaded.
+          RewardError: the function cannot be loaded, or has other arguments than the
+            contract.
         """
         named = f"{key}={name!r}"
         ((form,),) = workers.map([((name, key, None), (None,))])
@@ -246,7 +247,7 @@ def try_out(
     timeout: float,
     right_from: float,
 ) -> None:
-    """Calls the user functions of rewards once, to find errors before a run.
+    """Calls the user functions of rewards, to find errors before a run.
 
     The functions judge two completions of `problem`: its boxed gold answer and an empty
     text.
@@ -286,8 +287,11 @@ def _refuse(reason: str) -> None:
 def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     """Returns the weighted sum of one completion's scores.
 
-    The verdict is that of the first term, unless a term has no verdict. The components
-    include the unweighted reward of each term.
+    The verdict is that of the first term, unless a term has no verdict. If there are
+    several terms, the components include the unweighted reward of each term.
+
+    Raises:
+      RewardError: two terms have a component of the same name, or the sum is too large.
     """
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]

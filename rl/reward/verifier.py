@@ -19,7 +19,7 @@ Item = tuple[str, tuple[str, ...], str]
 def verifier_reward(
     judge_all: Callable[[Sequence[Item]], Sequence[Verdict]],
 ) -> Reward:
-    """Returns the reward that scores verdicts of the verifier as +1 and -1.
+    """Returns the verifier as a reward: +1 if correct, -1 if wrong, NaN if undecided.
 
     The reward reads two entries of `Problem.meta`. `unit` is added to gold answers,
     because the verifier accepts any unit if the gold has none. `error` is the absolute
@@ -51,7 +51,8 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 def _golds(problem: Problem) -> tuple[str, ...]:
     """Returns the gold answers with the problem's unit.
 
-    If the unit is a percent sign, returns them with and without it.
+    If the unit is a percent sign, returns them with and without it. Other units that do
+    not begin with a letter are left out.
     """
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
