@@ -35,7 +35,8 @@ class PartialGroup:
     Attributes:
       draw: the draw of the group's problem.
       created_step: step in which the group's first token was sampled. For a group
-        without tokens, the step in which it was last passed to the sampler.
+        without tokens, the step in which it was last passed to the sampler. Each later
+        step without an update adds 1.
       completions: the G completions, finished or unfinished.
     """
 
