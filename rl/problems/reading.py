@@ -79,8 +79,8 @@ def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
     Raises:
       ValueError: a problem is not valid; see `_checked`.
     """
-    checked = _checked(((f"problem {p.id!r}", p) for p in problems), str(path))
-    replace_rows(path, map(dataclasses.asdict, checked))
+    rows = ((f"{path}, problem {i}", p) for i, p in enumerate(problems, 1))
+    replace_rows(path, map(dataclasses.asdict, _checked(rows, str(path))))
 
 
 def _read(
