@@ -122,20 +122,19 @@ def test_a_schedule_trains_and_tokens_have_versions(
         assert lags == mean_lags
 
 
-@pytest.mark.failure(11)
-@pytest.mark.failure(12)
 def test_adapters_are_published_alone(tmp_path, bases):
     changes = {"model.lora.rank": 4, "schedule.learning_rate": 1e-2}
     run = _start(tmp_path, bases, **changes, **{"rollout.vllm.publish": "adapter"})
     rows = _finish(run, tmp_path)
     assert max(row["sampler/probe_gap_mean"] for row in rows) < 1e-4
     assert max(row["policy/sampler_gap_max"] for row in rows) < 1e-3
-    weights, zeros = "adapter/adapter_model.safetensors", 0
-    for name, array in read_tensors(tmp_path / weights).items():
-        zeros += "lora_B" in name and not array.any()
-    assert zeros == 0
+    exported = read_tensors(tmp_path / "adapter/adapter_model.safetensors")
+    trained = [array.any() for name, array in exported.items() if "lora_B" in name]
+    assert trained and all(trained)
 
 
+@pytest.mark.failure(11)
+@pytest.mark.failure(12)
 def test_a_run_goes_on_when_its_server_is_killed(tmp_path, bases):
     run = _start(tmp_path, bases)
     deadline = time.monotonic() + 600
