@@ -99,7 +99,7 @@ SHARES_PREFIXES = ("xla", "triton")
 
 
 def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementation:
-    """Returns the default implementation for the mesh's platform and compute dtype.
+    """Returns the default implementation for a mesh's platform and a compute dtype.
 
     The GPU kernels are for 16-bit floats. In float32 their blocks exceed the registers,
     and XLA is equally fast.

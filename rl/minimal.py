@@ -105,7 +105,7 @@ def train(c: RunConfig) -> Trained:
             rows.append({"step": number + 1, **metrics, **of_updates})
             print(
                 f"step {number + 1}/{c.steps}"
-                f" | accuracy {metrics['reward/accuracy']:.3f}"
+                f" | accuracy {metrics.get('reward/accuracy', math.nan):.3f}"
                 f" | entropy {of_updates['policy/entropy']:.3f}"
                 f" | grad {of_updates['policy/grad_norm']:.2f}",
                 flush=True,
@@ -167,13 +167,13 @@ class Collector:
                 f"only {len(kept)} of {full} informative groups; raise max_rounds"
             )
         self.left = kept[full:]
-        rewards = np.concatenate([group.rewards for group in sampled])
-        correct = np.concatenate([group.correct for group in sampled])
-        return kept[:full], {
-            "reward/mean": float(rewards.mean()),
-            "reward/accuracy": float(correct.mean()),
-            "sampling/groups": float(len(sampled)),
-        }
+        metrics = {"sampling/groups": float(len(sampled))}
+        if sampled:  # otherwise surplus groups fill the batch
+            rewards = np.concatenate([group.rewards for group in sampled])
+            correct = np.concatenate([group.correct for group in sampled])
+            metrics["reward/mean"] = float(rewards.mean())
+            metrics["reward/accuracy"] = float(correct.mean())
+        return kept[:full], metrics
 
     def sample(self, problems: list[Problem], step: int) -> list[Group]:
         """Samples G completions of each problem and verifies them."""

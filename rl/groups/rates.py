@@ -80,7 +80,7 @@ class SolveRates:
         return self._last >= 0
 
     def at(self, step: int) -> Rate:
-        """Returns the distributions of all problems at `step`, as arrays `[P]`."""
+        """Returns the Beta parameters of all solve rates at `step`, as arrays `[P]`."""
         prior = self._priors()
         kept = self._kept(step, slice(None))
         return Rate(

@@ -266,7 +266,7 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Blocks the stop signals in this thread and in children that the block starts."""
+    """Blocks the stop signals in this thread, and in processes started meanwhile."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield

@@ -49,7 +49,7 @@ class Segments(flax.struct.PyTreeNode):
 
     Attributes:
       ids: segment number of each token within its row; 0 is padding.
-      mask: loss mask; sums, means and lengths ignore all other tokens.
+      mask: loss mask; sums, means and lengths ignore the tokens outside it.
       groups: number of each completion token's group within the mini-batch. A group may
         be split over several micro-batches.
     """

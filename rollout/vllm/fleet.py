@@ -132,8 +132,9 @@ class ServerFleet:
           The client and the result of `update` for each server that is not dead.
 
         Raises:
-          ServerFailed: no server is left.
-          Exception: the first exception of `attach` or `update`.
+          ServerFailed: a server cannot be started, or none is left.
+          Exception: the first other error of `attach` or `update`, except ServerGone
+            and ServerBusy, which restart the server.
         """
         for member in self.members:
             member.restarts = 0

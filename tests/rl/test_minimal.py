@@ -1,6 +1,7 @@
 """rl.minimal gives the numbers of the loop, bit for bit."""
 
 import json
+import types
 
 import jax
 import numpy as np
@@ -31,6 +32,15 @@ def _config(bases):
     config.batch.prompts_per_step = 4
     config.batch.prompts_per_update = 2
     return config
+
+
+def test_surplus_groups_can_fill_a_batch():
+    left = [types.SimpleNamespace(created_step=step) for step in (0, 1, 1, 1, 1, 1)]
+    c = from_config(_config("bases"))
+    collector = types.SimpleNamespace(c=c, left=left, acceptance=1.0)
+    groups, metrics = minimal.Collector.collect(collector, 2)
+    assert groups == left[1:5] and collector.left == left[5:]
+    assert metrics == {"sampling/groups": 0.0}
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Adds a reason to drop to rows that match an evaluation problem.
+    """Marks rows that match an evaluation problem as dropped, with the reason.
 
     Args:
       plan: the evaluation problems and the threshold of the similarity.

@@ -156,8 +156,9 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
             return n - round(value), n
         case "fraction" if isinstance(value, str):
             correct, slash, samples = value.partition("/")
-            if slash and correct.isdigit() and samples.isdigit() and int(samples):
-                return int(correct), int(samples)
+            if slash and correct.isdecimal() and samples.isdecimal():
+                if int(correct) <= int(samples) > 0:
+                    return int(correct), int(samples)
         case "flags" if isinstance(value, Sequence) and value:
             if all(isinstance(flag, bool) for flag in value):
                 return sum(value), len(value)

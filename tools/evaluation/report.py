@@ -41,7 +41,7 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns a benchmark's results: `summarise`, maj@k for k > 1, scores by level.
+    """Returns a benchmark's figures: of `summarise`, maj@k if k > 1, and by level.
 
     Args:
       name: short name of the benchmark.

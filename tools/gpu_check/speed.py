@@ -97,7 +97,7 @@ def _gradient(
 
 
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
-    """Yields the speed of prefill, and of decoding for each slot count and context."""
+    """Yields the speed of prefill by slot count, and of decoding also by context."""
     name = "tiny" if tiny else name
     model, _ = make_trainer(SIZES[name])
     params = init_params(model, one_device(), 0)

@@ -395,7 +395,7 @@ class _Comparison:
 
 
 def _states(node: t.Several) -> bool:
-    """Returns whether a list has words, or relations for more than one name."""
+    """Returns whether a list has words, or one-variable relations of several names."""
     named = {
         label_of(item)
         for item in node.items

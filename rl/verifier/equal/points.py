@@ -92,7 +92,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """Returns up to 12 absolute values of numbers and of corners in two expressions."""
+    """Returns up to 12 absolute values: numbers, and zeros of sums such as 2x - 40."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:

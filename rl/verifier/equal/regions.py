@@ -203,7 +203,7 @@ def _value(node: t.Node) -> Region | None:
 
 
 def _solutions(node: t.Rel) -> Region | None:
-    """Reads x < a, a < x, x >= a or x != a, or returns None."""
+    """Reads an inequality with a name on one side, such as x < a; else gives None."""
     op, label, bound = node.op, node.left, node.right
     upward = op in (">", ">=")
     if not is_label(label):

@@ -242,9 +242,9 @@ class Based(Node):
 
 @dataclass(frozen=True, slots=True)
 class When(Node):
-    """Represents a value and its condition, which is relations or words.
+    """Represents a value and its condition: relations, words, or the set of reals.
 
-    If the condition is the set of reals, it is always true.
+    The reals mean a condition that is always true.
     """
 
     value: Node

@@ -51,6 +51,8 @@ SEVEN = [r"so it is \boxed{7}.", r"\boxed{14/2}", r"\boxed{8}"]
         ({"solve_rate": 0.5}, [("solve_rate", "set", 8, 16)]),
         ({"difficulty": 6.5, "solve_rate": None, "llama8b_solve_rate": 2}, []),
         ({"difficulty": "hard", "correctness_math_verify": "yes"}, []),
+        ({"difficulty": "9/8"}, []),
+        ({"difficulty": "²/8"}, []),
     ],
 )
 def test_columns_of_public_sets(record, expected):
