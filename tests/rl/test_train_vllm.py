@@ -11,6 +11,7 @@ import time
 import pytest
 
 from models.safetensors_io import read_tensors
+from rl.checksums import LOOP_FILE
 from rollout.vllm import supervisor
 from tests.metrics_page import documented
 from tests.rollout.vllm import policies
@@ -157,9 +158,8 @@ def test_a_run_goes_on_when_its_server_is_killed(tmp_path, bases):
 def _drawn(workdir):
     """The last checkpoint's step, and the problems drawn by then."""
     last = max((workdir / "checkpoints").iterdir(), key=lambda path: int(path.name))
-    loop = json.loads((last / "loop.json").read_text())
-    problems = loop["state"]["rollouts"]["problems"]
-    return loop["step"], problems["streams"], problems["drawn"]
+    problems = json.loads((last / LOOP_FILE).read_text())["rollouts"]["problems"]
+    return int(last.name), problems["streams"], problems["drawn"]
 
 
 @pytest.mark.slow
