@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
 from models.lora import Lora
-from models.safetensors_io import LFS_POINTER
+from models.safetensors_io import refuse_pointer
 
 # The class name in transformers and the differences from Qwen2, by `model_type`.
 FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -210,10 +210,7 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
             f"{path}: no such file; a {kind} folder must contain it"
         ) from None
     except ValueError as error:
-        if path.read_bytes().startswith(LFS_POINTER):
-            raise ValueError(
-                f"{path}: is a Git LFS pointer, not the file; run `git lfs pull`"
-            ) from None
+        refuse_pointer(path, path.read_bytes())
         raise ValueError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(raw, dict):
         raise ValueError(

@@ -94,8 +94,8 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     As in transformers, the index is ignored if the folder has a `model.safetensors`.
 
     Returns:
-      The file name of each tensor by Hugging Face name; None if there is no index or if
-      it is ignored.
+      The file name of each tensor by Hugging Face name; None without an index, or if it
+      is ignored.
 
     Raises:
       ValueError: the index is damaged or contains an invalid file name.

@@ -23,10 +23,17 @@ _DTYPES = {
     "I64": np.dtype(np.int64),
     "I32": np.dtype(np.int32),
 }
-LFS_POINTER = b"version "  # first bytes of a Git LFS pointer
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 Specs = Mapping[str, tuple[tuple[int, ...], np.dtype]]
+
+
+def refuse_pointer(path: pathlib.Path, start: bytes) -> None:
+    """Raises ValueError if a file that begins with `start` is a Git LFS pointer."""
+    if start.startswith(b"version "):
+        raise ValueError(
+            f"{path}: is a Git LFS pointer, not the file; run `git lfs pull`"
+        )
 
 
 def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -41,10 +48,7 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
-        if start == LFS_POINTER:
-            raise ValueError(
-                f"{path}: is a Git LFS pointer, not the file; run `git lfs pull`"
-            )
+        refuse_pointer(path, start)
         length = int.from_bytes(start, "little")
         if not 2 <= length <= size - 8:
             raise ValueError(

@@ -275,7 +275,7 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
         objective,
         head_chunk=c.model.head_chunk,
         offload_optimizer=c.mesh.offload_optimizer,
-        keeps_reference=objective.needs_reference and c.objective.reset_every > 0,
+        keeps_reference=objective.keeps_reference,
     )
 
 

@@ -50,7 +50,6 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     completions = c.batch.prompts_per_step * group
     tokens = completions * (c.rollout.max_prompt_tokens + c.rollout.max_response_tokens)
     dynamic = c.dynamic_sampling
-    resets = spec.objective.needs_reference and c.objective.reset_every > 0
     rounds = dynamic.max_rounds * dynamic.oversample if dynamic.filter else 1
     lines = {
         "devices": describe_devices(),
@@ -71,7 +70,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
             state_bytes(
                 shapes,
                 make_optimizer(c.optimizer),
-                c.model.dtype if resets else None,
+                c.model.dtype if spec.objective.keeps_reference else None,
             ),
             keep=c.checkpoint.keep,
             folder=workdir / "checkpoints",

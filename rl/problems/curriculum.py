@@ -33,7 +33,7 @@ class Advance:
 
     metric: Metric  # share of correct completions, or of groups that are all correct
     at_least: Annotated[float, Range(0, 1, open=True)]  # threshold of the pooled metric
-    window: Count  # number of last steps to pool; with fewer, the stage goes on
+    window: Count  # number of last steps to pool; with fewer, the stage continues
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,10 +41,13 @@ class Objective(NamedTuple):
         Stats)`. The loss is a weighted sum over tokens. The statistics in "sum" are
         added over micro-batches; those in "max" are reduced by the maximum.
       needs_reference: whether the loss reads `Batch.reference_logprobs`.
+      keeps_reference: whether the reference is reset to the policy at times, so that
+        checkpoints contain it.
     """
 
     loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]
     needs_reference: bool
+    keeps_reference: bool
 
 
 # Names of the statistics of every objective; metrics of a loss must not use them.
@@ -150,7 +153,7 @@ def objective_from_config(c: RunConfig) -> Objective:
                 maxima[name] = largest(value, at_least=-jnp.inf)
         return total, {"sum": sums, "max": maxima}
 
-    return Objective(loss, needs_reference)
+    return Objective(loss, needs_reference, needs_reference and o.reset_every > 0)
 
 
 def _check_result(surrogate, named, key: str) -> None:

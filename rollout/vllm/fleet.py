@@ -315,7 +315,7 @@ class ServerFleet:
         member.restarts += 1
         if member.restarts > self.max_restarts:
             log.error(
-                "a vLLM server failed more than %d times and is no longer used: %s",
+                "a vLLM server failed more than %d times and is abandoned: %s",
                 self.max_restarts,
                 error,
             )

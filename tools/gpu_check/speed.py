@@ -140,7 +140,9 @@ def _decode_at(
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     weights = 2 * parameter_count(layout.trained.config)
     kind = jax.devices()[0].device_kind
-    bandwidth = next((x for n, x in BANDWIDTHS.items() if n in kind), 3.35e12)
+    bandwidth = next(
+        (x for n, x in BANDWIDTHS.items() if n in kind), BANDWIDTHS["H100"]
+    )
     bound = (weights + position * slots * middle) / bandwidth
     case = {"what": "decode", "size": name, "slots": slots, "context": middle}
     speed = {"ms_per_token": 1e3 * each, "tokens_per_s": slots / each}

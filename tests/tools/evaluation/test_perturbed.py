@@ -68,7 +68,7 @@ def test_the_answer_follows_the_numbers():
         # The chain ends at another number than the answer.
         ("Al sells 7 cones at $3. What does he take?", "7*3=<<7*3=21>>21", "22"),
         ("Al sells 7 cones at $3. What does he take?", "7 times 3 is 21.", "21"),
-        # Of 0 there is no half and no double.
+        # 0 has neither half nor double.
         ("He has 0 pens, buys 7 and then 5 more. How many?",
          "0+7+5=<<0+7+5=12>>12", "12"),
         ("It is 7:30 and he sleeps 3 hours. When?", "7+3=<<7+3=10>>10", "10"),
