@@ -35,23 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=user_path, required=True, metavar="DIR", help="folder of the runs"
     )
+    commas = "separated by commas (default: %(default)s)"
     parser.add_argument(
-        "--seeds", type=_seeds, default="0,1,2", help="seeds, separated by commas"
+        "--seeds", type=_seeds, default="0,1,2", help=f"seeds, {commas}"
     )
     parser.add_argument("--steps", type=int, default=200, help="steps of each run")
     parser.add_argument(
-        "--arms",
-        type=_arms,
-        default=",".join(_ARMS),
-        help="arms, separated by commas (default: %(default)s)",
+        "--arms", type=_arms, default=",".join(_ARMS), help=f"arms, {commas}"
     )
-    parser.add_argument(
-        "--updates_per_step",
-        type=int,
-        choices=(1, 2, 4, 8),
-        default=2,
-        help="updates of a step (%(default)s)",
-    )
+    parser.add_argument("--updates_per_step", type=int, choices=(1, 2, 4, 8), default=2)
 
 
 def _seeds(text: str) -> list[int]:
@@ -68,12 +60,10 @@ def _arms(text: str) -> list[str]:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Trains each arm with each seed.
+    """Trains each arm with each seed, and returns the `summary` of each run by arm.
 
-    Returns:
-      The `summary` of each run by arm. If TRL is an arm, also the difference of each
-      other arm's mean final accuracy from TRL's; with at least two seeds, the 95%
-      interval and p-value of the difference.
+    If TRL is an arm, the result has the difference of each other arm's mean final
+    accuracy from TRL's; with at least two seeds, also its 95% interval and p-value.
     """
     names, steps, updates = arguments.arms, arguments.steps, arguments.updates_per_step
     shared = _trl_settings(steps, updates) if "trl" in names else {}
@@ -84,15 +74,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             if arm == "trl":
                 curve = _trl(folder, shared | {"seed": seed})
             else:
-                curve = _this_project(
-                    folder, arm=arm, seed=seed, steps=steps, updates=updates
-                )
+                curve = _this_project(folder, arm, seed, steps, updates)
             arms[arm].append(summary(curve) | {"seed": seed})
-    result: dict[str, Any] = {
-        "steps": steps,
-        "updates_per_step": updates,
-        "arms": arms,
-    }
+    result: dict[str, Any] = {"steps": steps, "updates_per_step": updates, "arms": arms}
     finals = {name: [row["final"] for row in rows] for name, rows in arms.items()}
     if trl := finals.pop("trl", None):
         for name, values in finals.items():
@@ -120,14 +104,15 @@ def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
 
 
 def _this_project(
-    folder: pathlib.Path, *, arm: str, seed: int, steps: int, updates: int
+    folder: pathlib.Path, arm: str, seed: int, steps: int, updates: int
 ) -> list[dict[str, float]]:
     prompts = quickstart.get_config().batch.prompts_per_step
-    command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
-    command += [f"--workdir={folder}", f"--config.seed={seed}"]
-    command += [f"--config.steps={steps}"]
-    command += [f"--config.batch.prompts_per_update={prompts // updates}"]
-    command += [f"--config.dynamic_sampling.filter={arm == 'full'}"]
+    command = [
+        *(sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"),
+        *(f"--workdir={folder}", f"--config.seed={seed}", f"--config.steps={steps}"),
+        f"--config.batch.prompts_per_update={prompts // updates}",
+        f"--config.dynamic_sampling.filter={arm == 'full'}",
+    ]
     subprocess.run(command, check=True)
     results = json.loads((folder / "summary.json").read_text("utf-8"))
     curve = [{"step": 0, "seconds": 0.0, "accuracy": results["base"]["accuracy"]}]
@@ -142,16 +127,10 @@ def _this_project(
 
 
 def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
-    """Trains with TRL in another process, or reads the curve of an earlier TRL run.
-
-    Raises:
-      ValueError: the folder has the curve of a run with other settings.
-      CalledProcessError: the training failed.
-    """
+    """Trains with TRL in another process, or reads the curve of an earlier run."""
     saved, curve = folder / "settings.json", folder / "curve.json"
     if curve.is_file():
-        found = differences(json.loads(saved.read_text("utf-8")), settings)
-        if found:
+        if found := differences(json.loads(saved.read_text("utf-8")), settings):
             changed = ", ".join(key for key, _, _ in found)
             raise ValueError(
                 f"{curve}: this run had other settings ({changed}); delete {folder} to"

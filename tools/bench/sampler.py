@@ -9,6 +9,8 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import statistics
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,23 +23,34 @@ from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.mesh import make_mesh
 from tools.bench import peers, work
-from tools.bench.work import Run, Shape, make_tokens, report, stop_ids
+from tools.bench.work import Shape
+
+Runs = dict[str, Callable[[], int]]  # each run returns the number of sampled tokens
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     work.add_arguments(parser, groups=32)
     parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument(
+        "--without_peers", action="store_true", help="measure this project only"
+    )
 
 
-def run(arguments: argparse.Namespace) -> dict:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the measurements; see the module's docstring."""
     shape = work.shape_of(arguments)
-    tokens = make_tokens(shape)
-    prompts = tokens["prompts"][:: shape.group_size]
+    prompts = work.make_tokens(shape)["prompts"][:: shape.group_size]
     start_cpu_devices(0, rows=64)
 
-    def measured(runs: dict[str, Run]) -> dict[str, dict]:
-        return report(runs, shape, tokens["lengths"], arguments.repeat)
+    def measured(runs: Runs) -> dict[str, dict[str, float]]:
+        rows = {}
+        for name, sample in runs.items():
+            calls = work.measure(sample, repeat=arguments.repeat)
+            rows[name] = {
+                "median_s": statistics.median(seconds for seconds, _ in calls),
+                "tokens_per_s": statistics.median(n / seconds for seconds, n in calls),
+            }
+        return rows
 
     result = {
         "shape": dataclasses.asdict(shape),
@@ -47,13 +60,16 @@ def run(arguments: argparse.Namespace) -> dict:
     if arguments.without_peers:
         return result
     return peers.compare(
-        result,
-        "transformers",
-        lambda: measured(peers.transformers_sampling(shape, prompts)),
+        result, "transformers", lambda: measured(_transformers_runs(shape, prompts))
     )
 
 
-def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> dict[str, Run]:
+def _stop_ids(shape: Shape) -> list[int]:
+    """Returns the last 1/50 of all token ids: a random model stops after ~50 tokens."""
+    return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
+
+
+def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> Runs:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     model = Decoder(DecoderConfig.from_hf(shape.hf_config()), mesh=mesh)
     params, seeds = init_params(model, mesh, 0), itertools.count()
@@ -68,7 +84,7 @@ def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> dict[str, Run]:
         )
         return JaxSampler(layout, params)
 
-    def sampling(n: int = 1, **options) -> Run:
+    def sampling(n: int = 1, **options: Any) -> Callable[[], int]:
         settings = SamplingParams(n=n, max_tokens=shape.completion, **options)
 
         def sample() -> int:
@@ -82,5 +98,33 @@ def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> dict[str, Run]:
         "sample": sampling(**full),
         "sample_top_p": sampling(**full, top_p=0.95),
         "greedy": sampling(**full, temperature=0.0),
-        "mixed": sampling(shape.group_size, stop_token_ids=tuple(stop_ids(shape))),
+        "mixed": sampling(shape.group_size, stop_token_ids=tuple(_stop_ids(shape))),
+    }
+
+
+def _transformers_runs(shape: Shape, prompts: np.ndarray) -> Runs:
+    import torch
+
+    model = peers.transformers_model(shape)
+    ids = torch.tensor(prompts).long()
+
+    @torch.no_grad()
+    def generate(**options: Any) -> int:
+        new = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=shape.completion,
+            **options,
+        )[:, shape.prompt :]
+        # Padding after the end of a completion has the id 0.
+        return int((new != 0).sum())
+
+    full = {"min_new_tokens": shape.completion}
+    drawn = {"do_sample": True, "temperature": 1.0, "top_k": 0}
+    group = {"num_return_sequences": shape.group_size, "eos_token_id": _stop_ids(shape)}
+    return {
+        "sample": lambda: generate(**full, **drawn),
+        "sample_top_p": lambda: generate(**full, **drawn, top_p=0.95),
+        "greedy": lambda: generate(**full, do_sample=False),
+        "mixed": lambda: generate(**drawn, **group),
     }

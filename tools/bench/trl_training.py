@@ -14,35 +14,6 @@ from rl.files import replace_json
 from rl.verifier.trl import reward
 
 
-def grpo_config(folder: pathlib.Path | str, **options: Any) -> Any:
-    """Returns TRL's config for DAPO's loss without a KL term, in float32 on the CPU.
-
-    Args:
-      folder: output folder of the trainer.
-      **options: other fields of `trl.GRPOConfig`.
-    """
-    import trl
-
-    return trl.GRPOConfig(
-        output_dir=str(folder),
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        beta=0.0,
-        loss_type="dapo",
-        scale_rewards="group",
-        weight_decay=0.0,
-        lr_scheduler_type="constant_with_warmup",
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        **options,
-    )
-
-
 def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, float]]:
     """Trains and returns the curve: `step`, `seconds` and `accuracy` of each point.
 
@@ -63,7 +34,25 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
         base, dtype=torch.float32
     )
-    config = grpo_config(folder, seed=settings["seed"], **settings["trl"])
+    config = trl.GRPOConfig(
+        output_dir=str(folder),
+        seed=settings["seed"],
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        beta=0.0,  # no KL term
+        loss_type="dapo",
+        scale_rewards="group",
+        weight_decay=0.0,
+        lr_scheduler_type="constant_with_warmup",
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        **settings["trl"],
+    )
     updates = config.steps_per_generation
 
     @torch.no_grad()

@@ -1,8 +1,7 @@
-"""Measures the speed of this project's update, and of TRL's on the same batch.
+"""Measures the speed of the update and of computing log-probabilities.
 
 An update computes loss, gradient, gradient clipping and AdamW in float32; the old
-log-probabilities are given. Computing log-probabilities is measured separately. Rates
-are medians and do not count padding.
+log-probabilities are given. Rates do not count padding.
 """
 
 import argparse
@@ -28,8 +27,8 @@ from rl.update.objective import objective_from_config
 from rl.update.step import Step
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out, place, shards
-from tools.bench import peers, work
-from tools.bench.work import Run, Shape, make_tokens, median_seconds, report
+from tools.bench import work
+from tools.bench.work import Shape, make_tokens, median_seconds
 
 SCALARS = make_hyper(
     learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
@@ -43,36 +42,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--micro_tokens", type=int, default=2048)
     parser.add_argument(
-        "--no_sharing",
-        action="store_true",
-        help="repeat the prompt for each completion, as TRL does",
+        "--no_sharing", action="store_true", help="repeat the prompt in each completion"
     )
 
 
-def run(arguments: argparse.Namespace) -> dict:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the measurements; see the module's docstring."""
     shape = work.shape_of(arguments)
     tokens = make_tokens(shape)
-    lengths = tokens["lengths"]
     start_cpu_devices(0, rows=64)
-    batches, runs = _runs(arguments, shape, tokens)
-    result: dict[str, Any] = {
+    mesh = make_mesh(data=-1, fsdp=1, tensor=1)
+    options = {"remat": "none", "attention": "xla", "head_chunk": 256}
+    model, step = make_trainer(shape, mesh, dtype="float32", **options)
+    batches = make_batches(
+        shape,
+        tokens,
+        row_length=arguments.row_length or shape.prompt + shape.completion,
+        micro_tokens=arguments.micro_tokens,
+        row_multiple=shards("batch", mesh),
+        share_prompts=not arguments.no_sharing,
+    )
+    placed = [place(batch, step.rows) for batch in batches]
+    state = step.init(init_params(model, mesh, 0))
+
+    def logprobs() -> Any:
+        return [step.score(state.params, batch, SCALARS) for batch in placed]
+
+    def update() -> Any:
+        nonlocal state
+        state, stats = step.update(state, placed, SCALARS)
+        return stats
+
+    useful = shape.rows * shape.prompt + int(tokens["lengths"].sum())
+    forward = shape.forward_flops(tokens["lengths"])
+    figures = {}
+    for call, flops in ((logprobs, forward), (update, 3 * forward)):
+        seconds = median_seconds(call, repeat=arguments.repeat)
+        figures[call.__name__] = {
+            "median_s": seconds,
+            "tokens_per_s": useful / seconds,
+            "gflop_per_s": flops / seconds / 1e9,
+        }
+    return {
         "shape": dataclasses.asdict(shape),
         "machine": work.machine(),
         "peak_gflop_per_s": matmul_peak() / 1e9,
         "rows": [batch.token_ids.shape for batch in batches],
         "padding": padding_fraction(batches),
-        work.THIS: report(runs, shape, lengths, arguments.repeat),
+        work.THIS: figures,
     }
-    if arguments.without_peers:
-        return result
-    return peers.compare(
-        result,
-        "trl",
-        lambda: report(
-            peers.trl_update(shape, tokens), shape, lengths, arguments.repeat
-        ),
-    )
 
 
 def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
@@ -94,13 +112,9 @@ def make_batches(
     row_multiple: int = 1,
     share_prompts: bool = False,
 ) -> list[Batch]:
-    """Packs completions into micro-batches.
+    """Packs the completions of `make_tokens` into micro-batches.
 
-    Args:
-      shape: the sizes of the batch.
-      tokens: the completions, as `make_tokens` returns them.
-      row_length, micro_tokens, share_prompts: values of keys of `config.batch`.
-      row_multiple: the number of rows of a micro-batch is a multiple of this.
+    The number of rows of each micro-batch is a multiple of `row_multiple`.
     """
     segments = [
         Segment(
@@ -138,13 +152,9 @@ def make_trainer(
     deterministic: bool = False,
     **options: Any,
 ) -> tuple[Decoder, Step]:
-    """Builds the model and the update of a run.
+    """Builds the model and the update of a run, by default on the first device.
 
-    Args:
-      shape: the sizes of the model.
-      mesh: the device mesh; by default the first device.
-      deterministic: the value of `config.deterministic`.
-      **options: values of keys of `config.model`.
+    `options` are values of keys of `config.model`.
     """
     config = base.get_config()
     config.deterministic = deterministic
@@ -153,35 +163,3 @@ def make_trainer(
     mesh = mesh or one_device()
     model = model_from_config(c, DecoderConfig.from_hf(shape.hf_config()), mesh)
     return model, make_update(c, model, objective_from_config(c))
-
-
-def _runs(arguments, shape: Shape, tokens) -> tuple[list[Batch], dict[str, Run]]:
-    mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    model, step = make_trainer(
-        shape,
-        mesh,
-        dtype="float32",
-        remat="none",
-        attention="xla",
-        head_chunk=256,
-    )
-    batches = make_batches(
-        shape,
-        tokens,
-        row_length=arguments.row_length or shape.prompt + shape.completion,
-        micro_tokens=arguments.micro_tokens,
-        row_multiple=shards("batch", mesh),
-        share_prompts=not arguments.no_sharing,
-    )
-    placed = [place(batch, step.rows) for batch in batches]
-    state = step.init(init_params(model, mesh, 0))
-
-    def update() -> Any:
-        nonlocal state
-        state, stats = step.update(state, placed, SCALARS)
-        return stats
-
-    def logprobs() -> Any:
-        return [step.score(state.params, batch, SCALARS) for batch in placed]
-
-    return batches, {"logprobs": logprobs, "update": update}

@@ -1,4 +1,4 @@
-"""Makes the models and batches that benches measure, and measures run times."""
+"""Defines the models and batches that benches measure, and measures run times."""
 
 import argparse
 import dataclasses
@@ -6,14 +6,13 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-# A measured function. It returns arrays to wait for, or the number of sampled tokens.
-Run = Callable[[], Any]
+T = TypeVar("T")
 THIS = "this project"  # key of this project's figures in a result
 
 
@@ -47,7 +46,7 @@ class Shape:
     def rows(self) -> int:
         return self.groups * self.group_size
 
-    def hf_config(self) -> dict:
+    def hf_config(self) -> dict[str, Any]:
         return {
             "model_type": "qwen2",
             "vocab_size": self.vocab,
@@ -63,13 +62,10 @@ class Shape:
         }
 
     def forward_flops(self, lengths: np.ndarray) -> float:
-        """Returns the FLOPs of a forward pass that computes the loss.
+        """Returns the FLOPs of the loss of completions of the given lengths.
 
         They include the prompt of each completion, the causal half of attention, and
         the head for completion tokens only.
-
-        Args:
-          lengths: tokens of each completion.
         """
         head_dim = self.hidden // self.heads
         projections = 2 * self.hidden * head_dim * (self.heads + self.kv_heads)
@@ -82,16 +78,13 @@ class Shape:
 
 
 def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
-    """Adds `--repeat`, `--without_peers` and flags for the fields of `Shape`."""
+    """Adds `--repeat` and flags for the fields of `Shape`."""
     sizes = dataclasses.asdict(Shape()) | {"repeat": 5} | defaults
     parser.add_argument(
         "--lengths", choices=("equal", "lognormal"), default=sizes.pop("lengths")
     )
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument(
-        "--without_peers", action="store_true", help="measure this project only"
-    )
 
 
 def shape_of(arguments: argparse.Namespace) -> Shape:
@@ -100,14 +93,14 @@ def shape_of(arguments: argparse.Namespace) -> Shape:
     return Shape(**{name: getattr(arguments, name) for name in fields})
 
 
-def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
+def make_tokens(shape: Shape) -> dict[str, np.ndarray]:
     """Returns a batch of random tokens; id 0 is padding.
 
     Returns:
       `prompts [n, P]`, `completions [n, C]` (padded at the right), `lengths [n]` and
       `advantages [n]`. The rows of a group have the same prompt.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))
     size = (shape.rows, shape.completion)
     completions = rng.integers(1, shape.vocab - 1, size)
@@ -125,12 +118,9 @@ def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     }
 
 
-def stop_ids(shape: Shape) -> list[int]:
-    """Returns the last 1/50 of all token ids: a random model stops after ~50 tokens."""
-    return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
-
-
-def measure(run: Run, *, repeat: int = 5, inner: int = 1) -> list[tuple[float, Any]]:
+def measure(
+    run: Callable[[], T], *, repeat: int = 5, inner: int = 1
+) -> list[tuple[float, T]]:
     """Measures a function `repeat` times, after two warm-up measurements.
 
     Args:
@@ -152,40 +142,14 @@ def measure(run: Run, *, repeat: int = 5, inner: int = 1) -> list[tuple[float, A
     return calls[2:]
 
 
-def median_seconds(run: Run, *, repeat: int = 5, inner: int = 1) -> float:
+def median_seconds(
+    run: Callable[[], object], *, repeat: int = 5, inner: int = 1
+) -> float:
     """Returns the median of the seconds that `measure` returns."""
     return statistics.median(s for s, _ in measure(run, repeat=repeat, inner=inner))
 
 
-def report(
-    runs: Mapping[str, Run], shape: Shape, lengths: np.ndarray, repeat: int
-) -> dict[str, dict]:
-    """Measures each function and returns medians of its seconds and tokens/s.
-
-    The results of "update" and "logprobs" also have GFLOP/s.
-
-    Args:
-      runs: the functions to measure, by name.
-      shape: sizes of the model and the batch.
-      lengths: tokens of each completion.
-      repeat: number of measured calls of each function.
-    """
-    useful = int(lengths.sum()) + shape.rows * shape.prompt
-    forward = shape.forward_flops(lengths)
-    flops = {"update": 3 * forward, "logprobs": forward}
-    rows = {}
-    for name, run in runs.items():
-        calls = measure(run, repeat=repeat)
-        seconds = statistics.median(s for s, _ in calls)
-        tokens = [n if isinstance(n, int) else useful for _, n in calls]
-        rates = [n / s for n, (s, _) in zip(tokens, calls, strict=True)]
-        rows[name] = {"median_s": seconds, "tokens_per_s": statistics.median(rates)}
-        if name in flops:
-            rows[name]["gflop_per_s"] = flops[name] / seconds / 1e9
-    return rows
-
-
-def machine() -> dict:
+def machine() -> dict[str, Any]:
     """Returns the number of cores, the devices, and the versions of JAX and Python."""
     return {
         "cores": len(os.sched_getaffinity(0)),
