@@ -52,8 +52,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     tokens = make_tokens(shape)
     start_cpu_devices(0, rows=64)
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    options = {"remat": "none", "attention": "xla", "head_chunk": 256}
-    model, step = make_trainer(shape, mesh, dtype="float32", **options)
+    model, step = make_trainer(
+        shape, mesh, dtype="float32", remat="none", attention="xla", head_chunk=256
+    )
     batches = make_batches(
         shape,
         tokens,
