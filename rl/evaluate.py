@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rl.groups.stats import is_repetitive
-from rl.reward.score import Reward
+from rl.reward.verifier import Reward
 from rl.statistics import avg_at_k, mean_interval, pass_at_k
 from rl.types import Problem
 from rl.verifier import Verdict

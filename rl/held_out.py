@@ -9,7 +9,7 @@ from typing import Any
 from rl.evaluate import evaluate, headline
 from rl.metrics import EVALUATED
 from rl.progress import duration, phase
-from rl.reward.score import Reward
+from rl.reward.verifier import Reward
 from rl.run_spec import ProblemSet, RunSpec
 from rollout.seeds import Stream, run_seed
 from rollout.types import Sampler

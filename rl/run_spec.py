@@ -23,6 +23,7 @@ from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
 from rl.groups.extra import load_extra_groups
 from rl.metric_loggers import Maker, load_sinks
+from rl.problems.audit import readable
 from rl.problems.curriculum import (
     Curriculum,
     NoProblem,
@@ -38,7 +39,6 @@ from rl.problems.tokenizer import (
     default_stop_ids,
     load_tokenizer,
 )
-from rl.reward.golds import readable
 from rl.reward.rewards import Rewards, try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config

@@ -34,7 +34,6 @@ from rl.groups.extra import load_extra_groups
 from rl.groups.judge import build_groups
 from rl.groups.packing import pack_groups
 from rl.groups.schedule import Rollouts
-from rl.groups.weights import reject
 from rl.held_out import HeldOut
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
@@ -49,7 +48,7 @@ from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.objective import Objective
 from rl.update.optimizer import make_hypers, make_optimizer
-from rl.update.rejection import load_rejection, rejection_weights
+from rl.update.rejection import load_rejection, reject, rejection_weights
 from rl.update.step import Score, Step, make_score, make_step
 from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained

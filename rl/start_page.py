@@ -21,7 +21,7 @@ from models import lora
 from models.decoder import abstract_params
 from rl.base_model import lora_from_config, model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
-from rl.problems.repeats import describe_repeats
+from rl.problems.audit import describe_repeats
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
 from rl.update.optimizer import make_optimizer
 

@@ -103,7 +103,7 @@ class Batch(flax.struct.PyTreeNode):
       loss_mask: whether a token belongs to a completion and has a loss.
       advantages: advantage of each completion token; 0 elsewhere.
       loss_weights: weight of each token's loss, 0 where `loss_mask` is false; see
-        `rl.groups.weights`.
+        `rl.groups.packing`.
       old_logprobs: see the module's docstring; 0 if not used.
       sampler_logprobs: see `rollout.types.Completion`.
       reference_logprobs: log-probabilities by the reference model; 0 if not used.

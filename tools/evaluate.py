@@ -34,8 +34,7 @@ from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
-from rl.reward.score import Reward
-from rl.reward.verifier import verifier_reward
+from rl.reward.verifier import Reward, verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError

@@ -1,4 +1,4 @@
-"""Compares the ways to average token losses; see `rl.groups.weights`.
+"""Compares the ways to average token losses; see `rl.groups.packing`.
 
 `constant` divides by the largest allowed response length, so its gradients are smaller
 than those of the other arms. Adam's updates hardly depend on this scale.

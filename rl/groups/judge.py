@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from configs import base
-from rl.reward.score import Reward, Score
+from rl.reward.verifier import Reward, Score
 from rl.types import Group, Problem
 from rollout.seeds import generator
 from rollout.types import Completion

@@ -1,15 +1,23 @@
-"""Packs prompts with completions into rows, and rows into micro-batches."""
+"""Packs prompts with completions into rows, and rows into micro-batches.
+
+Also computes the weight of each token in the loss (`weigh`). The loss of a mini-batch
+is a weighted sum over tokens, so packing, micro-batches and the mesh do not change the
+gradient.
+"""
 
 import collections
 from collections.abc import Sequence
+from typing import Literal, assert_never
 
 import numpy as np
+from jaxtyping import Float64
 
 from configs.base import RunConfig
 from rl.groups.advantages import Advantages, load_advantage
 from rl.groups.extra import ExtraGroups
-from rl.groups.weights import weigh
 from rl.types import Batch, Group, Segment
+
+Aggregation = Literal["token", "group", "sequence", "constant"]
 
 
 def pack_groups(
@@ -22,15 +30,13 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """Packs a step's groups into mini-batches of up to `prompts_per_update` groups.
 
-    The groups of `extra_groups` do not count towards this number.
-
     Args:
       groups: sampled groups of the step.
       c: config of the run.
       version: policy version from which the step starts.
       row_multiple: number of devices over which rows are split.
       extra_groups: function that returns additional groups, which are distributed over
-        the mini-batches in turn.
+        the mini-batches in turn and do not count towards `prompts_per_update`.
 
     Returns:
       For each mini-batch, its micro-batches with advantages and loss weights set.
@@ -73,12 +79,8 @@ def make_segments(
 ) -> list[Segment]:
     """Builds one segment per completion of a mini-batch.
 
-    Args:
-      groups: groups of the mini-batch.
-      advantages: advantages of each group's completions.
-      version: policy version from which the step starts.
-      sampler_is_trainer: whether the trainer's own devices sampled the completions. If
-        so, only tokens of other versions are off-policy; otherwise all tokens are.
+    If the trainer's own devices sampled the completions (`sampler_is_trainer`), only
+    tokens of other policy versions are off-policy; otherwise all tokens are.
     """
     segments = []
     for index, (group, values) in enumerate(zip(groups, advantages, strict=True)):
@@ -119,9 +121,6 @@ def best_fit(
 
     Returns:
       For each row, a list of its groups, each of which is a list of segment indices.
-
-    Raises:
-      ValueError: a segment is longer than the capacity.
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(
@@ -131,11 +130,12 @@ def best_fit(
     total: collections.Counter[int] = collections.Counter()
     for group, length in zip(groups, lengths, strict=True):
         total[group] += length
+    order = sorted(
+        range(len(lengths)), key=lambda i: (-total[groups[i]], groups[i], -lengths[i])
+    )
     rows: list[dict[int, list[int]]] = []
     room: list[int] = []
-    for index in sorted(
-        range(len(lengths)), key=lambda i: (-total[groups[i]], groups[i], -lengths[i])
-    ):
+    for index in order:
         group, whole = groups[index], lengths[index]
         alone = whole - prompts[index] + 1
         fits = [
@@ -165,7 +165,7 @@ def pack(
     """Packs a mini-batch into micro-batches of equal shape.
 
     Args:
-      segments: segments of the mini-batch.
+      segments: all segments of the mini-batch.
       row_lengths: allowed row lengths T. Among those that hold the longest segment, the
         one that needs the fewest positions in total is used.
       micro_tokens: maximum number of positions of a micro-batch, with padding. A
@@ -202,11 +202,9 @@ def pack(
 
 
 def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
-    """Returns the number R of rows of a micro-batch; at least one row per device.
+    """Returns the number R of rows of a micro-batch with rows of `length` tokens.
 
-    Args:
-      length: row length T in tokens.
-      micro_tokens, row_multiple: arguments of `pack`.
+    `micro_tokens` and `row_multiple` are those of `pack`.
     """
     return max(1, micro_tokens // (length * row_multiple)) * row_multiple
 
@@ -221,8 +219,7 @@ def _fill(segments, rows, batch: Batch) -> Batch:
     for row, sharing in enumerate(rows):
         start, number = 0, 0
         for members in sharing:
-            shared = 0
-            prefix = 0
+            shared = prefix = 0
             if len(members) > 1:
                 # Each completion keeps its own copy of the prompt's last token, whose
                 # hidden state predicts the completion's first token.
@@ -252,3 +249,74 @@ def _fill(segments, rows, batch: Batch) -> Batch:
                 batch.stale[tail] = segment.stale
                 start = stop
     return batch
+
+
+def weigh(
+    mini_batch: Sequence[Batch], *, aggregation: Aggregation, constant: int
+) -> list[Batch]:
+    """Returns the mini-batch with `loss_weights` filled in.
+
+    The weight of a token depends on the aggregation:
+
+    * token: 1 / number of tokens (DAPO, verl)
+    * group: 1 / (groups * tokens of the group), the literal formula of the
+      Compass-Thinker paper
+    * sequence: 1 / (completions * tokens of the completion) (GRPO)
+    * constant: 1 / (completions * `constant`) (Dr. GRPO)
+
+    Only tokens in `loss_mask` count, and only groups and completions with such tokens.
+
+    Args:
+      mini_batch: micro-batches of NumPy arrays.
+      aggregation: name of an aggregation above.
+      constant: divisor for "constant", the maximum length of a completion in tokens.
+    """
+    masks = [np.asarray(batch.loss_mask) for batch in mini_batch]
+    groups = [np.asarray(batch.group_ids) for batch in mini_batch]
+    completions = number_completions(mini_batch)
+    in_group = _counts(groups, masks)
+    in_completion = _counts(completions, masks)
+
+    def weight(group: np.ndarray, completion: np.ndarray) -> Float64[np.ndarray, " _"]:
+        if aggregation == "token":
+            return np.full(len(group), 1 / max(in_group.sum(), 1))
+        if aggregation == "group":
+            return 1 / (np.count_nonzero(in_group) * in_group[group])
+        sequences = max(int(np.count_nonzero(in_completion)), 1)
+        if aggregation == "sequence":
+            return 1 / (sequences * in_completion[completion])
+        if aggregation == "constant":
+            return np.full(len(group), 1 / (sequences * constant))
+        assert_never(aggregation)
+
+    weighed = []
+    for batch, mask, group, completion in zip(
+        mini_batch, masks, groups, completions, strict=True
+    ):
+        weights = np.zeros(mask.shape, np.float32)
+        weights[mask] = weight(group[mask], completion[mask])
+        weighed.append(batch.replace(loss_weights=weights))
+    return weighed
+
+
+def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
+    """Returns for each token a number that identifies its completion.
+
+    Numbers are unique within the mini-batch. Padding and the prompts that several
+    completions share have their own numbers.
+    """
+    numbers, first = [], 0
+    for batch in mini_batch:
+        ids = np.asarray(batch.segment_ids)
+        width = int(ids.max(initial=0)) + 1
+        numbers.append(first + np.arange(len(ids))[:, None] * width + ids)
+        first += len(ids) * width
+    return numbers
+
+
+def _counts(
+    numbers: Sequence[np.ndarray], masks: Sequence[np.ndarray]
+) -> Float64[np.ndarray, " _"]:
+    """Counts the tokens inside the masks by their number, `[largest number + 1]`."""
+    inside = [number[mask] for number, mask in zip(numbers, masks, strict=True)]
+    return np.bincount(np.concatenate(inside)).astype(np.float64)

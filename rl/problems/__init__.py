@@ -2,6 +2,7 @@
 
 Input: JSONL files or a function that returns problems, a template and a tokenizer.
 Output: `Problem` records in the order of a curriculum, and token ids of their prompts.
-Start reading at `reading`. `arithmetic` generates sums and a base model without any
-download. `words` generates word problems for a pretrained model.
+Start reading at `reading`. `audit` finds unreadable golds and repeated problems.
+`arithmetic` generates sums and a base model without any download. `words` generates
+word problems for a pretrained model.
 """

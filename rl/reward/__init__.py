@@ -2,7 +2,6 @@
 
 Input: texts, their problems, and a sum such as "verifier + 0.1*my_reward:brevity".
 Output: a `Score` of each text, with its reward, correctness and reward components.
-Start reading at `rewards`. `function` defines the contract of user functions. `golds`
-finds problems that the verifier cannot judge, and `judges` has reward functions for
-comparison.
+Start reading at `rewards`. `function` defines the contract of user functions, and
+`judges` has reward functions for comparison.
 """

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rl.reward import function as functions
 from rl.reward.function import LARGEST, Answer, Fault, describe_item
-from rl.reward.score import Reward, Score
-from rl.reward.verifier import verifier_reward
+from rl.reward.verifier import Reward, Score, verifier_reward
 from rl.types import Problem
 from rl.verifier import Verdict, VerifierPool, extract_answer
 from rl.verifier.pool import Lost, Workers

@@ -1,16 +1,35 @@
-"""Provides the rule-based verifier as a reward."""
+"""Defines the score of a completion, and provides the verifier as a reward."""
 
 import dataclasses
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from rl.problems.types import Problem
-from rl.reward.score import Reward, Score
 from rl.verifier import Verdict
 
 _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
 
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Holds the result of judging one completion."""
+
+    reward: float  # finite; or NaN without a verdict, which excludes it from training
+    verdict: Verdict  # correctness, and the rule that decided it
+    # Parts of the reward by name, for metrics and sample files.
+    components: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> "Score":
+        """Returns the score of a verdict: +1 if correct, -1 if wrong, NaN if None."""
+        worth = {True: 1.0, False: -1.0, None: math.nan}
+        return cls(reward=worth[verdict.correct], verdict=verdict)
+
+
+Reward = Callable[[Sequence[Sequence[str]], Sequence[Problem]], list[list[Score]]]
+"""Function from groups of texts and the problem of each group to a score per text."""
 
 # A completion, the gold answers, and the text of the problem.
 Item = tuple[str, tuple[str, ...], str]
@@ -25,8 +44,7 @@ def verifier_reward(
     because the verifier accepts any unit if the gold has none. `error` is the absolute
     tolerance of decimal answers.
 
-    Args:
-      judge_all: function from items to their verdicts, such as `VerifierPool.judge`.
+    `judge_all` returns the verdicts of items, like `VerifierPool.judge`.
     """
 
     def score_verdicts(
@@ -49,10 +67,9 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """Returns the gold answers with the problem's unit.
+    """Returns the gold answers with the problem's unit, if it begins with a letter.
 
-    If the unit is a percent sign, returns them with and without it. Other units that do
-    not begin with a letter are left out.
+    If the unit is a percent sign, returns them with and without it.
     """
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
@@ -68,22 +85,15 @@ def _golds(problem: Problem) -> tuple[str, ...]:
 def _within_tolerance(answer: str | None, problem: Problem) -> bool:
     """Returns whether a decimal answer is within the tolerance of a gold answer."""
     error = problem.meta.get("error")
-    if answer is None or not error:
+    value = _decimal(answer) if answer and error else None
+    if value is None:
         return False
-    tolerance, value = _tolerance(error), _decimal(answer)
-    golds = [_decimal(gold) for gold in problem.answers]
-    return (
-        tolerance is not None
-        and value is not None
-        and any(gold is not None and abs(value - gold) <= tolerance for gold in golds)
-    )
-
-
-def _tolerance(error: object) -> Fraction | None:
     try:
-        return Fraction(str(error))
-    except ValueError:  # a column named "error" with another meaning
-        return None
+        tolerance = Fraction(str(error))
+    except (ValueError, ZeroDivisionError):  # a column "error" with another meaning
+        return False
+    golds = map(_decimal, problem.answers)
+    return any(gold is not None and abs(value - gold) <= tolerance for gold in golds)
 
 
 def _decimal(text: str) -> Fraction | None:

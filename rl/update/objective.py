@@ -3,7 +3,7 @@
     sum over tokens of  w c (f - entropy_bonus H + kl_penalty KL)
 
 * f is the surrogate loss `objective.function` (`rl.update.losses`).
-* w is the averaging weight of the token (`rl.groups.weights`). The host computes it per
+* w is the averaging weight of the token (`rl.groups.packing`). The host computes it per
   mini-batch, so the split into micro-batches and rows does not change the loss.
 * c corrects off-policy tokens: those of another policy version, or of a sampler other
   than the trainer. It is a truncated importance weight without gradient. It is 1 for

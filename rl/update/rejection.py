@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rl.groups.weights import number_completions
+from rl.groups.packing import Aggregation, number_completions, weigh
 from rl.problems.functions import load_named
 from rl.types import Batch
 from rl.update.losses import MAX_LOG_RATIO
@@ -52,10 +52,7 @@ REJECTIONS: dict[str, Rejection] = {"mask": mask, "geometric": geometric}
 
 
 def load_rejection(name: str) -> Rejection | None:
-    """Loads the rejection function that `objective.correction` names.
-
-    Returns:
-      The function, or None for "truncate", which rejects no tokens.
+    """Loads the function that `objective.correction` names; None for "truncate".
 
     Raises:
       ValueError: the name is unknown, or the user's function cannot be imported.
@@ -113,3 +110,38 @@ def rejection_weights(
         of_batch[inside], start = weights[start:stop], stop
         of_batches.append(of_batch)
     return of_batches
+
+
+def reject(
+    mini_batch: Sequence[Batch],
+    weights: Sequence[np.ndarray],
+    *,
+    aggregation: Aggregation,
+    constant: int,
+) -> list[Batch]:
+    """Removes tokens of weight 0 and computes the loss weights of the others.
+
+    Removed tokens do not count in sums, statistics or divisors. The loss weights of the
+    other tokens are multiplied by `weights`.
+
+    Args:
+      mini_batch: micro-batches of NumPy arrays.
+      weights: a result of `rejection_weights`.
+      aggregation: aggregation as in `rl.groups.packing.weigh`.
+      constant: divisor as in `rl.groups.packing.weigh`.
+    """
+    kept = []
+    for batch, of_batch in zip(mini_batch, weights, strict=True):
+        inside = batch.loss_mask & (of_batch != 0)
+        kept.append(
+            batch.replace(
+                loss_mask=inside,
+                off_policy=batch.off_policy & inside,
+                stale=batch.stale & inside,
+            )
+        )
+    weighed = weigh(kept, aggregation=aggregation, constant=constant)
+    return [
+        batch.replace(loss_weights=batch.loss_weights * of_batch)
+        for batch, of_batch in zip(weighed, weights, strict=True)
+    ]

@@ -17,7 +17,7 @@ from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
 from rl.metrics import sampling_metrics
 from rl.problems.curriculum import Stage
-from rl.reward.score import Score
+from rl.reward.verifier import Score
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams

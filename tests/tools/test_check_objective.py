@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 from configs import base
-from rl.groups.weights import reject
 from rl.update.losses import LOSSES, importance, k3
 from rl.update.objective import KL_ESTIMATES, objective_from_config
-from rl.update.rejection import geometric, load_rejection, rejection_weights
+from rl.update.rejection import geometric, load_rejection, reject, rejection_weights
 from tools import check_objective
 from tools.check_objective import check_loss
 from tools.objective.corrections import correction_findings

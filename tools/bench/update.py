@@ -18,8 +18,7 @@ from configs import base
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from rl.base_model import model_from_config
-from rl.groups.packing import pack, padding_fraction
-from rl.groups.weights import weigh
+from rl.groups.packing import pack, padding_fraction, weigh
 from rl.processes.devices import start_cpu_devices
 from rl.setup import make_update
 from rl.types import Batch, Segment, make_hyper

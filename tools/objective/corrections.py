@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from configs.base import RunConfig
-from rl.groups.weights import Aggregation, weigh
+from rl.groups.packing import Aggregation, weigh
 from rl.setup import make_rejection
 from rl.types import Batch
 from rl.update.objective import KL_ESTIMATES, objective_from_config

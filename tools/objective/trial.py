@@ -7,8 +7,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
-from rl.groups.packing import pack
-from rl.groups.weights import weigh
+from rl.groups.packing import pack, weigh
 from rl.types import Batch, Hyper, Segment, make_hyper
 from rl.update.objective import Objective
 from sharding.rules import place

@@ -15,7 +15,7 @@ from rl.groups.packing import make_segments, pack
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.problems.curriculum import Curriculum, Stage
-from rl.reward.score import Score
+from rl.reward.verifier import Score
 from rl.verifier import Verdict
 from rollout.types import EMPTY, Completion, SamplingParams
 from tests.rl.examples import make_completion, make_problem, of_each

@@ -12,7 +12,7 @@ from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.judge import build_groups
 from rl.problems.curriculum import Advance, Curriculum, Stage
-from rl.reward.score import Score
+from rl.reward.verifier import Score
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rl.groups.packing import make_segments, pack
-from rl.groups.weights import reject, weigh
+from rl.groups.packing import make_segments, pack, weigh
+from rl.update.rejection import reject
 from tests.rl.examples import make_group
 
 # Tokens of the two completions of each of two groups.

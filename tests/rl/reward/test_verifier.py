@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from rl.reward.score import Score
-from rl.reward.verifier import verifier_reward
+from rl.reward.verifier import Score, verifier_reward
 from rl.types import Problem
 from rl.verifier import Verdict, VerifierPool
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.groups.packing import make_segments, pack
-from rl.groups.weights import reject, weigh
+from rl.groups.packing import make_segments, pack, weigh
 from rl.setup import make_rejection
 from rl.types import make_hyper
 from rl.update.losses import LOSSES
@@ -18,6 +17,7 @@ from rl.update.rejection import (
     geometric,
     load_rejection,
     mask,
+    reject,
     rejection_weights,
 )
 from tests.rl.examples import make_group

@@ -14,8 +14,7 @@ from configs.checks import check_config
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params
 from rl.groups.advantages import load_advantage
-from rl.groups.packing import make_segments, pack
-from rl.groups.weights import weigh
+from rl.groups.packing import make_segments, pack, weigh
 from rl.types import make_hyper
 from rl.update.metrics import update_metrics
 from rl.update.objective import objective_from_config, token_logprobs

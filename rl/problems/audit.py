@@ -1,14 +1,12 @@
-"""Finds gold answers that the verifier cannot read, before a run begins."""
+"""Finds unreadable gold answers and repeated problems, before a run begins."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rl.problems.reading import check_left_out
 from rl.progress import watch
 from rl.types import Problem
-from rl.verifier import canonical_key, self_check
+from rl.verifier import canonical_key, is_equivalent, self_check
 from rl.verifier.pool import Lost, Workers
-
-_EXAMPLES = 3
 
 
 def readable(
@@ -49,13 +47,13 @@ def readable(
             requests = [((self_check,), chunk) for chunk in chunks]
             found = pool.map(requests, on_done=count.update)
         for chunk, of_chunk in zip(chunks, found, strict=True):
-            faults |= dict(zip(chunk, map(_fault, of_chunk), strict=True))
+            for gold, result in zip(chunk, of_chunk, strict=True):
+                faults[gold] = result.reason if isinstance(result, Lost) else result
     bad = [p for p in problems if all(faults.get(gold) for gold in p.answers)]
     if not bad:
         return list(problems), ""
     first = "; ".join(
-        f"{p.id!r}: {_tail(p.answers[0])} {faults[p.answers[0]]}"
-        for p in bad[:_EXAMPLES]
+        f"{p.id!r}: {_tail(p.answers[0])} {faults[p.answers[0]]}" for p in bad[:3]
     )
     message = (
         f"{where}: the verifier cannot read the golds of {len(bad):,} of"
@@ -70,10 +68,51 @@ def _is_plain(gold: str) -> bool:
     return canonical_key(gold).startswith("=")
 
 
-def _fault(result: str | None | Lost) -> str | None:
-    return result.reason if isinstance(result, Lost) else result
-
-
 def _tail(gold: str) -> str:
     text = repr(gold)
     return text if len(text) <= 60 else f"... {text[-50:]}"
+
+
+def describe_repeats(
+    train: Sequence[Problem], held_out: Iterable[Problem]
+) -> list[str]:
+    """Describes duplicates, contradictions and the overlap with held-out problems.
+
+    Two texts are equal if they differ in white space only. The answers of two problems
+    agree if the verifier finds an answer of one equivalent to an answer of the other.
+
+    Returns:
+      A sentence for each kind of repeat that occurs.
+    """
+    earlier: dict[str, Problem] = {}
+    held = {_text(problem) for problem in held_out}
+    duplicates, contradictions, overlap = [], [], []
+    for problem in train:
+        text = _text(problem)
+        if text in held:
+            overlap.append(problem.id)
+        first = earlier.setdefault(text, problem)
+        if first is not problem:
+            duplicates.append(problem.id)
+            if not _agree(first.answers, problem.answers):
+                contradictions.append(problem.id)
+    kinds = (
+        (duplicates, "repeat the text of an earlier problem"),
+        (contradictions, "repeat the text of an earlier problem with another answer"),
+        (overlap, "are also held-out problems, whose scores are then too high"),
+    )
+    return [
+        f"{len(ids):,} training problems {text} (first {ids[0]!r})"
+        for ids, text in kinds
+        if ids
+    ]
+
+
+def _text(problem: Problem) -> str:
+    return " ".join(problem.problem.split())
+
+
+def _agree(first: Sequence[str], second: Sequence[str]) -> bool:
+    return not set(first).isdisjoint(second) or any(
+        is_equivalent(a, b) for a in first for b in second
+    )
