@@ -10,14 +10,9 @@ from jax.sharding import Mesh
 from configs.base import RunConfig
 from configs.schema import call
 from models import lora
-from models.attention import SHARES_PREFIXES, default_implementation
+from models.attention import default_implementation
 from models.config import DecoderConfig
-from models.decoder import (
-    Decoder,
-    Params,
-    abstract_params,
-    param_shardings,
-)
+from models.decoder import Decoder, abstract_params
 from models.hub import resolve_folder
 from rl.problems.functions import load_function
 
@@ -40,20 +35,6 @@ def base_folder(
         return resolve_folder(m.path, described_in=described_in)
     except ValueError as error:
         raise ValueError(f"config.model.path={error}") from None
-
-
-def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
-    """Checks that the model's attention supports `batch.share_prompts`, if it is set.
-
-    Raises:
-      ValueError: the attention does not support shared prompts.
-    """
-    if share_prompts and model.attention not in SHARES_PREFIXES:
-        raise ValueError(
-            f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
-            " share prompts; set config.batch.share_prompts=False or"
-            " config.model.attention='xla'"
-        )
 
 
 def model_from_config(
@@ -83,12 +64,6 @@ def lora_from_config(c: RunConfig) -> lora.Lora | None:
     if not sizes.rank:
         return None
     return lora.Lora(rank=sizes.rank, alpha=sizes.alpha, targets=sizes.targets)
-
-
-def new_adapters(model: Decoder, mesh: Mesh, seed: int) -> Params:
-    """Returns newly initialized adapters; `{}` if the model has none."""
-    shapes, _ = abstract_params(model)
-    return lora.init_adapters(shapes, param_shardings(model, mesh), seed)
 
 
 def base_name(c: RunConfig, folder: pathlib.Path) -> str:

@@ -57,10 +57,9 @@ class Checkpoints:
         """
         Args:
           folder: folder of the checkpoints, made by the first save.
-          keep: number of newest checkpoints to retain. The newest healthy checkpoint
-            and the one with the best score are also retained.
-          base: the adapters' base model, see `checksums.describe_base`; None without
-            adapters.
+          keep: number of newest checkpoints to retain, in addition to the newest
+            healthy one and the one with the best score.
+          base: result of `checksums.describe_base`; None without adapters.
         """
         self._base = base or {}
         self._folder, self._keep = folder.absolute(), keep
@@ -195,10 +194,9 @@ class Checkpoints:
         except Exception as error:
             if not folder.is_dir():
                 raise
-            reason = one_line(error)
             print(
                 f"WARNING: {self._folder}: an old checkpoint was not deleted"
-                f" ({reason}); delete it if you need its space",
+                f" ({one_line(error)}); delete it if you need its space",
                 flush=True,
             )
         if jax.process_index() == 0:
@@ -266,7 +264,8 @@ class Checkpoints:
             try:
                 record = checksums.read_record(folder)
                 checksums.check_base(folder, record, self._base)
-                state = _read_state(folder, record, abstract)
+                checksums.check_shapes(folder, record.tensors, abstract)
+                state = _load(folder, record, abstract)
                 loop = checksums.read_loop(folder, record)
             except CorruptCheckpointError as error:
                 corrupt[step] = str(error)
@@ -281,8 +280,7 @@ class Checkpoints:
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
         """Returns the newest step whose files pass `checksums.verify`, or None.
 
-        Skips the steps in `corrupt`, and adds each corrupt step that it finds. Process
-        0 checks the files, and raises CorruptCheckpointError if all steps are corrupt.
+        Skips the steps in `corrupt`, and adds each corrupt step that it finds.
         """
         found = -1
         if jax.process_index() == 0:
@@ -326,7 +324,7 @@ class Checkpoints:
 
 
 class _Retained(preservation_policy.PreservationPolicy):
-    """Makes Orbax keep the checkpoints of `retained_steps` and delete the others."""
+    """Makes Orbax retain the checkpoints of `retained_steps` alone."""
 
     def __init__(self, records: Mapping[int, Record], keep: int):
         self._records, self._keep = records, keep
@@ -369,12 +367,7 @@ def records_in(folder: pathlib.Path) -> dict[int, Record]:
 
 
 def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainState:
-    """Returns a train state of shapes and dtypes with shardings, without arrays.
-
-    Args:
-      state_shapes: a train state, as arrays or as shapes with dtypes.
-      shardings: the sharding of each array.
-    """
+    """Returns the shapes, dtypes and shardings of a train state, without arrays."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         state_shapes,
@@ -382,20 +375,25 @@ def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainStat
     )
 
 
-def _read_state(
-    folder: pathlib.Path, record: Record, abstract: TrainState
-) -> TrainState:
-    checksums.check_shapes(folder, record.tensors, abstract)
+def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
+    """Loads the arrays of `abstract`, a part of a saved state, and checks them."""
     try:
-        with ocp.StandardCheckpointer() as checkpointer:
-            state = checkpointer.restore(folder / "state", abstract)
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            loaded = checkpointer.restore(
+                folder / "state",
+                args=ocp.args.PyTreeRestore(
+                    item=abstract,
+                    restore_args=ocp.checkpoint_utils.construct_restore_args(abstract),
+                    partial_restore=True,
+                ),
+            )
     except Exception as error:
         reason = one_line(error)[:300]
         raise CorruptCheckpointError(
             f"{folder}: Orbax cannot read the state: {reason}"
         ) from None
-    checksums.check_tensors(folder, record.tensors, state)
-    return state
+    checksums.check_tensors(folder, record.tensors, loaded)
+    return loaded
 
 
 def _from_first(value: int) -> int:
@@ -440,13 +438,7 @@ def state_bytes(
 
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
-    """Returns text about the disk space and the save time of a run's checkpoints.
-
-    Args:
-      nbytes: size of a checkpoint in bytes.
-      keep: number of newest checkpoints to retain.
-      folder: folder of the checkpoints, which may be missing.
-    """
+    """Returns text about the disk space and the save time of a run's checkpoints."""
     # In addition to the newest: the last healthy one, the best one, one that is being
     # saved, and one in a dump.
     most = (keep + 4) * nbytes
@@ -493,17 +485,4 @@ def load_run_params(
     folder = checkpoints.absolute() / str(step)
     checksums.verify(folder)
     record = checksums.read_record(folder)
-    restore_args = jax.tree.map(
-        lambda x: ocp.ArrayRestoreArgs(sharding=x.sharding, dtype=x.dtype), abstract
-    )
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        restored = checkpointer.restore(
-            folder / "state",
-            args=ocp.args.PyTreeRestore(
-                item={"params": abstract},
-                restore_args={"params": restore_args},
-                partial_restore=True,
-            ),
-        )
-    checksums.check_tensors(folder, record.tensors, {"params": restored["params"]})
-    return step, restored["params"]
+    return step, _load(folder, record, {"params": abstract})["params"]

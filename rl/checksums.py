@@ -72,21 +72,12 @@ def tensors_of(tree: Any) -> Tensors:
 
 
 def describe_base(params: Any, path: str) -> dict[str, str]:
-    """Returns `Record.base` for a frozen base model.
-
-    Args:
-      params: parameters of the base model.
-      path: path or Hub id of the base model.
-    """
+    """Returns `Record.base` for a base model, given its path or Hub id."""
     return {"path": path, "digest": hash_json(tensors_of(params))}
 
 
 def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) -> None:
-    """Rejects a checkpoint whose adapters belong to another base model.
-
-    Raises:
-      ValueError: the bases differ; the message names both.
-    """
+    """Raises ValueError if a checkpoint's adapters belong to another base model."""
     if record.base.get("digest") != base.get("digest"):
         saved, own = (
             f"{b['path']} ({b['digest'][:12]})" if b else "none"
@@ -109,10 +100,8 @@ def read_record(folder: pathlib.Path) -> Record:
     try:
         record = Record(**_read(folder / RECORD_FILE))
     except TypeError as error:
-        reason = one_line(error)
         raise CorruptCheckpointError(
-            f"{folder / RECORD_FILE}: the fields are not those of a checkpoint's record"
-            f" ({reason})"
+            f"{folder / RECORD_FILE}: not a checkpoint's record ({one_line(error)})"
         ) from None
     if folder.name != str(record.step):
         raise CorruptCheckpointError(
@@ -128,11 +117,7 @@ def read_record(folder: pathlib.Path) -> Record:
 
 
 def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
-    """Reads the state of the training loop from a checkpoint.
-
-    Raises:
-      CorruptCheckpointError: the state is missing or damaged.
-    """
+    """Reads the loop's state; raises CorruptCheckpointError if it is damaged."""
     loop = _read(folder / LOOP_FILE)
     if hash_json(loop) != record.loop:
         raise CorruptCheckpointError(f"{folder / LOOP_FILE}: wrong SHA-256")
@@ -181,16 +166,7 @@ def verify(folder: pathlib.Path) -> None:
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
-    """Checks that a checkpoint has the tensors of a run, with equal shapes and dtypes.
-
-    Args:
-      folder: folder of the checkpoint, for error messages.
-      stated: `Record.tensors` of the checkpoint.
-      abstract: train state of the run, as shapes with dtypes.
-
-    Raises:
-      ValueError: the checkpoint belongs to another model or optimizer.
-    """
+    """Raises ValueError if a checkpoint's tensors are not those of the run's state."""
     needed = by_path(abstract)
     for name in sorted(needed.keys() ^ stated.keys()):
         has, lacks = "this run", "the checkpoint"
@@ -210,20 +186,9 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 
 
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
-    """Checks that loaded tensors match their checksums, computed on the devices.
-
-    Tensors that were cast to another dtype during loading are not checked.
-
-    Args:
-      folder: folder of the checkpoint, for error messages.
-      stated: `Record.tensors` of the checkpoint.
-      tree: the loaded arrays.
-
-    Raises:
-      CorruptCheckpointError: a tensor differs from the saved one.
-    """
+    """Raises CorruptCheckpointError if a loaded tensor does not match its checksum."""
     for name, (_, dtype, checksum) in tensors_of(tree).items():
-        # A cast tensor has another checksum.
+        # A tensor that was cast while it was loaded has another checksum.
         if dtype == stated[name][1] and checksum != stated[name][2]:
             raise CorruptCheckpointError(f"{folder}: tensor {name}: wrong checksum")
 

@@ -4,6 +4,7 @@ With several processes, all make the calls of `rl.processes.joint.JOINT` in the 
 order, and also those of `sample` if the sampler uses the trainer's devices.
 """
 
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +12,7 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.experimental import multihost_utils
 
 from configs.base import Objective
 from models import hf, lora, peft_folder
@@ -29,6 +29,7 @@ from sharding.rules import place
 Reject = Callable[[Sequence[Batch]], list[Batch]]
 
 
+@dataclasses.dataclass(kw_only=True, eq=False)
 class Engine:
     """Samples from, updates, publishes, saves, restores and exports the policy.
 
@@ -36,63 +37,44 @@ class Engine:
     leader can send a call to the other processes (`rl.processes.joint`).
 
     Attributes:
+      config: the model's architecture.
       step: the jitted functions of an update.
-      state: parameters, optimizer state, counters and reference, see `TrainState`.
-      sampler: the sampler, which uses the last published policy.
-      sample: the method `sample` of the sampler.
+      state: the train state: parameters, optimizer state, counters, reference.
+      sampler: the sampler that receives published policies.
       checkpoints: this process's access to the checkpoints of the run.
+      assets: folder with the tokenizer and other files for exports.
+      base: the frozen parameters under the adapters; `{}` without adapters.
+      base_name: path or Hub id of the base model, written into exported adapters.
+      reference: parameters of the reference model; None if the objective has none or if
+        `state.reference` holds them.
+      score_reference: computes log-probabilities by the reference model.
+      settings: the section `objective` of the config.
+      reject: removes tokens from a mini-batch, which must have its old
+        log-probabilities; None keeps all tokens.
     """
 
-    def __init__(
-        self,
-        *,
-        config: DecoderConfig,
-        step: Step,
-        state: TrainState,
-        sampler: PolicySampler,
-        checkpoints: Checkpoints,
-        assets: pathlib.Path,
-        base: Params,
-        base_name: str,
-        reference: Params | None,
-        score_reference: Score | None,
-        settings: Objective,
-        reject: Reject | None,
-    ):
-        """Initializes the engine; `rl.setup.make_engine` makes the arguments.
+    config: DecoderConfig
+    step: Step
+    state: TrainState
+    sampler: PolicySampler
+    checkpoints: Checkpoints
+    assets: pathlib.Path
+    base: Params
+    base_name: str
+    reference: Params | None
+    score_reference: Score
+    settings: Objective
+    reject: Reject | None
 
-        Args:
-          config: the model's architecture.
-          step: the jitted functions of an update.
-          state: the initial train state.
-          sampler: the sampler that receives published policies.
-          checkpoints: access to the checkpoints of the run.
-          assets: folder with the tokenizer and other files for exports.
-          base: the frozen parameters under the adapters; `{}` without adapters.
-          base_name: path or Hub id of the base model, written into exported adapters.
-          reference: parameters of the reference model; None if the objective has none
-            or if `state.reference` holds them.
-          score_reference: computes log-probabilities by the reference model; None uses
-            `step.score`.
-          settings: the section `objective` of the config.
-          reject: removes tokens from a mini-batch, which must have its old
-            log-probabilities; None keeps all tokens.
-        """
-        self.step = step
-        self.state, self._config = state, config
-        self.sampler, self.checkpoints = sampler, checkpoints
-        self.sample: Callable[..., list[list[Completion]]] = sampler.sample
-        self._score_reference = score_reference or step.score
-        self._assets, self._reference = assets, reference
-        self._base, self._base_name = base, base_name
-        self._settings, self._reject = settings, reject
-        everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
-        self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
+    @property
+    def sample(self) -> Callable[..., list[list[Completion]]]:
+        """Returns the sampler's method `sample`, which uses the published policy."""
+        return self.sampler.sample
 
     @property
     def policy(self) -> Params:
         """Returns all parameters, trained and frozen."""
-        return lora.join(self.state.params, self._base)
+        return lora.join(self.state.params, self.base)
 
     @property
     def updates(self) -> int:
@@ -124,36 +106,18 @@ class Engine:
         self.checkpoints.check()
         self.sampler.make_room()
         placed = self.prepare(mini_batches, hypers)
-        every = zip(hypers, itertools.cycle(placed), strict=False)
         stats = []
-        for hyper, micro in every:
+        for hyper, micro in zip(hypers, itertools.cycle(placed), strict=False):
             self.state, of_update = self.step.update(
-                self.state, micro, hyper, self._base
+                self.state, micro, hyper, self.base
             )
             stats.append(of_update)
         found: list[dict[str, Any]] = jax.device_get(stats)
-        if self._reject is not None:
+        if self.reject is not None:
             tokens = [sum(int(b.loss_mask.sum()) for b in m) for m in mini_batches]
             for of_update, given in zip(found, itertools.cycle(tokens), strict=False):
                 of_update["sum"]["rejected"] = given - of_update["sum"]["tokens"]
         return found
-
-    def score(self, batch: Batch, hyper: Hyper) -> np.ndarray:
-        """Computes the policy's log-probabilities of a micro-batch's tokens.
-
-        Frees the sampler's memory first, so publish before you sample again.
-
-        Args:
-          batch: a micro-batch of NumPy arrays.
-          hyper: scalars, of which the temperature is used.
-
-        Returns:
-          The log-probabilities, `[R, T]`.
-        """
-        self.sampler.make_room()
-        placed = place(batch, self.step.rows)
-        scored = self.step.score(self.policy, placed, hyper)
-        return jax.device_get(self._gather(scored))
 
     def prepare(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
@@ -162,43 +126,43 @@ class Engine:
 
         Fills `old_logprobs` if the step has several updates, or if it has off-policy
         tokens that may be rejected. Fills `reference_logprobs` if there is a reference.
-
-        Args:
-          mini_batches, hypers: see `update`.
-
-        Returns:
-          The micro-batches of each mini-batch, sharded over the devices.
         """
-        hyper = hypers[0]
+        hyper, rows = hypers[0], self.step.rows
         # With a single update the old policy is the current policy.
         scores = len(hypers) > 1
-        off_policy = any(b.off_policy.any() for micro in mini_batches for b in micro)
-        if self._reject is not None and off_policy:
+        if self.reject is not None and any(
+            batch.off_policy.any() for micro in mini_batches for batch in micro
+        ):
             scores = False  # done here instead: rejection needs them on the host
             mini_batches = [
-                self._reject(
-                    [b.replace(old_logprobs=self.score(b, hyper)) for b in micro]
-                )
+                self.reject([self._score_on_host(batch, hyper) for batch in micro])
                 for micro in mini_batches
             ]
-        reference = self.state.reference or self._reference
+        reference = self.state.reference or self.reference
+        prepared: list[list[Batch]] = []
+        for micro in mini_batches:
+            prepared.append([])
+            for on_host in micro:
+                batch = place(on_host, rows)
+                if scores:
+                    own = not on_host.off_policy.any()
+                    if own and self.settings.old_logprobs == "sampler":
+                        old = batch.sampler_logprobs
+                    else:
+                        old = self.step.score(self.policy, batch, hyper)
+                    batch = batch.replace(old_logprobs=old)
+                if reference:
+                    scored = self.score_reference(reference, batch, hyper)
+                    batch = batch.replace(reference_logprobs=scored)
+                prepared[-1].append(batch)
+        return prepared
 
-        def prepared(batch: Batch) -> Batch:
-            own = (
-                self._settings.old_logprobs == "sampler" and not batch.off_policy.any()
-            )
-            if scores and own:
-                batch = batch.replace(old_logprobs=batch.sampler_logprobs)
-            batch = place(batch, self.step.rows)
-            if scores and not own:
-                old = self.step.score(self.policy, batch, hyper)
-                batch = batch.replace(old_logprobs=old)
-            if reference:
-                scored = self._score_reference(reference, batch, hyper)
-                batch = batch.replace(reference_logprobs=scored)
-            return batch
-
-        return [[prepared(batch) for batch in micro] for micro in mini_batches]
+    def _score_on_host(self, batch: Batch, hyper: Hyper) -> Batch:
+        """Fills `old_logprobs` of a batch of NumPy arrays."""
+        scored = self.step.score(self.policy, place(batch, self.step.rows), hyper)
+        return batch.replace(
+            old_logprobs=multihost_utils.process_allgather(scored, tiled=True)
+        )
 
     def publish(self, version: int) -> None:
         """Publishes the current parameters to the sampler as policy `version`.
@@ -210,7 +174,7 @@ class Engine:
           SamplerError, OSError: the sampler does not serve the new parameters.
         """
         check_finite(self.state.params, f"policy version {version} is not published")
-        every = self._settings.reset_every if self.state.reference else 0
+        every = self.settings.reset_every if self.state.reference else 0
         if every and version and version % every == 0:
             reset = jax.tree.map(
                 lambda old, new: jnp.array(new, old.dtype),
@@ -239,7 +203,7 @@ class Engine:
           `Checkpoints.restore` and `publish` for errors.
         """
         abstract = abstract_state(self.state, self.step.shardings)
-        restored = self.checkpoints.restore(abstract, make_room=self._make_room)
+        restored = self.checkpoints.restore(abstract, make_room=self._drop_state)
         if restored is None:
             self.publish(0)
             return None
@@ -247,7 +211,7 @@ class Engine:
         self.publish(step)
         return step, loop
 
-    def _make_room(self) -> None:
+    def _drop_state(self) -> None:
         # The old and the restored state of a large model do not fit in memory together.
         self.state = cast(TrainState, None)
         self.sampler.make_room()
@@ -275,19 +239,14 @@ class Engine:
         params = self.policy
         with phase("export", folder):
             hf.save_folder(
-                folder,
-                params,
-                self._config,
-                assets=self._assets,
-                dtype=dtype,
-                card=card,
+                folder, params, self.config, assets=self.assets, dtype=dtype, card=card
             )
-            if self._base:
+            if self.base:
                 peft_folder.save_folder(
                     pathlib.Path(folder).with_name("adapter"),
                     params,
-                    self._config,
-                    base=self._base_name,
+                    self.config,
+                    base=self.base_name,
                 )
         return True
 

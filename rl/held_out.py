@@ -15,81 +15,71 @@ from rollout.seeds import Stream, run_seed
 from rollout.types import Sampler
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """Evaluates the policy on the held-out sets of a run.
+def evaluate_sets(
+    spec: RunSpec, step: int, *, whole: bool, sampler: Sampler, judge: Reward
+) -> dict[str, Any]:
+    """Evaluates the held-out sets of a run and prints the result.
 
-    Attributes:
+    Args:
       spec: the checked run.
+      step: number of steps done.
+      whole: evaluate all problems instead of the first `eval.problems` of each set.
       sampler: samples from the policy.
       judge: computes the rewards of held-out completions.
+
+    Returns:
+      The summary of the first set, with those of other sets under "sets"; `{}` if the
+      run has no held-out set.
     """
+    if not spec.held_out:
+        return {}
+    started = time.perf_counter()
+    first, *others = [
+        (of_set.name, _evaluate_set(spec, of_set, whole, sampler, judge))
+        for of_set in spec.held_out
+    ]
+    summary = first[1] | ({"sets": dict(others)} if others else {})
+    print(
+        f"evaluation after step {step}: {headline(summary)}"
+        f" ({duration(time.perf_counter() - started)})",
+        flush=True,
+    )
+    return summary
 
-    spec: RunSpec
-    sampler: Sampler
-    judge: Reward
 
-    def measure(self, step: int, *, whole: bool) -> dict[str, Any]:
-        """Evaluates the held-out sets of the run and prints the result.
-
-        Args:
-          step: number of steps done.
-          whole: evaluate all problems instead of the first `eval.problems` of each set.
-
-        Returns:
-          The summary of the first set, with those of other sets under "sets"; `{}` if
-          the run has no held-out set.
-        """
-        if not self.spec.held_out:
-            return {}
-        started = time.perf_counter()
-        first, *others = self.spec.held_out
-        summary = self._measure_set(first, whole)
-        if others:
-            sets = {of_set.name: self._measure_set(of_set, whole) for of_set in others}
-            summary["sets"] = sets
-        print(
-            f"evaluation after step {step}: {headline(summary)}"
-            f" ({duration(time.perf_counter() - started)})",
-            flush=True,
-        )
-        return summary
-
-    def _measure_set(self, held_out: ProblemSet, whole: bool) -> dict[str, Any]:
-        """Evaluates one set, with the same seed each time."""
-        spec, e = self.spec, self.spec.config.eval
-        every = held_out.problems
-        of_curve = every[: e.problems] if e.problems else every
-        problems = every if whole else of_curve
-        sampled = dataclasses.replace(
-            spec.sampling, n=e.samples, temperature=e.temperature
-        )
-        greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
-        evaluated = functools.partial(
-            evaluate,
-            problems=problems,
-            curve=of_curve,
-            prompts=[spec.prompt_of(p).tolist() for p in problems],
-            sampler=self.sampler,
-            seed=run_seed(spec.config.seed, Stream.EVALUATING, 0),
-            decode=spec.decode,
-            judge=self.judge,
-        )
-        text = (
-            f"{held_out.name}: {len(problems)} problems, {sampled.n} completions each"
-        )
-        with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
-            _, summary = evaluated(params=sampled)
-            if e.greedy:
-                _, of_greedy = evaluated(params=greedy)
-                for part in {"curve"} & summary.keys():
-                    summary[part]["greedy_accuracy"] = of_greedy[part]["accuracy"]
-                summary["greedy_accuracy"] = of_greedy["accuracy"]
-        if held_out.left_out:
-            summary["left_out"] = held_out.left_out
-        if len(problems) < len(every):
-            summary["part"] = True
-        return summary
+def _evaluate_set(
+    spec: RunSpec, held_out: ProblemSet, whole: bool, sampler: Sampler, judge: Reward
+) -> dict[str, Any]:
+    """Evaluates one set, with the same seed each time."""
+    e, every = spec.config.eval, held_out.problems
+    of_curve = every[: e.problems] if e.problems else every
+    problems = every if whole else of_curve
+    sampled = dataclasses.replace(spec.sampling, n=e.samples, temperature=e.temperature)
+    evaluated = functools.partial(
+        evaluate,
+        problems=problems,
+        curve=of_curve,
+        prompts=[spec.prompt_of(p).tolist() for p in problems],
+        sampler=sampler,
+        seed=run_seed(spec.config.seed, Stream.EVALUATING, 0),
+        decode=spec.decode,
+        judge=judge,
+    )
+    text = f"{held_out.name}: {len(problems)} problems, {sampled.n} completions each"
+    with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
+        _, summary = evaluated(params=sampled)
+        if e.greedy:
+            greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
+            _, of_greedy = evaluated(params=greedy)
+            if "curve" in summary:
+                of_curve_greedy = of_greedy["curve"]["accuracy"]
+                summary["curve"]["greedy_accuracy"] = of_curve_greedy
+            summary["greedy_accuracy"] = of_greedy["accuracy"]
+    if held_out.left_out:
+        summary["left_out"] = held_out.left_out
+    if len(problems) < len(every):
+        summary["part"] = True
+    return summary
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:

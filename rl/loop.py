@@ -373,7 +373,7 @@ class _Run:
         """
         whole = whole or self.base is None or self.done == self.config.steps
         summary = self.interruptible(
-            lambda: self.parts.held_out.measure(self.done, whole=whole)
+            lambda: self.parts.evaluate(self.done, whole=whole)
         )
         self.latest, self.evaluated = summary, self.done
         if self.base is None:

@@ -58,13 +58,13 @@ class ProblemSet:
     name: str  # "train", "held-out", or the set's key in `data.eval`
     key: str  # config key of the source
     source: str  # files or function, as written in the config
+    rows: int  # number of problems in the source
     problems: Sequence[Problem]  # problems with readable golds and short enough prompts
-    unreadable: int = 0  # number of problems with an unreadable gold or prompt
     too_long: int = 0  # number of problems whose prompt is too long
 
     @property
     def left_out(self) -> int:
-        return self.unreadable + self.too_long
+        return self.rows - len(self.problems)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,11 +117,7 @@ class RunSpec:
         return str(self.tokenizer.decode(list(token_ids)))
 
     def open_rewards(self, workers: int = 0) -> Rewards:
-        """Starts the worker processes that compute rewards; the caller closes them.
-
-        Args:
-          workers: see `Rewards`; 0 uses `reward.workers`.
-        """
+        """Starts workers, by default `reward.workers`; the caller closes them."""
         r = self.config.reward
         return Rewards(
             _reward_formulas(self.config),
@@ -166,7 +162,7 @@ def validate(c: RunConfig) -> RunSpec:
         if folder != pathlib.Path(scratch):
             open_weights(folder, model)
         tokenizer = load_tokenizer(folder)
-        check_reference(c, objective, model, tokenizer)
+        _check_reference(c, objective, model, tokenizer)
         size = model.vocab_size
         stop_ids = c.rollout.stop_token_ids
         check_ids(stop_ids, vocab_size=size, what="config.rollout.stop_token_ids")
@@ -176,7 +172,7 @@ def validate(c: RunConfig) -> RunSpec:
     prompts: dict[str, np.ndarray] = {}
     every = sets[0].problems
     for i, of_set in enumerate(sets):
-        own, fit, fault = encode_set(
+        own, fit, message = encode_set(
             tokenizer,
             of_set.problems,
             template=c.data.template,
@@ -190,14 +186,9 @@ def validate(c: RunConfig) -> RunSpec:
                 f" prompts of {of_set.key}={of_set.source!r} are longer; raise it"
             )
         prompts |= own
-        readable = sum(p.problem in own for p in of_set.problems)
-        sets[i] = dataclasses.replace(
-            of_set,
-            problems=fit,
-            unreadable=of_set.unreadable + len(of_set.problems) - readable,
-            too_long=readable - len(fit),
-        )
-        unread += [fault] if fault else []
+        too_long = sum(p.problem in own for p in of_set.problems) - len(fit)
+        sets[i] = dataclasses.replace(of_set, problems=fit, too_long=too_long)
+        unread += [message] if message else []
     stages, gaps = _stages(c, every, sets[0].problems)
     return RunSpec(
         config=c,
@@ -232,19 +223,13 @@ def reference_model(
     return folder, DecoderConfig.from_folder(folder)
 
 
-def check_reference(
+def _check_reference(
     c: RunConfig,
     objective: Objective,
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Checks that `objective.reference`, if it is used, has the base's vocabulary.
-
-    With `objective.reset_every` it must also have the base model's architecture.
-
-    Raises:
-      ValueError: these differ, or the reference model was not found.
-    """
+    """Checks the vocabulary and, if it is reset, the architecture of the reference."""
     if not c.objective.reference or not objective.needs_reference:
         return
     key = f"config.objective.reference={c.objective.reference!r}"
@@ -261,11 +246,7 @@ def check_reference(
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
-    """Checks that a micro-batch can hold one row of maximum length per batch shard.
-
-    Raises:
-      ValueError: `batch.micro_tokens` is too small.
-    """
+    """Checks that a micro-batch can hold one row of maximum length per batch shard."""
     devices = shards("batch", abstract_mesh(mesh_shape))
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:
@@ -277,11 +258,7 @@ def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
 
 
 def check_positions(c: RunConfig, model: DecoderConfig) -> None:
-    """Checks that the longest prompt and completion fit into the model's positions.
-
-    Raises:
-      ValueError: the maximum lengths are too large.
-    """
+    """Checks that the longest prompt and completion fit into the model's positions."""
     r = c.rollout
     if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
         raise ValueError(
@@ -294,16 +271,10 @@ def check_positions(c: RunConfig, model: DecoderConfig) -> None:
 def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
     """Reads the training and held-out problems, and tries out the user's rewards.
 
-    Only process 0 calls the rewards, on the first problem (`try_out`), since a reward
-    may call a service.
-
     Returns:
       The training set followed by the held-out sets, and a message for each set from
       which problems were removed. If the verifier judges a set, its problems with
       unreadable golds are removed.
-
-    Raises:
-      ValueError: a problem, a gold or a reward is invalid; the message names it.
     """
     d, formulas = c.data, _reward_formulas(c)
     sets: list[ProblemSet] = []
@@ -311,9 +282,11 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
     sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
     for name, key, source, arguments in sources:
         problems = load_problems(source, key=key, fields=d.fields, **arguments)
-        of_set = ProblemSet(name=name, key=key, source=source, problems=problems)
+        of_set = ProblemSet(
+            name=name, key=key, source=source, rows=len(problems), problems=problems
+        )
         sets.append(of_set)
-    if jax.process_index() == 0:
+    if jax.process_index() == 0:  # a reward may call a service
         try_out(
             formulas,
             sets[0].problems[0],
@@ -330,18 +303,13 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
                 timeout=c.reward.timeout,
                 unreadable=d.unreadable,
             )
-            lost = len(of_set.problems) - len(problems)
-            sets[i] = dataclasses.replace(of_set, problems=problems, unreadable=lost)
+            sets[i] = dataclasses.replace(of_set, problems=problems)
             messages += [message] if message else []
     return sets, messages
 
 
 def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
-    """Returns name, config key, source and arguments of each held-out set.
-
-    Raises:
-      ValueError: `data.eval` or `data.eval_args` is invalid.
-    """
+    """Returns name, config key, source and arguments of each held-out set."""
     key = "config.data.eval"
     if isinstance(d.eval, str):
         return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
@@ -382,14 +350,8 @@ def _stages(
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Makes and checks the curriculum's stages.
 
-    Args:
-      c: the run's config.
-      every: the training problems, also those whose prompts are left out.
-      fit: the problems of `every` whose prompts are readable and short enough.
-
-    Returns:
-      The stages, and a message for each level without problems, whose share is added to
-      another level.
+    Levels without problems in `every` are replaced, with a message. Problems in `fit`
+    have usable prompts.
     """
     r = c.rollout
     try:

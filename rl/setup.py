@@ -15,15 +15,14 @@ from configs.base import Lora, RunConfig
 from configs.checks import filter_on
 from configs.schema import config_json
 from models import hf, lora
-from models.decoder import Decoder, Params
+from models.attention import SHARES_PREFIXES
+from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl import checksums, files
 from rl.alarms import Alarms
 from rl.base_model import (
     base_folder,
     base_name,
-    check_shared_prompts,
     model_from_config,
-    new_adapters,
     parameter_count,
 )
 from rl.checkpoint import Checkpoints
@@ -34,7 +33,7 @@ from rl.groups.extra import load_extra_groups
 from rl.groups.judge import build_groups
 from rl.groups.packing import pack_groups
 from rl.groups.schedule import Rollouts
-from rl.held_out import HeldOut
+from rl.held_out import evaluate_sets
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
 from rl.processes import group, joint
@@ -61,27 +60,16 @@ from sharding.mesh import make_mesh
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Holds the objects that the training loop uses.
-
-    Attributes:
-      engine: samples, updates, publishes and saves the policy.
-      rollouts: returns the groups of each step, according to `rollout.schedule`.
-      rewards: judges completions of training and of evaluation.
-      held_out: evaluates the policy on the held-out sets.
-      alarms: checks the metrics of each step.
-      trace: profiles the steps of `profile.steps`.
-      pack: `pack_groups` with the run's settings: packs groups into mini-batches.
-      hypers: `make_hypers` with the run's config: returns the scalars of each update.
-    """
+    """Holds the objects that the training loop uses."""
 
     engine: Engine
     rollouts: Rollouts
     rewards: Rewards
-    held_out: HeldOut
+    evaluate: Callable[..., dict[str, Any]]  # `held_out.evaluate_sets` for this run
     alarms: Alarms
     trace: Trace
-    pack: Callable[..., list[list[Batch]]]
-    hypers: Callable[..., list[Hyper]]
+    pack: Callable[..., list[list[Batch]]]  # `pack_groups` with the run's settings
+    hypers: Callable[..., list[Hyper]]  # `make_hypers` with the run's config
 
 
 @contextlib.contextmanager
@@ -129,7 +117,7 @@ def open_parts(
     rewards = spec.open_rewards()
     sample = WatchedSampler(engine, "sample", check_stop).sample
     rollouts = Rollouts(
-        make_collector(spec, sample, rewards),
+        _make_collector(spec, sample, rewards),
         schedule=c.rollout.schedule,
         max_staleness=c.rollout.max_staleness,
         steps=c.steps,
@@ -145,8 +133,9 @@ def open_parts(
             engine=engine,
             rollouts=rollouts,
             rewards=rewards,
-            held_out=HeldOut(
-                spec=spec,
+            evaluate=functools.partial(
+                evaluate_sets,
+                spec,
                 sampler=WatchedSampler(engine, "evaluate", check_stop),
                 judge=rewards.reward(EVALUATION),
             ),
@@ -167,7 +156,7 @@ def open_parts(
         )
 
 
-def make_collector(
+def _make_collector(
     spec: RunSpec, sample: Callable[..., list], rewards: Rewards
 ) -> Collector:
     """Makes the collector, which samples, judges and filters the groups of a batch."""
@@ -214,7 +203,12 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
             tokenizer=spec.tokenizer,
         )
     model = model_from_config(c, spec.model, mesh)
-    check_shared_prompts(c.batch.share_prompts, model)
+    if c.batch.share_prompts and model.attention not in SHARES_PREFIXES:
+        raise ValueError(
+            f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
+            " share prompts; set config.batch.share_prompts=False or"
+            " config.model.attention='xla'"
+        )
     servers = None
     if c.rollout.backend == "vllm":
         # First, so that servers start while weights are loaded.
@@ -231,9 +225,13 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         params = hf.load_params(folder, model, mesh, on_loaded=loaded.update)
         check_finite(params, str(folder))
         # With adapters the frozen base can be the reference as well.
-        adapters = new_adapters(model, mesh, c.model.lora.init_seed)
+        adapters = lora.init_adapters(
+            abstract_params(model)[0],
+            param_shardings(model, mesh),
+            c.model.lora.init_seed,
+        )
         trained, base = (adapters, params) if adapters else (params, {})
-        reference, score_reference = make_reference(spec, mesh, params, base)
+        reference, score_reference = _make_reference(spec, mesh, params, base)
         state = step.init(trained)
         if state.reference and reference:
             state, reference = state.replace(reference=reference), None
@@ -243,7 +241,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         step=step,
         state=state,
         sampler=servers
-        or make_embedded(
+        or _make_embedded(
             spec,
             model,
             lora.join(state.params, base),
@@ -258,7 +256,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         base=base,
         base_name=name,
         reference=reference,
-        score_reference=score_reference,
+        score_reference=score_reference or step.score,
         settings=c.objective,
         reject=make_rejection(c),
     )
@@ -278,21 +276,13 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
     )
 
 
-def make_reference(
+def _make_reference(
     spec: RunSpec, mesh: Mesh, params: Params, base: Params
 ) -> tuple[Params | None, Score | None]:
     """Makes the reference model's parameters and its scoring function.
 
-    Args:
-      spec: the checked run.
-      mesh: mesh of the policy.
-      params: parameters of the base model, which by default are copied as reference.
-      base: the frozen base parameters, which are used without a copy; `{}` without
-        adapters.
-
-    Returns:
-      The parameters, or None if the objective needs no reference. The scoring function,
-      or None to use the policy's (`Step.score`).
+    The parameters are None if the objective needs no reference. The function is None if
+    the reference has the policy's architecture. A frozen `base` is used uncopied.
     """
     c = spec.config
     if not spec.objective.needs_reference:
@@ -326,16 +316,12 @@ def make_rejection(c: RunConfig) -> Reject | None:
     return apply
 
 
-def make_embedded(
+def _make_embedded(
     spec: RunSpec, model: Decoder, params: Params, resident: Any
 ) -> JaxSampler:
     """Makes the sampler on the trainer's own devices and compiles its programs.
 
-    Args:
-      spec: the checked run.
-      model: the decoder in training.
-      params: parameters of the model, trained and frozen.
-      resident: arrays that stay on the devices during sampling.
+    The arrays of `resident` stay on the devices during sampling.
     """
     c = spec.config
     assert model.mesh is not None

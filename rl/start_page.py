@@ -147,14 +147,13 @@ def describe_numbers(c: RunConfig) -> str:
 
 
 def _describe_set(of_set: ProblemSet) -> str:
-    used = len(of_set.problems)
-    text = f"{of_set.source}: {used + of_set.left_out:,} rows, {used:,} used"
+    text = f"{of_set.source}: {of_set.rows:,} rows, {len(of_set.problems):,} used"
     if not of_set.left_out:
         return text
     return (
         f"{text}; left out: {of_set.too_long:,} longer than"
-        f" config.rollout.max_prompt_tokens, {of_set.unreadable:,} with an unreadable"
-        " gold or prompt"
+        f" config.rollout.max_prompt_tokens, {of_set.left_out - of_set.too_long:,} with"
+        " an unreadable gold or prompt"
     )
 
 

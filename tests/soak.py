@@ -89,7 +89,7 @@ _MOMENTS = {
     "save": ("rl.checkpoint:Checkpoints.save", 3, 0.01),
     "commit": ("rl.checkpoint:Checkpoints._finish", 3, 0.05),
     "publish": ("rl.engine:Engine.publish", 3, 0.01),
-    "evaluate": ("rl.held_out:HeldOut.measure", 3, 0.5),
+    "evaluate": ("rl.setup:evaluate_sets", 3, 0.5),
     "metrics": ("rl.metrics:MetricsWriter.scalars", 3, 0.01),
     "epoch": ("rl.problems.reading:ProblemStream.draw", 3, 0.01),
     "export": ("rl.engine:Engine.export", 1, 0.05),

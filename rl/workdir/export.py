@@ -94,7 +94,7 @@ def model_card(
     Args:
       config: the run's config, as in config.json.
       step: the step of the exported weights.
-      evaluations: results of `HeldOut.measure` by name; empty ones are left out.
+      evaluations: results of `evaluate_sets` by name; empty ones are left out.
     """
     model, data, rollout = config["model"], config["data"], config["rollout"]
     args = model["maker_args"] or {}

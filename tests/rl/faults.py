@@ -11,9 +11,8 @@ import jax
 import numpy as np
 
 from models import hf
-from rl import checkpoint, run_spec
+from rl import checkpoint, run_spec, setup
 from rl.groups.schedule import Rollouts
-from rl.held_out import HeldOut
 from rl.problems.arithmetic import problems
 from rollout.jax_sampler import JaxSampler
 from rollout.seeds import Stream, run_seed
@@ -73,13 +72,13 @@ def ended_around_an_evaluation(**arguments):
     """
     left = pathlib.Path(os.environ["STARTS_LEFT"])
     starts = int(left.read_text())
-    evaluate, take = HeldOut.measure, Rollouts.take
+    evaluate, take = setup.evaluate_sets, Rollouts.take
 
-    def stopped(held_out, step, **how):
+    def stopped(spec, step, **how):
         if starts == 3 and step == 2:
             left.write_text("2")
             os.kill(os.getpid(), signal.SIGTERM)
-        return evaluate(held_out, step, **how)
+        return evaluate(spec, step, **how)
 
     def killed(self, step):
         if starts == 2 and step == 2:
@@ -92,7 +91,7 @@ def ended_around_an_evaluation(**arguments):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(3600)
 
-    HeldOut.measure, Rollouts.take = stopped, killed
+    setup.evaluate_sets, Rollouts.take = stopped, killed
     if starts == 1:
         hf.write_tensors = hung
     return problems(**arguments)

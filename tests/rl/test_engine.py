@@ -83,13 +83,13 @@ def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
     before = _resident()
     state = sum(array.nbytes for array in jax.tree.leaves(engine.state))
     served = sum(array.nbytes for array in jax.tree.leaves(engine.sampler._params))
-    read, freed = ocp.StandardCheckpointer.restore, []
+    read, freed = ocp.PyTreeCheckpointer.restore, []
 
     def reading(self, *args, **kwargs):
         freed.append(before - _resident())
         return read(self, *args, **kwargs)
 
-    monkeypatch.setattr(ocp.StandardCheckpointer, "restore", reading)
+    monkeypatch.setattr(ocp.PyTreeCheckpointer, "restore", reading)
     assert engine.restore() == (1, {"at": 1})
     assert len(freed) == 1 and freed[0] >= state + served > state
     engine.close()
@@ -106,7 +106,7 @@ def test_a_reference_is_the_base_and_stays_so(config, opened, tmp_path):
     )
     # The same parameters by two programs in bfloat16; then an update between them.
     assert 0 <= first < 1e-4 < second
-    leaves = jax.tree.leaves(engine._reference)
+    leaves = jax.tree.leaves(engine.reference)
     assert {leaf.dtype for leaf in leaves} == {np.dtype("bfloat16")}
     assert {leaf.sharding for leaf in leaves} == {
         leaf.sharding for leaf in jax.tree.leaves(engine.state.params)
