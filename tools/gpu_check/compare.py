@@ -18,17 +18,13 @@ Arrays = Mapping[str, np.ndarray]
 
 def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
     """Returns a micro-batch's float32 gradient and log-probabilities, by name."""
-    mesh = mesh or one_device()
+    mesh, size = mesh or one_device(), SIZES["equal"]
     model, step = make_trainer(
-        SIZES["equal"],
-        mesh,
-        dtype="float32",
-        remat="none",
-        deterministic=deterministic,
+        size, mesh, dtype="float32", remat="none", deterministic=deterministic
     )
     with jax.default_matmul_precision("highest"):
         params = init_params(model, mesh, 0)
-    batch = place(make_batch(SIZES["equal"], 2, 512)[0], step.rows)
+    batch = place(make_batch(size, 2, 512)[0], step.rows)
     scored = step.score(params, batch, SCALARS)
     carry = step.zeros(params, batch, SCALARS)
     sums, *_ = step.accumulate(carry, params, batch, SCALARS)
@@ -56,6 +52,11 @@ def _differences(
     errors = {name: error(found[name], exact[name]) for name in exact}
     worst = max(errors, key=lambda name: errors[name])
     differs = [name for name in found if not np.array_equal(found[name], again[name])]
-    far = {"worst_error": errors[worst], "logprobs_error": errors["['logprobs']"]}
-    twice = {"differ_twice": len(differs), "names": differs}
-    return {"what": what, "worst": worst, **far, **twice}
+    return {
+        "what": what,
+        "worst": worst,
+        "worst_error": errors[worst],
+        "logprobs_error": errors["['logprobs']"],
+        "differ_twice": len(differs),
+        "names": differs,
+    }

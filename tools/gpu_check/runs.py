@@ -1,6 +1,7 @@
 """Measures the quickstart's curve; compares a resumed run with uninterrupted ones."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,9 @@ _SMALL = ("eval.samples=1", *(f"{one}.held_out=32" for one in _HELD_OUT))
 
 
 def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, Any]]:
-    """Runs the quickstart and returns the rows of metrics.jsonl.
+    """Runs the quickstart; kills it after more than `kill_after` rows, unless 0.
 
-    If `kill_after` is not 0, the run is killed after more than `kill_after` rows.
+    Returns the rows of metrics.jsonl.
     """
     cache = pathlib.Path(workdir).parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)
@@ -45,11 +46,7 @@ def quickstart(tiny: bool) -> Rows:
         rows = _train(f"{folder}/run", *settings)
     wall_s = time.monotonic() - began
     curve = [
-        {
-            k: x
-            for k, x in row.items()
-            if "accuracy" in k or "gap" in k or "seconds" in k
-        }
+        {k: x for k, x in row.items() if re.search("accuracy|gap|seconds", k)}
         for row in rows[:: max(1, len(rows) // 12)]
     ]
     yield {"what": "quickstart", "rows": len(rows), "wall_s": wall_s, "curve": curve}

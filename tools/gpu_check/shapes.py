@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
 from rl.types import Batch
@@ -23,11 +22,6 @@ SIZES = {
         "tiny": (2, 64, 4, 2, 128, 1024),
     }.items()
 }
-
-
-def peak_gib() -> float:
-    """Returns the first device's peak memory use so far in GiB; 0 if unknown."""
-    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
 def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:

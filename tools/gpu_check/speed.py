@@ -16,15 +16,14 @@ from models.decoder import Params, init_params
 from rl.base_model import parameter_count
 from rollout import decoding
 from rollout.jax_sampler import JaxSampler
-from rollout.layout import make_layout
+from rollout.layout import Layout, make_layout
 from rollout.types import SamplingParams
 from sharding.rules import place
 from tools.bench.update import SCALARS, make_trainer, one_device
 from tools.bench.work import median_seconds
-from tools.gpu_check import shapes
-from tools.gpu_check.shapes import SIZES, Rows
+from tools.gpu_check.shapes import PEAK, SIZES, Rows, make_batch
 
-# Bytes/s of memory, by a part of the device's name; an H100 SXM's if none is there.
+# Bytes/s of memory, by a part of the device's name.
 BANDWIDTHS = {"H200": 4.8e12, "H100": 3.35e12}
 # For each model: rows of a micro-batch, row length, and values of keys of config.model.
 UPDATES: dict[str, list[tuple[int, int, dict[str, Any]]]] = {
@@ -49,13 +48,18 @@ DECODES = {
 ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 
 
+def _peak_gib() -> float:
+    """Returns the first device's peak memory use so far; 0 if unknown."""
+    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
+
+
 def update_small(tiny: bool, name: str = "0.5B") -> Rows:
     """Yields the speed and memory of gradients, by remat policy and head chunk."""
     name = "tiny" if tiny else name
     model, _ = make_trainer(SIZES[name])
     params = init_params(model, one_device(), 0)
-    for number, variant in enumerate(UPDATES[name]):
-        yield from _gradient(name, params, *variant, trace=number == 0)
+    for case in UPDATES[name]:
+        yield from _gradient(name, params, *case, trace=case is UPDATES[name][0])
 
 
 def _gradient(
@@ -64,11 +68,10 @@ def _gradient(
     rows: int,
     length: int,
     options: dict[str, Any],
-    *,
     trace: bool,
 ) -> Rows:
     _, step = make_trainer(SIZES[name], **options)
-    host, lengths, flops = shapes.make_batch(SIZES[name], rows, length)
+    host, lengths, flops = make_batch(SIZES[name], rows, length)
     batch = place(host, step.rows)
     carry = step.zeros(params, batch, SCALARS)
     began = time.perf_counter()
@@ -76,22 +79,27 @@ def _gradient(
     program = accumulate.lower(carry, params, batch, SCALARS).compile()
     compile_s = time.perf_counter() - began
     memory: Any = program.memory_analysis()
-    compiled = sum(
-        getattr(memory, f"{kind}_size_in_bytes") * sign / 2**30
-        for kind, sign in (("temp", 1), ("argument", 1), ("output", 1), ("alias", -1))
-    )
+    compiled = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    compiled += memory.temp_size_in_bytes - memory.alias_size_in_bytes
 
     def run():
         nonlocal carry
         carry = program(carry, params, batch, SCALARS)
         return carry[1]
 
-    seconds, tokens = median_seconds(run), int(lengths.sum())
-    case = {"what": "accumulate", "size": name, "rows": rows} | options
-    mfu = {"mfu": flops / seconds / shapes.PEAK}
-    speed = {"s": seconds, "tokens_per_s": tokens / seconds} | mfu
-    used = {"peak_gib": shapes.peak_gib(), "compiled_gib": compiled}
-    yield case | speed | {"compile_s": compile_s} | used
+    seconds = median_seconds(run)
+    yield {
+        "what": "accumulate",
+        "size": name,
+        "rows": rows,
+        **options,
+        "s": seconds,
+        "tokens_per_s": int(lengths.sum()) / seconds,
+        "mfu": flops / seconds / PEAK,
+        "compile_s": compile_s,
+        "peak_gib": _peak_gib(),
+        "compiled_gib": compiled / 2**30,
+    }
     if trace:
         yield _trace(run, "accumulate")
 
@@ -106,7 +114,7 @@ def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
         sampler = JaxSampler(layout, params)
         for context, top_p in [(c, 1.0) for c in contexts] + [(contexts[0], 0.95)]:
-            yield from _decode_at(name, sampler, slots, context, top_p)
+            yield from _decode_at(name, layout, sampler._params, slots, context, top_p)
         prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
         fill = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
         case = {"what": "prefill_and_insert", "size": name, "slots": slots}
@@ -114,9 +122,8 @@ def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
 
 
 def _decode_at(
-    name: str, sampler: JaxSampler, slots: int, context: int, top_p: float
+    name: str, layout: Layout, served: Params, slots: int, context: int, top_p: float
 ) -> Rows:
-    layout, size = sampler._layout, SIZES[name]
     columns, width = layout.lengths(1, 1, 0)
     state = decoding.empty(layout.model, slots, columns, width, 0)
     state = state.replace(
@@ -126,9 +133,8 @@ def _decode_at(
         uniforms=jax.random.uniform(jax.random.key(7), state.uniforms.shape),
     )
     state = jax.device_put(state, decoding.shardings(state, layout.mesh))
-    sampling = dataclasses.replace(ENDLESS, top_p=top_p)
-    dynamic = decoding.dynamic_params(sampling)
-    how = layout.model, layout.settings, top_p < 1, sampler._params
+    dynamic = decoding.dynamic_params(dataclasses.replace(ENDLESS, top_p=top_p))
+    how = layout.model, layout.settings, top_p < 1, served
 
     def run():
         nonlocal state
@@ -137,18 +143,24 @@ def _decode_at(
 
     each = median_seconds(run, repeat=3) / layout.settings.call
     middle = context + 3.5 * layout.settings.call
+    size, kind = SIZES[name], jax.devices()[0].device_kind
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     weights = 2 * parameter_count(layout.trained.config)
-    kind = jax.devices()[0].device_kind
-    bandwidth = next(
-        (x for n, x in BANDWIDTHS.items() if n in kind), BANDWIDTHS["H100"]
-    )
+    # Other devices are compared with an H100 SXM.
+    bandwidth = BANDWIDTHS["H200" if "H200" in kind else "H100"]
     bound = (weights + position * slots * middle) / bandwidth
-    case = {"what": "decode", "size": name, "slots": slots, "context": middle}
-    speed = {"ms_per_token": 1e3 * each, "tokens_per_s": slots / each}
-    limits = {"bound_ms": 1e3 * bound, "of_bound": bound / each}
-    memory = {"peak_gib": shapes.peak_gib()}
-    yield case | {"top_p": top_p} | speed | limits | memory
+    yield {
+        "what": "decode",
+        "size": name,
+        "slots": slots,
+        "context": middle,
+        "top_p": top_p,
+        "ms_per_token": 1e3 * each,
+        "tokens_per_s": slots / each,
+        "bound_ms": 1e3 * bound,
+        "of_bound": bound / each,
+        "peak_gib": _peak_gib(),
+    }
     if top_p == 1:
         yield _trace(run, "decode")
 
