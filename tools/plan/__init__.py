@@ -1,8 +1,6 @@
 """Plans a run for accelerators without using them: compiles it with their compilers.
 
-    config, target -> workload -> programs -> compiling (in its own environment)
-                         |                        |
-                       search                hlo, report -> text, JSON
-
-Read `__main__` first. The training code does not import this package.
+config, target -> workload -> programs -> compiling (in its own environment)
+                     |                        |
+                   search                hlo, report -> text, JSON
 """

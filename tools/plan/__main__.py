@@ -25,7 +25,6 @@ from rl.processes.stopping import status_of
 from rl.progress import watch
 from tools.plan import search
 from tools.plan.compiling import compile_programs, use_compiler
-from tools.plan.programs import NAMES
 from tools.plan.report import describe, make_report
 from tools.plan.targets import CHIPS, parse_target
 from tools.plan.workload import make_workload
@@ -65,9 +64,7 @@ def main(argv: list[str]) -> None:
             work = make_workload(config, target)
             use_compiler(target)
         with watch("compile", unit="programs") as count:
-            resident, compiled = compile_programs(
-                work, only=NAMES, on_compiled=count.update
-            )
+            resident, compiled = compile_programs(work, on_compiled=count.update)
         plan = make_report(work, resident, compiled, context=_CONTEXT.value)
         if _JSON.value:
             replace_json(user_path(_JSON.value), plan)

@@ -37,8 +37,8 @@ _MODELS = {
 def architecture(config: RunConfig) -> DecoderConfig:
     """Returns the architecture of the base model.
 
-    A Qwen model in `_MODELS` is read from there, unless `model.path` is a folder. Other
-    models are read from their folder, from `model.maker` or from the Hugging Face Hub.
+    Reads it from `_MODELS`; if the model is not there or `model.path` is a folder, from
+    the files of the base model.
 
     Raises:
       ValueError: the model is neither in `_MODELS` nor readable.

@@ -22,7 +22,7 @@ import jax
 
 from rl.files import publish
 from rl.processes.stopping import one_line
-from tools.plan.programs import Resident, programs
+from tools.plan.programs import NAMES, Resident, programs
 from tools.plan.targets import Target
 from tools.plan.workload import Workload
 
@@ -37,33 +37,24 @@ _COMPILERS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Holds a compiler's report on one program.
+    """Holds a compiler's report on one program; sizes are bytes on each device.
 
-    All sizes are bytes on each device.
-
-    Attributes:
-      name: the program's name, one of `programs.NAMES`.
-      arguments, outputs: sizes of the arguments and of the outputs.
-      aliased: size of the arguments whose memory is reused for outputs.
-      temporary: size of the temporary buffers.
-      exceeds: 0, or the memory that the program needs if the compiler rejects it as too
-        large. In that case all other sizes are 0 and the text is empty.
-      seconds: compile time.
-      text: the compiled program.
+    If the compiler rejects the program as too large, `exceeds` is the memory that it
+    needs, all other sizes are 0 and the text is empty.
     """
 
     name: str
     arguments: int = 0
     outputs: int = 0
-    aliased: int = 0
+    aliased: int = 0  # arguments whose memory is reused for outputs
     temporary: int = 0
     exceeds: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # compile time
     text: str = ""
 
 
 def use_compiler(target: Target) -> None:
-    """Restarts this command in the environment with the target's compiler, on the CPU.
+    """Restarts this command in the environment of the target's compiler, on the CPU.
 
     Returns if the command already runs there.
 
@@ -96,18 +87,10 @@ def use_compiler(target: Target) -> None:
 def compile_programs(
     work: Workload,
     *,
-    only: Collection[str],
+    only: Collection[str] = NAMES,
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
-    """Compiles programs of a run, or reads earlier reports on them from the cache.
-
-    Args:
-      work: the run and its devices.
-      only: names of the programs to compile.
-      on_compiled: called after each program.
-
-    Returns:
-      The arrays that stay on the devices, and the compiler's report on each program.
+    """Compiles the programs `only`, or reads earlier reports on them from the cache.
 
     Raises:
       ValueError: the compiler does not support the target, the sampler does not fit, or

@@ -1,12 +1,8 @@
 """Counts collectives, kernels and memory traffic in the text of a compiled program.
 
-XLA prints one computation after the other, most instructions on one line. Loops,
-fusions and conditionals name the computations that they call. Counting starts at the
-entry computation. Traffic in a loop counts once per iteration; kernel calls in it
-count once.
-
-The model of memory traffic: an instruction reads its operands from main memory and
-writes its results to main memory. The main exceptions are:
+Traffic in a loop counts once per iteration; kernel calls in it count once. By the model
+of memory traffic, an instruction reads its operands from main memory and writes its
+results to it. The main exceptions are:
 
 * A slice or gather reads only the elements that it returns.
 * An update in place writes only the elements that change.
@@ -22,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-_BITS = {"pred": 8, "c64": 64, "c128": 128, "f8e4m3fn": 8, "f8e5m2": 8}
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 # Layouts in types contain parentheses without a space before, such as T(8,128).
@@ -50,37 +45,25 @@ _COPIES = {"bitcast", "copy", "reshape"}
 
 
 class Array(NamedTuple):
-    """Holds the size of an array and its memory space.
-
-    Space 0 is main memory, 1 is a TPU's VMEM, 5 is host memory.
-    """
-
     elements: int
     bytes: int
-    space: int
+    space: int  # 0 is main memory, 1 is a TPU's VMEM, 5 is host memory
 
 
 class Instruction(NamedTuple):
-    """Represents one instruction, printed as `name = arrays op(operands), rest`.
-
-    Attributes:
-      arrays: the results.
-      root: whether the computation returns this instruction's result.
-      rest: the attributes, as text.
-      inside: the text within the parentheses, such as the value of a constant.
-    """
+    """Represents one instruction, printed as `name = arrays op(inside), rest`."""
 
     name: str
-    arrays: Sequence[Array]
+    arrays: Sequence[Array]  # the results
     op: str
-    operands: Sequence[str]
-    rest: str
-    root: bool
-    inside: str
+    operands: Sequence[str]  # the names in `inside`
+    rest: str  # the attributes
+    root: bool  # whether the computation returns the results
+    inside: str  # operands, or the value of a constant
 
     @property
     def base(self) -> str:
-        """The operation without the suffix "-start" of an asynchronous instruction."""
+        """The operation without the "-start" of an asynchronous instruction."""
         return self.op.removesuffix("-start")
 
     @property
@@ -93,7 +76,6 @@ class Instruction(NamedTuple):
 
     @property
     def called(self) -> list[str]:
-        """The names of the computations that the instruction calls."""
         names = [found[1] or found[2] for found in _CALLED.finditer(self.rest)]
         return [n.strip().lstrip("%") for listed in names for n in listed.split(",")]
 
@@ -157,24 +139,25 @@ def read(
     Raises:
       ValueError: a line of the text cannot be parsed.
     """
-    return Module(text, trips, kernel_share, cache).read()
+    module = _Module(text, trips, kernel_share, cache)
+    return module.read(module.entry, 1.0)
 
 
-class Module:
+class _Module:
     """Holds the parsed computations of a program; see `read` for the arguments."""
 
     def __init__(
         self, text: str, trips: Sequence[float], kernel_share: float, cache: int
     ):
         self._trips, self._kernel_share, self._cache = trips, kernel_share, cache
-        self._entry, name = "", ""
+        self.entry = name = ""
         self._blocks: dict[str, dict[str, Instruction]] = {"": {}}
         # A kernel's attributes may run over several lines.
         for line in re.sub(r"\n(?=[^ \n%}A-Z]|\}[^\n ])", " ", text).splitlines():
             if found := _HEAD.match(line):
                 name = found[2]
                 self._blocks[name] = {}
-                self._entry = name if found[1] else self._entry
+                self.entry = name if found[1] else self.entry
             elif line.startswith("  ") and " = " in line:
                 instruction = _parse(line)
                 self._blocks[name][instruction.name] = instruction
@@ -182,19 +165,17 @@ class Module:
         self._leaving = {id(block): _leaving(block) for block in self._blocks.values()}
 
     def read(
-        self, name: str = "", times: float = 1.0, fused: bool = False, depth: int = 0
+        self, name: str, times: float, fused: bool = False, depth: int = 0
     ) -> Reading:
         """Counts the traffic of a computation and of those that it calls.
 
-        Of a conditional, only the branch that moves the fewest bytes counts.
-
         Args:
-          name: the name of the computation; by default the entry.
+          name: the name of the computation.
           times: number of its executions in one run of the program.
           fused: whether a fusion calls it; the fusion itself counts the memory traffic.
           depth: number of loops of unknown length around it.
         """
-        block = self._blocks[name or self._entry]
+        block = self._blocks[name]
         collectives, kernels, moved = [], 0, 0.0
         for i in block.values():
             if i.base in _COLLECTIVES and not _continues(block):
@@ -203,11 +184,12 @@ class Module:
             moved += 0.0 if fused else times * self._moved(i, block)
             called = []
             if i.op == "while":
-                count: float | None = self._trip_count(i, block)
-                deeper = depth + (count is None)
-                if count is None:
-                    count = self._trips[min(depth, len(self._trips) - 1)]
-                called = [self.read(c, times * count, fused, deeper) for c in i.called]
+                known = self._trip_count(i, block)
+                assumed = self._trips[min(depth, len(self._trips) - 1)]
+                count, deeper = (assumed, 1) if known is None else (known, 0)
+                called = [
+                    self.read(c, times * count, fused, depth + deeper) for c in i.called
+                ]
             elif i.op == "conditional":
                 branches = [self.read(c, times, fused, depth) for c in i.called]
                 called = [min(branches, key=lambda branch: branch.hbm_bytes)]
@@ -225,20 +207,17 @@ class Module:
         if i.base in _FREE or i.op.endswith("-done"):
             return 0.0
         operands = [name for name in i.operands if name in block]
-        results = _results(i, block)
-        if i.op == "custom-call":
-            if not operands:  # only allocates a buffer
-                return 0.0
-            if "__cublas$" in i.rest:  # further results are scratch memory
-                results = results[:1]
-        # An asynchronous start has one more result: its context.
+        if i.op == "custom-call" and not operands:  # only allocates a buffer
+            return 0.0
         reads, writes = self._shares(i, block)
         moved = sum(
             share * self._in_memory(block[name].arrays, name, block)
             for share, name in zip(reads, operands, strict=False)
-        ) + sum(
+        )
+        # An asynchronous start has one more result: its context.
+        moved += sum(
             share * self._in_memory([array], i.name, block)
-            for share, array in zip(writes, results, strict=False)
+            for share, array in zip(writes, _results(i, block), strict=False)
         )
         return moved * (self._kernel_share if i.is_kernel else 1.0)
 
@@ -254,10 +233,7 @@ class Module:
     def _shares(self, i: Instruction, block: Block, in_place: bool = True) -> Shares:
         """Returns the share of each operand and result that an instruction accesses.
 
-        Args:
-          i: the instruction.
-          block: the computation of the instruction.
-          in_place: whether an update writes into the memory of its first operand.
+        `in_place` is whether an update writes into the memory of its first operand.
         """
         if i.base == "fusion":
             return self._fusion(i.called[0])
@@ -295,7 +271,7 @@ class Module:
     def _written(self, block: Block, result: str, in_place: set[str]) -> float:
         """Returns the share of a result that its fusion writes.
 
-        Adds to `in_place` the names of instructions that update a parameter in place.
+        Adds the instructions that update a parameter in place to `in_place`.
         """
         made = _source(result, block, _COPIES)
         share, chain = 0.0, []
@@ -351,11 +327,7 @@ def _source(name: str, block: Block, renames: set[str]) -> Instruction:
 
 
 def _results(i: Instruction, block: Block) -> Sequence[Array]:
-    """Returns the results of an instruction.
-
-    The type of an asynchronous start also lists operands or a context, which are left
-    out.
-    """
+    """Returns the results, without the operands that an asynchronous start lists."""
     if i.base == i.op:
         return i.arrays
     if i.base == "copy":
@@ -370,7 +342,7 @@ def _arrays(text: str) -> Sequence[Array]:
     for dtype, dims, layout in _ARRAY.findall(text):
         space = re.search(r"S\((\d+)\)", layout)
         width = re.fullmatch(r"[a-z]+(\d+)", dtype)  # bf16, s32
-        bits = _BITS.get(dtype) or (int(width[1]) if width else 0)
+        bits = 8 if dtype == "pred" else int(width[1]) if width else 0
         elements = math.prod(int(d) for d in dims.split(",") if d)
         where = int(space[1]) if space else 0
         arrays.append(Array(elements, elements * bits // 8, where))
@@ -392,10 +364,7 @@ def _parse(line: str) -> Instruction:
 def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | None:
     """Returns the integer value of `name`, or None if it is unknown.
 
-    Args:
-      name: the name of the instruction.
-      block: the computation of the instruction.
-      state: known values of the elements of the computation's parameter, by index.
+    `state` has known values of the elements of the computation's parameter, by index.
     """
     i = _source(name, block, _COPIES)
     if i.op == "constant" and re.fullmatch(r"-?\d+", i.inside):
@@ -409,10 +378,7 @@ def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | 
 
 
 def _continues(block: Block) -> bool:
-    """Returns whether a TPU fusion continues a collective that another fusion starts.
-
-    A collective that overlaps with several fusions is printed in each of them.
-    """
+    """Returns whether a TPU fusion repeats a collective that another fusion starts."""
     targets = [i.rest for i in block.values() if i.op == "custom-call"]
     chained = any("chain_id" in i.rest for i in block.values())
     return chained and not any("AsyncCollectiveStart" in rest for rest in targets)

@@ -23,7 +23,7 @@ from sharding.rules import laid_out
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
 
-# Names of programs in the order of a training step; those of the export are last.
+# In the order of a training step; the programs of the export are last.
 NAMES = (
     "prefill", "prefill_partial", "insert", "decode", "score", "accumulate", "apply",
     "publish_table", "publish_layers", "export_table", "export_layer",
@@ -34,12 +34,7 @@ class Resident(NamedTuple):
     """Describes the arrays that stay on the devices, and the sampler.
 
     Attributes:
-      sizes: bytes on each device of "masters", the trained parameters; "base", the
-        frozen parameters under adapters; "moments", the optimizer's state (0 if it is
-        on the host between updates); "gradients", their sum over the micro-batches of
-        an update; and "reference", the reference model's parameters. With a sampler
-        also of "served", its weights; "cache", the state of the largest decode batch;
-        and "prompts", the keys and values of one prefill.
+      sizes: bytes on each device, by the array's name in `programs`.
       tokens: number of tokens that each device computes in one run of a program, by the
         program's name; only for prefills, decode, score and accumulate.
       layout: the layout of the embedded sampler; None with vLLM.
@@ -77,9 +72,9 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     gradients, *_ = found["accumulate"].arguments[0]
     arrays = {
         "masters": state.params,
-        "moments": state.opt_state,
-        "gradients": gradients,
-        "base": base,
+        "moments": state.opt_state,  # 0 bytes if on the host between updates
+        "gradients": gradients,  # summed over the micro-batches of an update
+        "base": base,  # the frozen parameters under adapters
         "reference": reference,
     }
     each = work.rows * work.row_length / work.trainer.count
@@ -97,8 +92,8 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         )
         sampling = sampler_programs(layout, partial=carry)
         _, _, _, served, slots, *_ = sampling["decode"].arguments
-        arrays |= {"served": served, "cache": slots}
-        arrays["prompts"] = sampling["insert"].arguments[3:5]
+        prompts = sampling["insert"].arguments[3:5]  # keys and values of one prefill
+        arrays |= {"served": served, "cache": slots, "prompts": prompts}
         # Each copy of the weights prefills one row of prompts.
         for name in {"prefill", "prefill_partial"} & {*sampling}:
             tokens[name] = sampling[name].arguments[2].ids.shape[-1] / layout.tensor

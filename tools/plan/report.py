@@ -31,12 +31,8 @@ def make_report(
 ) -> dict[str, Any]:
     """Returns memory, cost and fit of the compiled programs, as `--json` writes them.
 
-    Args:
-      work: the run and its devices.
-      resident: the arrays that stay on each device, and the sampler.
-      compiled: the compiler's report on each program.
-      context: number of cached positions that a decoded token attends to, at most the
-        longest prompt and completion together; 0 means half of these.
+    `context` is the number of cached positions that a decoded token attends to, at most
+    the longest prompt and completion together; 0 means half of these.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens
@@ -73,9 +69,7 @@ def make_report(
 def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
     """Returns the bytes of all arrays on one device while a program runs, by array.
 
-    Args:
-      sizes: the bytes of the arrays that stay on the device; see `Resident`.
-      program: the compiler's report on the program.
+    `sizes` are those of `Resident`.
     """
     used, others = (names.split() for names in _PHASES[program.name])
     present = {*used, *others, "base", "reference"}
@@ -92,10 +86,7 @@ def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
-    """Returns the report of one program.
-
-    `filled` is the share of the cache that a decoded token reads.
-    """
+    """Returns the report of a program; a decoded token reads `filled` of the cache."""
     r, layout = work.config.rollout, resident.layout
     # Upper bounds: the head scores all tokens, and each row is one text.
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
@@ -135,7 +126,6 @@ def _program(
 
 
 def gib(size: float) -> str:
-    """Formats a number of bytes in GiB."""
     return f"{size / 2**30:,.2f}"
 
 

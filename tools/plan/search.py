@@ -3,7 +3,6 @@
 Estimates the cost of all candidates, then compiles the best in turn until one fits.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import sys
@@ -20,7 +19,12 @@ from rl.update.step import summed_in
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import gib, memory
 from tools.plan.targets import Target
-from tools.plan.workload import Workload, make_workload, shard_sizes
+from tools.plan.workload import (
+    Workload,
+    make_workload,
+    shard_sizes,
+    trainer_devices,
+)
 
 _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
 _TRIED = 6  # number of candidates that are compiled
@@ -37,15 +41,8 @@ _FITTED = {
 
 
 class Estimate(NamedTuple):
-    """Holds the estimated cost of an update.
-
-    Attributes:
-      peak: peak memory of each device in bytes, over the programs of an update.
-      seconds: lower bound of the time of a micro-batch, divided by its tokens.
-    """
-
-    peak: float
-    seconds: float
+    peak: float  # peak memory of each device in bytes, over the programs of an update
+    seconds: float  # lower bound of the time of a micro-batch, divided by its tokens
 
 
 def estimate(work: Workload) -> Estimate:
@@ -98,8 +95,8 @@ def best(config: RunConfig, target: Target) -> Workload:
     and then the smallest one are compiled, until one fits.
 
     Raises:
-      ValueError: no candidate fits (the message names the smallest one), the config is
-        not valid, the compiler is not installed, or the run trains adapters.
+      ValueError: no candidate fits (the message names the smallest one) or is valid,
+        the compiler is not installed, or the run trains adapters.
     """
     if rank := config.model.lora.rank:
         raise ValueError(
@@ -107,16 +104,17 @@ def best(config: RunConfig, target: Target) -> Workload:
             " adapters; set config.mesh, config.batch.micro_tokens and"
             " config.model.remat yourself"
         )
-    found = sorted(
-        ((estimate(work), work) for work in _candidates(config, target)),
-        key=lambda pair: pair[0].seconds,
-    )
+    found, errors = [], []
+    for candidate in _candidates(config, trainer_devices(config, target)):
+        try:
+            work = make_workload(candidate, target)
+        except ValueError as error:  # such as a mesh that does not divide the model
+            errors.append(error)
+        else:
+            found.append((estimate(work), work))
     if not found:
-        make_workload(config, target)  # reports what is wrong with the config itself
-        raise ValueError(
-            f"--target={target}: no mesh of its devices divides the model's dimensions;"
-            " give another number of devices"
-        )
+        raise ValueError(f"--search --target={target}: no layout is valid: {errors[0]}")
+    found.sort(key=lambda pair: pair[0].seconds)
     near = [pair for pair in found if pair[0].peak <= _SLACK * target.usable]
     smallest = min(near or found, key=lambda pair: pair[0].peak)
     tried = near[:_TRIED]
@@ -155,12 +153,8 @@ def _refused(work: Workload) -> str:
     return "" if fits else "does not fit"
 
 
-def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:
-    """Yields the valid combinations of mesh, micro-batch, remat and offloading."""
-    try:
-        count = make_workload(config, target).trainer.count
-    except ValueError:
-        count = target.count
+def _candidates(config: RunConfig, count: int) -> Iterator[RunConfig]:
+    """Yields configs with combinations of mesh, micro-batch, remat and offloading."""
     length = max(config.batch.row_lengths)
     for tensor, rows, remat, offload in itertools.product(
         (1, 2, 4, 8), _ROWS, get_args(Remat), (False, True)
@@ -172,14 +166,12 @@ def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:
             config.mesh, data=1, fsdp=fsdp, tensor=tensor, offload_optimizer=offload
         )
         micro_tokens = rows * length * fsdp
-        candidate = dataclasses.replace(
+        yield dataclasses.replace(
             config,
             mesh=mesh,
             batch=dataclasses.replace(config.batch, micro_tokens=micro_tokens),
             model=dataclasses.replace(config.model, remat=remat),
         )
-        with contextlib.suppress(ValueError):
-            yield make_workload(candidate, target)
 
 
 def _name(work: Workload) -> str:

@@ -14,30 +14,15 @@ from rl.processes.stopping import one_line
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """Represents a type of accelerator.
+    """Represents a type of accelerator. Sizes are in bytes, bandwidths in bytes/s."""
 
-    The attributes from `compute_capability` on are set for GPUs only.
-
-    Attributes:
-      dimensions: number of dimensions of a target's shape; two for GPUs (nodes and GPUs
-        per node).
-      flops: dense bfloat16 FLOP/s.
-      hbm: memory bandwidth in bytes/s.
-      links: bandwidth to the other chips of the node or slice in bytes/s, the sum of
-        sending and receiving.
-      memory: size of the memory in bytes, as the compiler counts it.
-      compute_capability: major version of the compute capability.
-      cache: size of the L2 cache in bytes.
-      cores: number of multiprocessors.
-      ghz: clock rate.
-      fpus, shared_memory: FPUs and bytes of shared memory of each multiprocessor.
-    """
-
-    dimensions: int
-    flops: float
-    hbm: int
-    links: float
-    memory: int
+    dimensions: int  # of a target's shape; two for GPUs (nodes and GPUs per node)
+    flops: float  # dense bfloat16 FLOP/s
+    hbm: int  # memory bandwidth
+    links: float  # to the other chips of the node or slice, sending plus receiving
+    memory: int  # as the compiler counts it
+    # For GPUs only: the major version of the compute capability, the L2 cache,
+    # multiprocessors and their clock, and for each FPUs and shared memory.
     compute_capability: int = 0
     cache: int = 0
     cores: int = 0
@@ -80,15 +65,10 @@ _NETWORK = 50e9  # bytes/s from a GPU to other nodes: one 400 Gb/s adapter per G
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """Represents a TPU slice or nodes of GPUs.
+    """Represents a TPU slice or nodes of GPUs."""
 
-    Attributes:
-      name: name of the chips, a key of CHIPS.
-      shape: shape of the TPU slice, or (nodes, GPUs per node).
-    """
-
-    name: str
-    shape: tuple[int, ...]
+    name: str  # a key of CHIPS
+    shape: tuple[int, ...]  # of the TPU slice, or (nodes, GPUs per node)
 
     def __str__(self) -> str:
         shape = self.shape
@@ -132,9 +112,8 @@ class Target:
     def link_rate(self, reach: int) -> float:
         """Returns the bytes/s that a chip can send to its group in a collective.
 
-        Args:
-          reach: number of chips from the first to the last of the group, inclusive. If
-            it exceeds a node, GPUs use the network.
+        `reach` is the number of chips from the first to the last of the group. If it
+        exceeds a node, GPUs use the network.
         """
         within = self.chip.links / 2
         if self.chip.platform == "tpu" or reach <= self.shape[-1]:
@@ -165,8 +144,7 @@ def parse_target(text: str) -> Target:
     """Parses `CHIP:SHAPE`, such as v5e:4x4, v5p:2x2x2, h100:8 or h200:2x8.
 
     Raises:
-      ValueError: the chip is unknown, or the shape is malformed or has a wrong number
-        of sizes.
+      ValueError: the chip is unknown, or the shape is malformed.
     """
     name, _, shape = text.partition(":")
     if name not in CHIPS:
@@ -175,17 +153,13 @@ def parse_target(text: str) -> Target:
         )
     chip = CHIPS[name]
     is_gpu = chip.platform == "cuda"
-    example = "2x8" if is_gpu else "x".join("2" * chip.dimensions)
-    if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", shape):
-        raise ValueError(f"--target={text}: give a shape, as in {name}:{example}")
-    sizes = tuple(map(int, shape.split("x")))
+    sizes = tuple(map(int, re.findall(r"\d+", shape)))
     if is_gpu and len(sizes) == 1:
         sizes = (1, *sizes)
-    if len(sizes) != chip.dimensions:
-        raise ValueError(
-            f"--target={text}: the shape of {name} must have {chip.dimensions} sizes,"
-            f" as in {name}:{example}"
-        )
+    well_formed = re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", shape)
+    if not well_formed or len(sizes) != chip.dimensions:
+        example = "2x8" if is_gpu else "x".join("2" * chip.dimensions)
+        raise ValueError(f"--target={text}: give a shape, as in {name}:{example}")
     return Target(name=name, shape=sizes)
 
 

@@ -20,25 +20,15 @@ from tools.plan.targets import Target
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Represents a run and its devices.
-
-    Attributes:
-      config: the config of the run.
-      model: the architecture of the model.
-      target: all devices.
-      trainer: the devices of the trainer; vLLM uses the others.
-      mesh_shape: sizes of the trainer's mesh axes data, fsdp and tensor.
-      row_length: T, the largest of `batch.row_lengths`.
-      rows: R, the number of rows of a micro-batch.
-    """
+    """Represents a run and its devices."""
 
     config: RunConfig
     model: DecoderConfig
-    target: Target
-    trainer: Target
-    mesh_shape: tuple[int, int, int]
-    row_length: int
-    rows: int
+    target: Target  # all devices
+    trainer: Target  # the devices of the trainer; vLLM uses the others
+    mesh_shape: tuple[int, int, int]  # data, fsdp and tensor
+    row_length: int  # T, the largest of `batch.row_lengths`
+    rows: int  # R, the number of rows of a micro-batch
 
     @property
     def embedded(self) -> bool:
@@ -58,10 +48,9 @@ class Workload:
         products of a layer except the last; under `full` and `dots`, the attention.
 
         Args:
-          program: the program's name, one of `tools.plan.programs.NAMES`.
+          program: the program's name.
           tokens: number of tokens that the program computes.
-          length: length of the texts to which the tokens belong; for "decode", the
-            number of cached positions.
+          length: length of the tokens' texts; for "decode", number of cached positions.
         """
         c, remat = self.model, self.config.model.remat
         last = 2.0 * c.num_layers * c.hidden_size * c.intermediate_size * tokens
@@ -89,13 +78,13 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
     """
     m = config.mesh
     check_config(config, needs_data=False)
-    trainer = target.first(_trainer_devices(config, target))
+    trainer = target.first(trainer_devices(config, target))
     try:
         mesh_shape = resolve_shape(
             trainer.count, data=m.data, fsdp=m.fsdp, tensor=m.tensor
         )
     except ValueError as error:
-        raise ValueError(f"config.mesh on {target}: {error}") from None
+        raise ValueError(f"--target={target}: {error}") from None
     check_sizes(config, mesh_shape)
     model = architecture(config)
     check_positions(config, model)
@@ -131,7 +120,7 @@ def shard_sizes(
     return sum(jax.tree.leaves(local)), sum(jax.tree.leaves(local[LAYERS]))
 
 
-def _trainer_devices(config: RunConfig, target: Target) -> int:
+def trainer_devices(config: RunConfig, target: Target) -> int:
     """Returns the number of devices that train; local vLLM servers use the others.
 
     Raises:

@@ -31,9 +31,8 @@ def test_a_target_has_devices():
         ("h100", "give a shape, as in h100:2x8"),
         ("v5p:", "give a shape, as in v5p:2x2x2"),
         ("v5e:4x0", "give a shape, as in v5e:2x2"),
-        ("v5e:4x4x4", "the shape of v5e must have 2 sizes, as in v5e:2x2"),
-        ("v5p:4x4", "the shape of v5p must have 3 sizes, as in v5p:2x2x2"),
-        ("h100:2x2x2", "the shape of h100 must have 2 sizes, as in h100:2x8"),
+        ("v5p:4x4", "give a shape, as in v5p:2x2x2"),
+        ("h100:2x2x2", "give a shape, as in h100:2x8"),
     ],
 )
 def test_a_wrong_target_is_an_error(text, message):
