@@ -92,7 +92,7 @@ def check_loss(
     arguments: Mapping[str, Any],
     corrections: Sequence[str] | None = None,
 ) -> list[Finding]:
-    """Checks the properties of a loss, alone and with each correction.
+    """Returns one finding per property of a loss, alone and with each correction.
 
     If the plain loss, its gradient or a metric is not finite, nothing else is checked.
 
@@ -101,12 +101,8 @@ def check_loss(
       arguments: the arguments of the loss, a value of `objective.function_args`.
       corrections: values of `objective.correction`; None for all built-in ones.
 
-    Returns:
-      One finding per property.
-
     Raises:
-      ValueError: `name` or `arguments` is not valid, or an entry of `corrections` is
-        unknown.
+      ValueError: an argument is not valid.
     """
     start_cpu_devices(DEVICES, rows=DEVICES)
     c = base.RunConfig()

@@ -64,7 +64,7 @@ def _act(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str, Any]]:
-    """Describes each checkpoint; reads all of its files only if `every_byte`."""
+    """Describes each checkpoint; reads all files only if `every_byte`."""
     records = checkpoint.records_in(folder)
     kept = checkpoint.retained_steps(records, keep)
     rows = []
@@ -96,10 +96,9 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
 
 
 def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Removes steps that are not retained, unfinished saves and damaged checkpoints.
+    """Removes steps that are not retained, unfinished saves and renamed damaged steps.
 
-    Damaged checkpoints are those that training renamed. A step whose record cannot be
-    read is not removed. Returns the names of the removed folders.
+    A step whose record cannot be read stays. Returns the names of removed folders.
     """
     folder = workdir / "checkpoints"
     with files.locked(workdir):

@@ -71,36 +71,41 @@ def _convert(arguments: argparse.Namespace) -> dict:
         raise ValueError(f"--out {out}: already exists; give a new folder")
     if arguments.step is not None and not arguments.workdir:
         raise ValueError(f"--step {arguments.step}: requires --workdir")
+    if arguments.base and not (arguments.peft or arguments.workdir):
+        raise ValueError(f"--base {arguments.base}: requires --peft or --workdir")
     if arguments.gguf:
         dtype = arguments.dtype or "float32"
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
         return {"out": str(out), "parameters": count, "step": None}
-    if arguments.base and not (arguments.peft or arguments.workdir):
-        raise ValueError(f"--base {arguments.base}: requires --peft or --workdir")
-    mesh = make_mesh()
+    mesh, dtype = make_mesh(), arguments.dtype or "bfloat16"
     step = None
     if arguments.hf:
         folder = resolve_folder(arguments.hf)
         model = Decoder(DecoderConfig.from_folder(folder))
         params = hf.load_params(folder, model, mesh)
-        _save(out, params, folder)
+        check_finite(params, str(folder))
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(out.absolute() / "params", params)
+        hf.copy_assets(folder, out / checkpoint.ASSETS)
+        checksums.write_sums(out)
     elif arguments.peft:
         named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
         folder = resolve_folder(arguments.base or named)
         model = Decoder(DecoderConfig.from_folder(folder), mesh)
         config, adapters = peft_folder.load_adapters(arguments.peft, model)
         params = lora.join(adapters, hf.load_params(folder, model, mesh))
-        dtype = arguments.dtype or "bfloat16"
         hf.save_folder(out, params, config, assets=folder, dtype=dtype)
     else:
         root = arguments.checkpoint or arguments.workdir
         assets = root / checkpoint.ASSETS
         model = Decoder(DecoderConfig.from_folder(assets))
         if arguments.checkpoint:
-            params = _load(root, _abstract(model, mesh))
+            checksums.verify(root)
+            with ocp.StandardCheckpointer() as checkpointer:
+                path = root.absolute() / "params"
+                params = checkpointer.restore(path, _abstract(model, mesh))
         else:
             step, model, params = _load_run(root, model, arguments, mesh)
-        dtype = arguments.dtype or "bfloat16"
         card = "" if step is None else _card(arguments.workdir, step)
         hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
     count = parameter_count(dataclasses.replace(model.config, lora=None))
@@ -110,12 +115,7 @@ def _convert(arguments: argparse.Namespace) -> dict:
 def _load_run(
     workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
 ) -> tuple[int, Decoder, Params]:
-    """Reads the policy of a run's checkpoint, and the base model of LoRA adapters.
-
-    Raises:
-      ValueError: the checkpoint does not exist or is corrupt, or the base is not that
-        of the run.
-    """
+    """Reads the policy of a run's checkpoint, and the base model of LoRA adapters."""
     m = json.loads((workdir / "config.json").read_text("utf-8"))["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:
@@ -134,22 +134,6 @@ def _load_run(
     base = checksums.describe_base(frozen, str(folder))
     checksums.check_base(checkpoints / str(step), record, base)
     return step, model, lora.join(params, frozen)
-
-
-def _save(out: pathlib.Path, params: Params, assets: str | pathlib.Path) -> None:
-    """Writes parameters with Orbax, and the other files of a Hugging Face folder."""
-    check_finite(params, str(assets))
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(out.absolute() / "params", params)
-    hf.copy_assets(assets, out / checkpoint.ASSETS)
-    checksums.write_sums(out)
-
-
-def _load(folder: pathlib.Path, abstract: Params) -> Params:
-    """Reads parameters that `_save` wrote."""
-    checksums.verify(folder)
-    with ocp.StandardCheckpointer() as checkpointer:
-        return checkpointer.restore(folder.absolute() / "params", abstract)
 
 
 def _card(workdir: pathlib.Path, step: int) -> str:

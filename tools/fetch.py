@@ -21,7 +21,7 @@ import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from configs.reading import user_path
@@ -46,19 +46,14 @@ class Source:
     # Converts a row to one with `problem` and `answer` or `answers`; None drops it.
     read: Callable[[Row], Row | None]
 
-    def url(self, mirror: str) -> str:
-        return f"{mirror.rstrip('/')}/{self.repo}/{self.commit}/{self.path}"
-
 
 def _rows(data: bytes) -> list[Row]:
-    """Parses JSON, JSON lines, CSV or an Arrow stream.
-
-    Of CSV rows with the same question and numbers, only the last is returned.
-    """
+    """Parses JSON, JSON lines, CSV or an Arrow stream."""
     if data[:1] == b"[":
         return json.loads(data)
     if data.startswith(b"Question,"):
         rows = csv.DictReader(data.decode().splitlines())
+        # Of rows with the same question and numbers, the last counts.
         return list({(row["Question"], row["Numbers"]): row for row in rows}.values())
     if data[:1] == b"{":
         return [json.loads(line) for line in data.decode().splitlines() if line]
@@ -70,7 +65,7 @@ def _rows(data: bytes) -> list[Row]:
 
 
 def _whole(number: Any) -> str:
-    """Formats integers without a fraction or leading zeros: 142.0 as 142, 025 as 25."""
+    """Formats 142.0 as 142 and 025 as 25."""
     value = float(number)
     return str(int(value)) if value == int(value) else str(number)
 
@@ -96,12 +91,8 @@ def _olympiad(row: Row) -> Row:
 
 def _gsm8k(row: Row) -> Row:
     solution, _, answer = row["answer"].rpartition("####")
-    answer = answer.strip().replace(",", "")
-    return {
-        "problem": row["question"],
-        "answer": answer,
-        "solution": solution.strip(),
-    }
+    found = {"problem": row["question"], "answer": answer.strip().replace(",", "")}
+    return found | {"solution": solution.strip()}
 
 
 def _svamp(row: Row) -> Row:
@@ -118,10 +109,9 @@ def _svamp_half(row: Row, half: int) -> Row | None:
 
 
 def _mawps_asdiv(row: Row) -> Row | None:
-    """Returns the row as a problem, or None if it is not selected.
+    """Returns a problem with one operation on two whole numbers up to 20, else None.
 
-    Problems with one operation on two whole numbers up to 20 are candidates. About 49
-    in 256 of them are selected by the hash of their text.
+    By the hash of their text, about 49 in 256 of these problems are selected.
     """
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)
@@ -226,12 +216,7 @@ SOURCES = {
 
 
 def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
-    """Downloads a set of `SOURCES` as OUT/eval/NAME.jsonl or OUT/train/NAME.jsonl.
-
-    Args:
-      name: a key of `SOURCES`.
-      out: the data folder OUT.
-      mirror: a URL that serves /OWNER/NAME/COMMIT/PATH like raw.githubusercontent.com.
+    """Downloads the set `name` of `SOURCES` to a file in the data folder `out`.
 
     Returns:
       The set's entry in OUT/sources.json, and the path of the new file as `file`.
@@ -241,18 +226,22 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
         written.
     """
     source = SOURCES[name]
-    url = source.url(mirror)
-    data = _download(url)
+    url = f"{mirror.rstrip('/')}/{source.repo}/{source.commit}/{source.path}"
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+            data = answer.read()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ValueError(f"{url}: download failed ({reason}); try --mirror") from None
     digest = hashlib.sha256(data).hexdigest()
     if digest != source.sha256:
         raise ValueError(
             f"{name}: {url} has SHA-256 {digest[:12]}, but the pinned file has"
             f" {source.sha256[:12]}; try another --mirror"
         )
-    found = filter(None, map(source.read, _rows(data)))
     rows = [
         {"id": f"{name}-{i:05d}"} | row | {"source": name}
-        for i, row in enumerate(found)
+        for i, row in enumerate(filter(None, map(source.read, _rows(data))))
     ]
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,23 +256,6 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
     known = json.loads(register.read_text("utf-8")) if register.is_file() else {}
     files.replace_json(register, known | {name: entry})
     return entry | {"file": str(path)}
-
-
-def _download(url: str) -> bytes:
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
-            return answer.read()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise ValueError(f"{url}: download failed ({reason}); try --mirror") from None
-
-
-def _listing(sources: Mapping[str, Source]) -> str:
-    lines = []
-    for name, s in sources.items():
-        lines.append(f"{name:<18}{s.kind:<7}{s.rows:>6,}  {s.licence}")
-        lines.append(f"{'':<18}{s.repo} at {s.commit[:12]}: {s.path}")
-    return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -304,7 +276,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--json", type=user_path, help="also write the result here")
     arguments = parser.parse_args(argv)
     if arguments.list:
-        print(_listing(SOURCES))
+        for name, s in SOURCES.items():
+            print(f"{name:<18}{s.kind:<7}{s.rows:>6,}  {s.licence}")
+            print(f"{'':<18}{s.repo} at {s.commit[:12]}: {s.path}")
         return
     wanted: list[str] = []
     for name in arguments.names:

@@ -53,12 +53,7 @@ _WHY = {
 
 
 def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Finding]:
-    """Returns one finding per property, over all corrections.
-
-    Args:
-      c: a config whose `objective` section names the loss.
-      corrections: the values of `objective.correction` to check.
-    """
+    """Returns one finding per property, over all corrections, for the loss of `c`."""
     faults: dict[str, list[str]] = {name: [] for name in _WHY}
     for correction in corrections:
         for name, fault in _faults(c, correction):
@@ -134,10 +129,8 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     for estimate in KL_ESTIMATES:
         slope = (found[estimate]["policy"] - plain["policy"])[kept]
         if wrong := np.count_nonzero(np.sign(slope) != np.sign(x)):
-            yield (
-                "KL penalty",
-                f"{estimate} has a gradient of wrong sign at {wrong} tokens",
-            )
+            wrong_sign = f"{estimate} has a gradient of wrong sign at {wrong} tokens"
+            yield "KL penalty", wrong_sign
     if wrong := np.count_nonzero(entropy["entropy"][kept] >= 0):
         yield "entropy bonus", f"lowers the entropy of {wrong} tokens"
     short = _rejected(changed(), layout(length=SHORT), values)

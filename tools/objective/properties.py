@@ -17,17 +17,11 @@ DEVICES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Holds the result of checking one property.
+    """Holds the result of checking one property."""
 
-    Attributes:
-      name: the property, such as "packing".
-      holds: whether the loss has the property.
-      message: what was found; if the property does not hold, also the likely cause.
-    """
-
-    name: str
+    name: str  # the property, such as "packing"
     holds: bool
-    message: str
+    message: str  # what was found, and the likely cause if the property does not hold
 
     def __str__(self) -> str:
         return f"{'holds ' if self.holds else 'BROKEN'}  {self.name}: {self.message}"
@@ -44,7 +38,9 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
     yield (finite := _finite("finite", plain))
     if not finite.holds:
         return  # all other properties would fail for the same reason
-    yield _reaches(plain)
+    reached, total = np.count_nonzero(plain["policy"]), plain["policy"].size
+    fault = "" if reached else "is 0 for all tokens"
+    yield _finding("gradient", fault, f"reaches {reached} of {total} tokens")
     fourfold = trial.run([together], values, weight=4.0)
     yield _same("weights", {"policy": 4 * plain["policy"]}, fourfold)
     yield from _reach(trial.reach(together, values))
@@ -97,7 +93,7 @@ _WHY = {
 
 
 def _finding(name: str, fault: str, well: str) -> Finding:
-    """Returns a finding: the message is `well`, or `fault` and its likely cause."""
+    """Returns a finding with the message `well`, or `fault` and its likely cause."""
     return Finding(name, not fault, f"{fault}: {_WHY[name]}" if fault else well)
 
 
@@ -125,12 +121,6 @@ def _distance(a: Any, b: Any) -> float:
     """Returns max |a - b| / max(1, max |b|), or infinity if `a - b` is not finite."""
     difference, size = np.max(np.abs(np.subtract(a, b))), np.max(np.abs(b))
     return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
-
-
-def _reaches(plain: Mapping[str, Any]) -> Finding:
-    reached, total = np.count_nonzero(plain["policy"]), plain["policy"].size
-    fault = "" if reached else "is 0 for all tokens"
-    return _finding("gradient", fault, f"reaches {reached} of {total} tokens")
 
 
 def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:

@@ -76,13 +76,10 @@ def make_values() -> dict[str, np.ndarray]:
 def lay(
     batch: Batch, values: Values, *, apart: float = 0.0, dtype: type = np.float64
 ) -> tuple[np.ndarray, np.ndarray, Batch]:
-    """Places the values of tokens at their positions in a batch.
+    """Places the values of tokens at their positions in a micro-batch of `layout`.
 
-    Args:
-      batch: a micro-batch of `layout`.
-      values: the values of each token by name; "off_policy" is optional.
-      apart: the log-probabilities at positions outside completions are +-`apart`.
-      dtype: dtype of all numbers.
+    `values` need not have "off_policy". Log-probabilities outside completions are
+    +-`apart`.
 
     Returns:
       The arguments of the objective: policy log-probabilities and entropy, `[R, T]`,
@@ -129,10 +126,10 @@ class Trial:
         first: bool = False,
         dtype: type = np.float64,
     ) -> dict[str, Any]:
-        """Returns the loss, its gradients at each token, and the summed metrics.
+        """Runs the objective on micro-batches of a layout.
 
         Args:
-          batches: the micro-batches of a layout.
+          batches: the micro-batches.
           values, apart, dtype: see `lay`.
           rows: how rows are split over devices; None uses one device.
           weight: factor of all token weights.
@@ -170,9 +167,6 @@ class Trial:
     def reach(self, batch: Batch, values: Values) -> dict[str, np.ndarray]:
         """Finds which values of which tokens affect the loss of each token.
 
-        The loss of a token is the gradient with respect to its weight, because the
-        total is linear in the weights.
-
         Returns:
           For each name in `values`, a bool array `[u, t]`: true if changing the value
           of token u changes the loss of token t.
@@ -187,6 +181,7 @@ class Trial:
 
         def parts(case):
             policy, entropy, batch = case
+            # The loss is linear in the weights, so this gradient is each token's part.
             slope = jax.grad(self._loss, 2, has_aux=True)
             return slope(policy, entropy, batch.loss_weights, batch, _hyper(False))[0]
 
