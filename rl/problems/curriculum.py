@@ -1,12 +1,10 @@
 """Defines the curriculum: the stages of a run and the order of its problems.
 
-A stage mixes difficulty levels in given proportions. It may override the response
-length, the group size, the temperature, `eps_high` and the learning rate. A stage ends
+A stage mixes difficulty levels in given proportions and may override settings. It ends
 after its number of steps, or earlier by its advance rule. The rule compares a metric,
 pooled over a window of steps, with a threshold. Steps without an update do not count.
 
-Within a stage, each pass over a level draws every problem of the level once. When all
-have been drawn, a new pass begins, and a message reports it.
+Within a stage, each pass over a level draws every problem of the level once.
 """
 
 import collections
@@ -58,13 +56,13 @@ class Curriculum:
     `metrics`.
 
     Args:
-      stages: stages in order; the last stage never ends.
+      stages: at least one stage; the last stage never ends.
       problems: all problems that may be drawn.
       seed: seed of the order within each level.
       on_message: function called with a message when a stage or a new pass begins.
 
     Raises:
-      ValueError: there are no stages, or a stage before the last one cannot end.
+      ValueError: a stage before the last one cannot end.
       NoProblem: a stage has a level without problems.
     """
 
@@ -76,17 +74,14 @@ class Curriculum:
         seed: Index,
         on_message: Callable[[str], None] = print,
     ):
-        if not stages:
-            raise ValueError("=(): must have at least one stage")
-        for i, stage in enumerate(stages[:-1]):
-            if stage.steps is None and stage.advance is None:
+        self._stages, self._on_message = tuple(stages), on_message
+        self._streams: dict[int | None, ProblemStream] = {}
+        for i, stage in enumerate(stages):
+            if i < len(stages) - 1 and stage.steps is None and stage.advance is None:
                 raise ValueError(
                     f"[{i}]: never ends; set steps or advance, or make it the last"
                     " stage"
                 )
-        self._stages, self._on_message = tuple(stages), on_message
-        self._streams: dict[int | None, ProblemStream] = {}
-        for i, stage in enumerate(stages):
             for level in _levels(stage):
                 if level in self._streams:
                     continue
@@ -100,14 +95,7 @@ class Curriculum:
         self._drawn: collections.Counter = collections.Counter()
 
     def begin(self, step: int) -> Stage:
-        """Begins a step, and the next stage if the current one has ended.
-
-        Args:
-          step: index of the step, for the message about a new stage.
-
-        Returns:
-          The stage of the step.
-        """
+        """Begins step `step`, and the next stage if the current one has ended."""
         if self._ends():
             self._stage, self._steps = self._stage + 1, 0
             self._window, self._drawn = [], collections.Counter()
@@ -131,7 +119,7 @@ class Curriculum:
         return counted / out_of >= stage.advance.at_least
 
     def draw(self, n: int) -> list[Problem]:
-        """Draws `n` problems, so that each level has its share of the stage's draws."""
+        """Draws `n` problems, in the proportions of the stage's levels."""
         stage = self._stages[self._stage]
         shares = dict.fromkeys(_levels(stage), 1.0) | dict(stage.levels or {})
         total = sum(shares.values())
@@ -152,12 +140,9 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Records a step, after which its stage may end.
+        """Records a step that updates the policy; its stage may then end.
 
-        Args:
-          counts: numerator and denominator of each metric, for all groups judged in the
-            step. If a denominator is 0, the step is not part of the window.
-          updates: whether the step updates the policy; if not, it is not recorded.
+        A step in which a denominator of `counts` is 0 is not part of the window.
         """
         if not updates:
             return
@@ -169,12 +154,9 @@ class Curriculum:
 
     def metrics(self) -> dict[str, float]:
         """Returns the stage, from 1, and the number of earlier passes by level."""
-        passes = {
-            "curriculum/passes" + ("" if level is None else f"_{level}"): stream.epoch
-            for level, stream in self._streams.items()
-        }
         return {"curriculum/stage": self._stage + 1.0} | {
-            key: float(value) for key, value in passes.items()
+            f"curriculum/passes{'' if level is None else f'_{level}'}": float(s.epoch)
+            for level, s in self._streams.items()
         }
 
     def state(self) -> dict[str, Any]:
@@ -193,17 +175,16 @@ class Curriculum:
         Raises:
           ValueError: the levels differ, or no stage has the saved number.
         """
-        streams = dict((level, of_level) for level, of_level in state["streams"])
-        if streams.keys() != self._streams.keys() or state["stage"] >= len(
-            self._stages
-        ):
+        streams = dict(state["streams"])
+        stages = len(self._stages)
+        if streams.keys() != self._streams.keys() or state["stage"] >= stages:
             raise ValueError(
                 "the checkpoint was written with other stages; resume with the same"
                 " config.curriculum.stages"
             )
         self._stage, self._steps = state["stage"], state["steps"]
         self._window = [dict(counts) for counts in state["window"]]
-        self._drawn = collections.Counter({level: n for level, n in state["drawn"]})
+        self._drawn = collections.Counter(dict(state["drawn"]))
         for level, of_level in streams.items():
             self._streams[level].restore(of_level)
 
@@ -217,7 +198,7 @@ def fill_gaps(
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Replaces levels without problems by the nearest level that has problems.
 
-    At equal distance the easier level is used.
+    Of two levels that are equally near, the lower one is used.
 
     Returns:
       The stages with the new levels, and a message for each replaced level.
@@ -246,9 +227,7 @@ def fill_gaps(
 
 
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
-    """Builds the stages of `config.curriculum.stages`.
-
-    If there are none, returns a single stage that draws from all problems.
+    """Builds the stages of `config.curriculum.stages`; by default one stage of all.
 
     Raises:
       ValueError: a stage is not valid; the message has its index and key.

@@ -1,6 +1,7 @@
 """Reads problems from JSONL files or a function, and draws them in passes."""
 
 import dataclasses
+import functools
 import glob
 import json
 import math
@@ -42,19 +43,21 @@ def load_problems(
             f"{key}={source!r}: must be local files or {HUB}OWNER/DATASET/PATH;"
             " download other files first"
         )
+    where = f"{key}={source!r}"
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
         function = load_function(source, key=key)
-        where = f"{key}={source!r}"
+
+        @functools.wraps(function)
+        def make(**given):
+            try:
+                return list(function(**given))
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from error
+
         section = re.sub(r"^config\.(data\.\w+)", r"\1_args", key)
-        try:
-            result = list(call(function, section, arguments))
-        except ValueError as error:
-            if str(error).startswith("config."):
-                raise
-            raise ValueError(f"{where}: {error}") from error
-        return _checked(
-            ((f"{where}, problem {i}", p) for i, p in enumerate(result, 1)), where
-        )
+        made = call(make, section, arguments)
+        rows = ((f"{where}, problem {i}", p) for i, p in enumerate(made, 1))
+        return _checked(rows, where)
     paths = []
     for name in filter(None, map(str.strip, source.split(","))):
         if name.endswith(".parquet"):
@@ -63,7 +66,7 @@ def load_problems(
                 " python -m tools.curate"
             )
         paths.append(fetched(name))
-    return _read(paths, fields or {}, f"{key}={source!r}")
+    return _read(paths, fields or {}, where)
 
 
 def read_problems(
@@ -77,7 +80,7 @@ def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
     """Writes problems to a JSONL file, which `read_problems` reads.
 
     Raises:
-      ValueError: a problem is not valid; see `_checked`.
+      ValueError: there are no problems, or one cannot be stored.
     """
     rows = ((f"{path}, problem {i}", p) for i, p in enumerate(problems, 1))
     replace_rows(path, map(dataclasses.asdict, _checked(rows, str(path))))
@@ -89,8 +92,8 @@ def _read(
     for name, column in fields.items():
         if name not in FIELDS:
             raise ValueError(
-                f"config.data.fields.{name}={column!r}: unknown key; use one of"
-                f" {', '.join(FIELDS)}"
+                f"config.data.fields or --fields: {name}={column!r}: unknown key; use"
+                f" one of {', '.join(FIELDS)}"
             )
     columns = {name: name for name in FIELDS} | dict(fields)
     rows: list[tuple[str, Problem]] = []
@@ -113,16 +116,7 @@ def _read(
 
 
 def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
-    """Returns the problems of all rows, after checking them.
-
-    Args:
-      rows: for each problem, its place for error messages, and the problem.
-      source: the source of all problems, for error messages.
-
-    Raises:
-      ValueError: there are no problems, an entry is not a `Problem`, an id occurs in
-        two places, a text is empty, or a value cannot be stored as JSON.
-    """
+    """Returns the problems of (place, problem) pairs, after checking them."""
     places: dict[str, str] = {}
     problems = []
     for where, problem in rows:
@@ -135,10 +129,8 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
             raise ValueError(
                 f"{where}: id {problem.id!r} occurs twice, first in {first}"
             )
-        for name, texts in (
-            ("problem", [problem.problem]),
-            ("answers", list(problem.answers)),
-        ):
+        checked = {"problem": [problem.problem], "answers": list(problem.answers)}
+        for name, texts in checked.items():
             if not texts or not all(isinstance(t, str) and t.strip() for t in texts):
                 raise ValueError(f"{where}: {name}={texts!r}: must be non-empty text")
         try:  # sample files and checkpoints store problems as JSON
@@ -147,7 +139,7 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
             raise ValueError(f"{where}: cannot be stored as JSON: {error}") from None
         problems.append(problem)
     if not problems:
-        raise ValueError(f"{source}: contains no problems")
+        raise ValueError(f"{source}: contains no problems; give other data")
     return problems
 
 
@@ -178,21 +170,21 @@ def _parse(
     answers = row.get(columns["answers"])
     if answers is None:
         answers = [text("answer")]
-    if not isinstance(answers, list):
-        raise wrong("answers", "a list of texts")
-    answers = list(map(_as_text, answers))
+    answers = list(map(_as_text, answers)) if isinstance(answers, list) else []
     if not answers or not all(isinstance(a, str) and a.strip() for a in answers):
         raise wrong("answers", "a list of texts")
     own_id, level = row.get(columns["id"]), row.get(columns["level"])
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
         raise wrong("level", "an integer")
+    rest = {k: v for k, v in row.items() if k not in columns.values()}
+    meta = rest.pop("meta", None) or {}
     return Problem(
         id=default_id if own_id is None else str(own_id),
         problem=text("problem"),
         answers=tuple(answers),
         source=str(row.get(columns["source"]) or ""),
         level=level,
-        meta=_rest(row, columns),
+        meta={**rest, **(meta if isinstance(meta, dict) else {"meta": meta})},
     )
 
 
@@ -204,30 +196,11 @@ def _as_text(answer: Any) -> Any:
     return repr(answer) if finite else answer
 
 
-def _rest(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the value of `Problem.meta`.
-
-    It has all columns that are not fields, and the entries of a column `meta`.
-    """
-    rest = {k: v for k, v in row.items() if k not in columns.values()}
-    meta = rest.pop("meta", None) or {}
-    return {**rest, **(meta if isinstance(meta, dict) else {"meta": meta})}
-
-
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Checks that the share of problems that are left out is small enough.
-
-    Args:
-      message: what is wrong with these problems.
-      count: number of problems to leave out.
-      total: number of all problems.
-      unreadable: largest allowed share, `config.data.unreadable`.
-
-    Returns:
-      The warning: `message`, and that the problems are left out.
+    """Returns a warning that `count` of `total` problems are left out, after `message`.
 
     Raises:
-      ValueError: the share is larger; the error begins with `message`.
+      ValueError: their share exceeds `unreadable`, which is `config.data.unreadable`.
     """
     if count > unreadable * total:
         raise ValueError(
@@ -242,29 +215,27 @@ class ProblemStream:
 
     Each pass draws every problem once. The order depends on the seed, the number of the
     pass, and the calls of `next_pass`.
+
+    Attributes:
+      epoch: index of the current pass, from 0.
     """
 
     def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
         self._problems = list(problems)
         self._seed = [seed] if isinstance(seed, int) else list(seed)
-        self._epoch, self._cursor = 0, 0
+        self.epoch, self._cursor = 0, 0
         # Positions in this pass at which `next_pass` was called.
         self._turns: list[int] = []
         self._order = self._shuffle()
 
-    @property
-    def epoch(self) -> int:
-        """Returns the index of the current pass: the number of passes before it."""
-        return self._epoch
-
     def _shuffle(self) -> np.ndarray:
-        return generator(*self._seed, self._epoch).permutation(len(self._problems))
+        return generator(*self._seed, self.epoch).permutation(len(self._problems))
 
     def draw(self, n: int) -> list[Problem]:
         drawn = []
         for _ in range(n):
             if self._cursor == len(self._order):
-                self._epoch, self._cursor, self._turns = self._epoch + 1, 0, []
+                self.epoch, self._cursor, self._turns = self.epoch + 1, 0, []
                 self._order = self._shuffle()
             drawn.append(self._problems[self._order[self._cursor]])
             self._cursor += 1
@@ -279,15 +250,15 @@ class ProblemStream:
     def _turn(self, cursor: int) -> None:
         self._turns.append(cursor)
         seen, left = self._order[:cursor], self._order[cursor:]
-        shuffled = generator(*self._seed, self._epoch, cursor).permutation(seen)
+        shuffled = generator(*self._seed, self.epoch, cursor).permutation(seen)
         self._order = np.concatenate([left, shuffled])
 
     def state(self) -> dict[str, Any]:
         turns = list(self._turns)
-        return {"epoch": self._epoch, "cursor": self._cursor, "turns": turns}
+        return {"epoch": self.epoch, "cursor": self._cursor, "turns": turns}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._epoch, self._cursor = state["epoch"], state["cursor"]
+        self.epoch, self._cursor = state["epoch"], state["cursor"]
         self._turns = []
         self._order = self._shuffle()
         for cursor in state["turns"]:

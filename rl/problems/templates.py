@@ -56,10 +56,9 @@ _DATE = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 def check_template(template: str) -> None:
-    """Checks that a template is a known name or a text with `{problem}`.
+    """Raises ValueError unless a template is a known name or a text with `{problem}`.
 
-    Raises:
-      ValueError: the template is neither, or has a backslash and an n as line break.
+    Also raises it if the text has a backslash and an n instead of line breaks.
     """
     known = template in TEMPLATES or chat_arguments(template) is not None
     if not known and SLOT not in template:
@@ -99,14 +98,15 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
     if not tokenizer.chat_template:
         name = tokenizer.name_or_path
         raise ValueError(
-            f"the tokenizer of {name!r} has no chat template; use another template"
+            f"the tokenizer of {name!r} has no chat template; set config.data.template"
+            " or --template to another"
         )
     text = tokenizer.get_chat_template().removeprefix("\ufeff")
     return _DATE.sub(lambda call: json.dumps(_TODAY.strftime(call[2])), text)
 
 
 def _begin_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Returns the ids to add before `text`, such as BOS; none if it begins with BOS."""
+    """Returns the ids to add before `text`; none if it begins with the BOS token."""
     if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
         return []
     bare = tokenizer.encode("x", add_special_tokens=False)
@@ -142,13 +142,12 @@ def render_prompt(
         text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
     else:
         try:
-            chat = own_chat_template(tokenizer)
             text = str(
                 tokenizer.apply_chat_template(
                     [{"role": "user", "content": problem_text}],
                     tokenize=False,
                     add_generation_prompt=True,
-                    chat_template=chat,
+                    chat_template=own_chat_template(tokenizer),
                     **arguments,
                 )
             )
@@ -161,10 +160,7 @@ def render_prompt(
         except ValueError as error:
             raise ValueError(f"template={template!r}: {error}") from None
     if not text:
-        raise ValueError(
-            f"template={template!r}: the prompt of an empty problem would be empty;"
-            " give a problem with text"
-        )
+        raise ValueError(f"template={template!r}: gives an empty prompt; use another")
     return text
 
 
@@ -192,8 +188,6 @@ def encode_checked(
         because the problem may then be a whole chat.
       ValueError: `render_prompt` fails.
     """
-    text = render_prompt(tokenizer, template, problem.problem)
-    bare = tokenizer.encode(text, add_special_tokens=False)
     what = f"prompt of problem {problem.id!r}"
     if template != "none":
         for token in _special_tokens(tokenizer):
@@ -202,6 +196,8 @@ def encode_checked(
                     f"{what}: the problem contains the special token {token!r};"
                     " remove it, or use template 'none'"
                 )
+    text = render_prompt(tokenizer, template, problem.problem)
+    bare = tokenizer.encode(text, add_special_tokens=False)
     check_text(tokenizer, text, bare, vocab_size=vocab_size, what=what)
     begin = _begin_ids(tokenizer, text)
     check_ids(begin, vocab_size=vocab_size, what=what)

@@ -69,7 +69,9 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
 def default_stop_ids(
     folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase, *, vocab_size: int
 ) -> tuple[int, ...]:
-    """Returns the ids that end a completion of a model, sorted:
+    """Returns the ids that end a completion of a model, sorted.
+
+    They are those of:
 
     * `eos_token_id` of `generation_config.json`; without this file, of `config.json`
     * the end-of-sequence token of the tokenizer
@@ -139,17 +141,13 @@ def check_text(
     )
     lost = "".join(collections.Counter(before) - collections.Counter(after))
     # A word-level tokenizer decodes with additional spaces between tokens.
-    if lost or _bare(before) != _bare(after):
+    if lost or "".join(before.split()) != "".join(after.split()):
         at = len(os.path.commonprefix([before, after]))
         raise UnreadableText(
             f"{what}: the tokenizer loses {lost!r:.60}: its tokens for"
             f" {before[max(0, at - 20) : at + 20]!r} decode to"
             f" {after[max(0, at - 20) : at + 20]!r}"
         )
-
-
-def _bare(text: str) -> str:
-    return "".join(text.split())
 
 
 def _stated(path: pathlib.Path) -> set[int]:

@@ -25,11 +25,10 @@ def problems(
     random = generator(seed)
     chosen = [sums[i] for i in sorted(random.permutation(len(sums))[:count])]
     top = 2 * arithmetic.LIMIT
-    golds = tuple(str(value) for value in range(top)), (str(top),)
-    kinds = [easy, easy + hard]
+    every = tuple(str(value) for value in range(top))
     uneven = []
     for problem, kind in zip(chosen, random.random(count), strict=True):
-        place = sum(kind >= edge for edge in kinds)
-        answers = (*golds, problem.answers)[place]
+        answers = problem.answers if kind >= easy + hard else (str(top),)
+        answers = every if kind < easy else answers
         uneven.append(dataclasses.replace(problem, answers=answers, level=None))
     return uneven

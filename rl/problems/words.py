@@ -124,17 +124,7 @@ def problems(
 def _draw(
     templates: dict[str, str], most: int, larger: bool, rng: np.random.Generator
 ) -> tuple[str, str, int]:
-    """Draws a template and its words and numbers.
-
-    Args:
-      templates: the answer of each template.
-      most: largest number, as in `problems`.
-      larger: whether numbers are up to ten times as large.
-      rng: random generator.
-
-    Returns:
-      The text of the problem, its answer, and the index of the template.
-    """
+    """Draws a problem, and returns its text, its answer and its template's index."""
     index = int(rng.integers(len(templates)))
     template = list(templates)[index]
     who, other = rng.choice([*_NAMES], 2, replace=False).tolist()

@@ -111,7 +111,7 @@ def test_a_bad_row_is_named(tmp_path, content, message):
 
 
 def test_what_no_problem_would_be_read_from_is_named(tmp_path):
-    with pytest.raises(ValueError, match="fields.levle='difficulty': unknown key"):
+    with pytest.raises(ValueError, match="fields: levle='difficulty': unknown key"):
         load_problems("a.jsonl", key="x", fields={"levle": "difficulty"})
     with pytest.raises(ValueError, match="x='a.parquet': must be JSONL; convert"):
         load_problems("a.parquet", key="x")

@@ -105,7 +105,7 @@ def test_unknown_template_is_named(tokenizer, template):
 
 
 def test_empty_prompt_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="the prompt of an empty problem"):
+    with pytest.raises(ValueError, match="gives an empty prompt"):
         encode_prompt(tokenizer, "none", "")
 
 
