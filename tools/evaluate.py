@@ -129,6 +129,7 @@ def _evaluate(args: argparse.Namespace) -> None:
             next(iter(problems.values()))[0],
             timeout=_REWARD_SECONDS,
             right_from=args.right_from,
+            timeout_key="limit",
         )
     tasks = [
         make_task(args.out, name, of_name, model, conditions)
@@ -276,6 +277,7 @@ def _opened(formula: str, right_from: float, pool: VerifierPool) -> Iterator[Rew
         workers=pool.workers,
         timeout=_REWARD_SECONDS,
         right_from=right_from,
+        timeout_key="limit",
     )
     with contextlib.closing(rewards):
         yield rewards.reward(_REWARD)

@@ -76,12 +76,10 @@ def open_function(
         function = load_function(where, key=key)
         if not callable(function):
             raise ValueError(f"{named}: must be a function, not {function!r}")
+        form = _form(function)
+        _check_arguments(function, f"{named}: {form.place}")
     except ValueError as error:
         fault = Fault(str(error))
-        return lambda _: fault
-    form = _form(function)
-    if theirs := _other_contract(function):
-        fault = Fault(f"{named}: {form.place}: {theirs}")
         return lambda _: fault
 
     def work(texts: Sequence[str] | None) -> Form | list[Answer] | Fault:
@@ -109,11 +107,7 @@ def _values(
 ) -> Sequence[Any]:
     """Calls a function and returns one value per text.
 
-    An exception of an async call for one text is returned as the value of this text.
-
-    Raises:
-      _Broken: a call for all texts did not return a list with one value per text.
-      Exception: any exception of other calls.
+    The exception of an async call for one text is returned as its value.
     """
     if not form.grouped:
         return [function(text, problem) for text in texts]
@@ -147,22 +141,19 @@ def _is_batch(function: Callable) -> bool:
     return names[:2] == ["completions", "problems"]
 
 
-def _other_contract(function: Callable) -> str:
-    """Returns how a function's signature breaks the contract; "" if it does not."""
+def _check_arguments(function: Callable, where: str) -> None:
     signature = inspect.signature(function)
     try:
         signature.bind("completion", "problem")
+        fits = _is_batch(function) or "completions" not in signature.parameters
     except TypeError:
         fits = False
-    else:
-        fits = _is_batch(function) or "completions" not in signature.parameters
-    if fits:
-        return ""
-    takes = ", ".join(map(str, signature.parameters.values()))
-    return (
-        f"has the arguments ({takes}); they must be (completion, problem) or"
-        " (completions, problems)"
-    )
+    if not fits:
+        takes = ", ".join(map(str, signature.parameters.values()))
+        raise ValueError(
+            f"{where}: has the arguments ({takes}); they must be (completion, problem)"
+            " or (completions, problems)"
+        )
 
 
 def _form(function: Callable) -> Form:
@@ -176,16 +167,11 @@ def _form(function: Callable) -> Form:
 
 
 def _answer(value: Any) -> Answer:
-    """Converts the value that a reward function returned for one completion.
-
-    Raises:
-      _Broken: the value breaks the contract.
-      Exception: the value is the exception of an async call.
-    """
-    if isinstance(value, Exception):
+    """Converts the value that a reward function returned for one completion."""
+    if isinstance(value, Exception):  # of an async call
         raise value
     if not isinstance(value, Mapping):
-        return Answer(_number(value, "returned", most=LARGEST))
+        return Answer(_number(value, most=LARGEST))
     unknown = [key for key in value if key not in _KEYS]
     if unknown or "reward" not in value:
         what = f"the unknown key {unknown[0]!r}" if unknown else "no key 'reward'"
@@ -194,39 +180,32 @@ def _answer(value: Any) -> Answer:
     components = value.get("components") or {}
     if not isinstance(components, Mapping):
         raise _Broken(f"returned components={_shown(components)}, not a dict")
-    if correct is not None:
-        correct = bool(_number(correct, "returned correct="))
     return Answer(
-        None if reward is None else _number(reward, "returned reward=", most=LARGEST),
-        correct,
+        None if reward is None else _number(reward, "reward=", most=LARGEST),
+        None if correct is None else bool(_number(correct, "correct=")),
         {
-            str(name): _number(part, f"returned components[{name!r}]=")
+            str(name): _number(part, f"components[{name!r}]=")
             for name, part in components.items()
         },
     )
 
 
-def _number(value: Any, prefix: str, *, most: float = math.inf) -> float:
-    prefix += "" if prefix.endswith("=") else " "
+def _number(value: Any, name: str = "", *, most: float = math.inf) -> float:
     try:
-        if isinstance(value, str | bytes):
-            raise TypeError
-        number = float(value)
-    except OverflowError:
-        number = math.inf
+        number = math.nan if isinstance(value, str | bytes) else float(value)
     except Exception:  # an object's own conversion may raise anything
-        raise _Broken(f"{prefix}{_shown(value)}, not a number") from None
+        number = math.nan
     if not math.isfinite(number):
-        raise _Broken(f"{prefix}{number}, not a finite number")
+        raise _Broken(f"returned {name}{_shown(value)}, not a finite number")
     if abs(number) > most:
-        raise _Broken(f"{prefix}{number:g}, whose magnitude exceeds {most:,}")
+        raise _Broken(f"returned {name}{number:g}, whose magnitude exceeds {most:,}")
     return number
 
 
 def _place(error: BaseException, form: Form) -> str:
-    """Returns `file:line` of the innermost frame in the user's code.
+    """Returns `file:line` of the innermost frame in the user's code, if there is one.
 
-    Without such a frame, returns the place of the function.
+    Otherwise returns the place of the function.
     """
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]

@@ -1,6 +1,6 @@
 """Parses `reward.function` and `eval.reward`, and runs their terms in workers.
 
-Their values are sums of terms with optional weights: "verifier", "my_reward:score" or
+Their values are sums of terms with optional weights, such as "verifier" or
 "verifier + 0.1*my_reward:brevity". The first term decides whether a completion is
 correct. If one of the terms cannot judge a completion, the completion has no verdict.
 """
@@ -69,6 +69,10 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
     return tuple(terms)
 
 
+def _warn(reason: str) -> None:
+    print(f"WARNING: {reason}; left without a verdict", file=sys.stderr, flush=True)
+
+
 class Rewards:
     """Builds reward functions, and owns the worker processes that run them.
 
@@ -83,6 +87,7 @@ class Rewards:
         such as 48+24 for 72.
       after: text such as "</think>"; the verifier reads only what follows its last
         occurrence. Empty: the whole completion.
+      timeout_key: config key of `timeout`, for messages.
       on_lost: function called with a message if every attempt to call a user function
         timed out or ended its worker. By default a warning is printed.
 
@@ -99,24 +104,25 @@ class Rewards:
         right_from: float,
         literal: bool = True,
         after: str = "",
-        on_lost: Callable[[str], None] | None = None,
+        timeout_key: str = "config.reward.timeout",
+        on_lost: Callable[[str], None] = _warn,
     ):
-        self._right_from, self._timeout = right_from, timeout
-        self._after = after or None
-        self._on_lost = on_lost or _warn
+        self._right_from, self._after = right_from, after or None
+        self._limit = f"{timeout_key}={timeout:g} s"
+        self._on_lost = on_lost
         self._terms = {key: parse(text, key=key) for key, text in formulas.items()}
-        keys: dict[str, str] = {}
+        own: dict[str, str] = {}
         for key, terms in self._terms.items():
             for term in terms:
-                keys.setdefault(term.name, key)
-        own = {name: key for name, key in keys.items() if name != VERIFIER}
+                own.setdefault(term.name, key)
+        verifies = own.pop(VERIFIER, None)
         self._lock = threading.Lock()
         self._judged = self._lost = 0
         self._pool: VerifierPool | None = None
         self._workers: Workers | None = None
         self._by_name: dict[str, Reward] = {}
         with contextlib.ExitStack() as opened:
-            if VERIFIER in keys:
+            if verifies:
                 self._pool = VerifierPool(
                     workers, timeout, literal=literal, after=after
                 )
@@ -172,12 +178,7 @@ class Rewards:
         return sum_terms
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
-        """Returns a reward that calls a user's function in worker processes.
-
-        Raises:
-          RewardError: the function cannot be loaded, or has other arguments than the
-            contract.
-        """
+        """Returns a reward that calls a user's function in worker processes."""
         named = f"{key}={name!r}"
         ((form,),) = workers.map([((name, key, None), (None,))])
         if isinstance(form, Fault):
@@ -201,12 +202,15 @@ class Rewards:
                     if isinstance(result, Fault):
                         raise RewardError(result.text)
                     if isinstance(result, Lost):
-                        of_run = key.startswith("config.")
-                        limit = "config.reward.timeout=" if of_run else "limit "
-                        limit += f"{self._timeout:g} s"
-                        where = f"{named}: {form.place}: {result.reason} ({limit})"
-                        reason = f"{where}; {describe_item(problem, call[0])}"
-                        scores[i] += self._unjudged(call, reason)
+                        reason = (
+                            f"{named}: {form.place}: {result.reason} ({self._limit});"
+                            f" {describe_item(problem, call[0])}"
+                        )
+                        self._on_lost(reason)
+                        with self._lock:
+                            self._lost += len(call)
+                        lost = Score.of(Verdict(None, None, "lost", reason))
+                        scores[i] += [lost] * len(call)
                     else:
                         scores[i] += map(self._score, call, result)
             return scores
@@ -227,12 +231,6 @@ class Rewards:
             components=answer.components,
         )
 
-    def _unjudged(self, call: Sequence[str], reason: str) -> list[Score]:
-        self._on_lost(reason)
-        with self._lock:
-            self._lost += len(call)
-        return [Score.of(Verdict(None, None, "lost", reason)) for _ in call]
-
 
 def uses_verifier(formula: str, *, key: str) -> bool:
     """Returns whether the verifier is a term of a reward; see `parse`."""
@@ -245,16 +243,12 @@ def try_out(
     *,
     timeout: float,
     right_from: float,
+    timeout_key: str = "config.reward.timeout",
 ) -> None:
     """Calls the user functions of rewards, to find errors before a run.
 
     The functions judge two completions of `problem`: its boxed gold answer and an empty
-    text.
-
-    Args:
-      formulas: values of `reward.function` and `eval.reward` by config key.
-      problem: a problem of the run.
-      timeout, right_from: arguments of `Rewards`.
+    text. The other arguments are those of `Rewards`.
 
     Raises:
       ValueError: a value is not a sum of terms; or a function cannot be imported,
@@ -267,16 +261,18 @@ def try_out(
     own = {key: " + ".join(of_key) for key, of_key in names.items() if of_key}
     if not own:
         return
-    with contextlib.closing(
-        Rewards(own, workers=1, timeout=timeout, right_from=right_from, on_lost=_refuse)
-    ) as rewards:
+    opened = Rewards(
+        own,
+        workers=1,
+        timeout=timeout,
+        right_from=right_from,
+        timeout_key=timeout_key,
+        on_lost=_refuse,
+    )
+    with contextlib.closing(opened) as rewards:
         texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
         for key in own:
             rewards.reward(key)([texts], [problem])
-
-
-def _warn(reason: str) -> None:
-    print(f"WARNING: {reason}; left without a verdict", file=sys.stderr, flush=True)
 
 
 def _refuse(reason: str) -> None:
@@ -288,9 +284,6 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
 
     The verdict is that of the first term, unless a term has no verdict. If there are
     several terms, the components include the unweighted reward of each term.
-
-    Raises:
-      RewardError: two terms have a component of the same name, or the sum is too large.
     """
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]
@@ -300,8 +293,8 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
         for name, part in {**own, **score.components}.items():
             if name in components:
                 raise RewardError(
-                    f"{term.name}: component {name!r} also belongs to another term;"
-                    " rename it"
+                    f"reward {term.name!r}: its component {name!r} also belongs to"
+                    " another term; rename it"
                 )
             components[name] = part
     unjudged = [s.verdict for s in scores if s.verdict.correct is None]
@@ -309,7 +302,8 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     if abs(reward) > LARGEST:
         formula = " + ".join(f"{t.weight:g}*{t.name}" for t in terms)
         raise RewardError(
-            f"{formula} is {reward:g}; its magnitude must be at most {LARGEST:,}"
+            f"reward {formula!r} is {reward:g}: must be at most {LARGEST:,} in"
+            " magnitude; lower its weights"
         )
     return Score(
         reward=reward,

@@ -19,7 +19,7 @@ FIVE = Problem(id="a-8", problem="2+3", answers=("5",), meta={"column": 4})
 # In one pool, as a run has it; the terms of each are asked for by a key.
 FUNCTIONS = (
     "simple batch waits waits_for_all judge fails nan infinite_part no_list word"
-    " nothing endless vast stubborn several misspelt short"
+    " nothing vast stubborn several misspelt short"
 )
 FORMULAS = {name: f"{HERE}:{name}" for name in FUNCTIONS.split()} | {
     "sum": f"verifier + 0.1*{HERE}:simple - 2*{HERE}:batch",
@@ -107,7 +107,7 @@ def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
     assert math.isnan(unknown.reward)
     with pytest.raises(RewardError, match="component 'length' also belongs to another"):
         judge(rewards, "clash", ["a"])
-    with pytest.raises(RewardError, match=r"1e\+30\*.+:judge is 1e\+30; its magni"):
+    with pytest.raises(RewardError, match=r"1e\+30\*.+:judge' is 1e\+30: must be"):
         judge(rewards, "weighty", ["4"])
 
 
@@ -141,12 +141,11 @@ def _line(part):
         ("nan", "returned nan"),
         ("infinite_part", "returned components['x']=inf"),
         ("no_list", "returned 1.0, not a list"),
-        ("word", "returned '1.0', not a number"),
-        ("nothing", "returned None, not a number"),
-        ("endless", "returned inf, not a finite number;"),
+        ("word", "returned '1.0', not a finite number"),
+        ("nothing", "returned None, not a finite number"),
         ("vast", "returned 1e+30, whose magnitude exceeds 16,777,216;"),
-        ("stubborn", "returned a Stubborn, not a number;"),
-        ("several", "returned [1.0, 2.0], not a number"),
+        ("stubborn", "returned a Stubborn, not a finite number;"),
+        ("several", "returned [1.0, 2.0], not a finite number"),
         (
             "misspelt",
             "returned a dict with the unknown key 'componets'; keys are reward",
