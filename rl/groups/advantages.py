@@ -105,8 +105,7 @@ def load_advantage(
       function: name of a function in `ADVANTAGES`, or a user's "module:function".
 
     Returns:
-      A function from the groups of a step to the advantages of each group, in the form
-      that `check_advantages` returns.
+      A function from the groups of a step to the advantages of each group.
 
     Raises:
       ValueError: the name is unknown, the function cannot be imported, or it has an
@@ -118,12 +117,12 @@ def load_advantage(
 
     def of_groups(groups):
         batch = [_GIVEN["rewards"](group) for group in groups]
-        return [of_group(group, batch) for group in groups]
-
-    def of_group(group, batch):
-        given = {name: of(group) for name, of in _GIVEN.items()} | {"batch": batch}
-        values = advantage(**{name: given[name] for name in named})
-        return check_advantages(values, group, key=key)
+        found = []
+        for group in groups:
+            given = {name: of(group) for name, of in _GIVEN.items()} | {"batch": batch}
+            values = advantage(**{name: given[name] for name in named})
+            found.append(check_advantages(values, group, key=key))
+        return found
 
     return of_groups
 
@@ -132,10 +131,6 @@ def check_advantages(
     values: Sequence[Any] | np.ndarray, group: Group, *, key: str
 ) -> Advantages:
     """Checks the advantages of a group and converts them to float64.
-
-    Returns:
-      An array `[G]`; or, if a completion has token advantages, a list with an array for
-      each completion.
 
     Raises:
       ValueError: the number or shape of the values is wrong, or a value is not finite.

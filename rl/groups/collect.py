@@ -37,7 +37,7 @@ class PartialGroup:
       created_step: step in which the group's first token was sampled. For a group
         without tokens, the step in which it was last passed to the sampler. Each later
         step without an update adds 1.
-      completions: the G completions, finished or unfinished.
+      completions: the G completions, some of them unfinished.
     """
 
     draw: Draw
@@ -48,17 +48,8 @@ class PartialGroup:
     def tokens(self) -> int:
         return sum(len(c.token_ids) for c in self.completions)
 
-    @property
-    def missing(self) -> int:
-        """Returns the number of unfinished completions."""
-        return sum(c.unfinished for c in self.completions)
-
     def fits(self, params: SamplingParams) -> bool:
-        """Returns whether this group can be completed under `params`.
-
-        It cannot if a new stage changed the group size, or if an unfinished completion
-        has reached the stage's token limit.
-        """
+        """Returns whether a stage with these parameters can complete the group."""
         return len(self.completions) == params.n and all(
             len(c.token_ids) < params.max_tokens or not c.unfinished
             for c in self.completions
@@ -68,9 +59,8 @@ class PartialGroup:
 class Collector:
     """Collects informative groups for each step and retains surplus groups.
 
-    Without `settings.filter`, every group with two or more verdicts counts as
-    informative. If the sampler and the judge are deterministic, equal `state()` and
-    weights give equal groups.
+    If the sampler and the judge are deterministic, equal `state()` and weights give
+    equal groups.
     """
 
     def __init__(
@@ -96,10 +86,11 @@ class Collector:
           seed: seed of the run; each round derives its own seed.
           prompts_per_step: number of groups of a full batch.
           filter_on: criterion of informative groups (see `informative`).
-          settings: section `config.dynamic_sampling`. With `carry`, a round ends once
-            enough groups are informative (APRIL, arXiv 2509.18521), and unfinished
-            groups continue in the next round. The round still waits for partial groups
-            that began more than `max_age` steps ago.
+          settings: section `config.dynamic_sampling`. Without `filter`, every group
+            with two or more verdicts counts as informative. With `carry`, a round ends
+            once enough groups are informative (APRIL, arXiv 2509.18521) and the groups
+            are complete that began more than `max_age` steps ago. Unfinished groups
+            continue in the next round.
         """
         self._draws, self._sample = draws, sample
         self._judge, self._prompt_of = judge, prompt_of
@@ -164,7 +155,9 @@ class Collector:
             kept += accepted
         if self._settings.carry:
             kept.sort(key=_age_order)
-        stats.unfinished = sum(g.missing for g in self._partial if g.tokens)
+        stats.unfinished = sum(
+            c.unfinished for g in self._partial if g.tokens for c in g.completions
+        )
         stats.seconds = time.perf_counter() - began
         if len(kept) >= self._groups:
             groups, self._left = kept[: self._groups], kept[self._groups :]
@@ -210,11 +203,7 @@ class Collector:
     def _round(
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
-        """Samples one round of groups, and returns those that were judged.
-
-        With `carry`, the round ends once enough groups are informative and all due
-        groups are judged. Unfinished groups are retained for the next round.
-        """
+        """Samples one round of groups, and returns those that were judged."""
         carry, oversample = self._settings.carry, self._settings.oversample
         needed = max(0, missing) / max(self._acceptance, 0.1)
         if carry:
@@ -236,17 +225,15 @@ class Collector:
         ended: list[int] = []
         judged: dict[int, SampledGroup] = {}
 
-        def to_judge(number: int) -> dict[str, Any]:
-            return {
-                "problems": [groups[i].draw.problem for i in ended],
-                "prompts": [prompts[i] for i in ended],
-                "completions": [completions[i] for i in ended],
-                "created_step": [groups[i].created_step for i in ended],
-                "max_tokens": params.max_tokens,
-                "seed": run_seed(self._seed, Stream.SHUFFLING, number),
-            }
-
-        def take(found: Sequence[Group]) -> None:
+        def judge(number: int) -> None:
+            found = self._judge(
+                problems=[groups[i].draw.problem for i in ended],
+                prompts=[prompts[i] for i in ended],
+                completions=[completions[i] for i in ended],
+                created_step=[groups[i].created_step for i in ended],
+                max_tokens=params.max_tokens,
+                seed=run_seed(self._seed, Stream.SHUFFLING, number),
+            )
             new = {
                 i: SampledGroup(groups[i].draw, group, sampled=params.n)
                 for i, group in zip(ended, found, strict=True)
@@ -262,7 +249,7 @@ class Collector:
 
         def enough() -> bool:
             if ended:
-                take(self._judge(**to_judge(self._next_number())))
+                judge(self._next_number())
             teach = sum(self._teaches(d.group) for d in judged.values())
             return due <= judged.keys() and teach >= missing
 
@@ -271,7 +258,7 @@ class Collector:
                 prompts, params, seed=seed, on_finished=lambda *_: None
             )
             ended = list(range(len(groups)))
-            take(self._judge(**to_judge(number)))
+            judge(number)
             return list(judged.values())
         completions = self._sample(
             prompts,

@@ -9,7 +9,7 @@ and skips it otherwise. `teaches` is the probability that the problem's group ha
 correct and wrong completions, under the Beta distribution of its solve rate
 (`SolveRates`). Problems with an estimated solve rate of 0.9 or more are retired: they
 are drawn with the probability `explore`. `most` is the largest `teaches` of the stage's
-other problems. Before the first verdicts, every problem is drawn.
+other problems.
 
 Sources: GRESO (arXiv 2506.02177) skips prompts whose recent groups had no signal;
 ScaleRL (arXiv 2510.13786) retires prompts with a solve rate of 0.9.
@@ -27,9 +27,7 @@ from rl.problems.curriculum import Counts, Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.seeds import generator
 
-_COUNTED = (
-    "offered", "refused", "refused_in_vain", "compared", "expected", "found"
-)  # fmt: skip
+_COUNTED = "offered refused refused_in_vain compared expected found".split()
 _RETIRE_AT = 0.9  # minimum solve rate of retired problems
 # Separates these random numbers from the sampler's, which uses the same seed.
 _OFFERS = 1
@@ -54,38 +52,23 @@ class Draw:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SampledGroup:
-    """Holds the judged group of a drawn problem.
-
-    Attributes:
-      draw: the draw of the group's problem.
-      group: group of the completions that have a verdict.
-      sampled: number of completions sampled, with or without a verdict.
-    """
+    """Holds the judged group of a drawn problem."""
 
     draw: Draw
-    group: Group
-    sampled: int
+    group: Group  # the completions that have a verdict
+    sampled: int  # number of completions, with or without a verdict
 
 
 class Draws:
-    """Draws problems from the curriculum.
+    """Draws problems from the curriculum, which offers some of `problems`.
 
     Each step calls `begin`, then `draw` and `observe` any number of times, then
     `end_step` and `metrics`.
     """
 
     def __init__(
-        self,
-        curriculum: Curriculum,
-        problems: Sequence[Problem],
-        settings: Sampling,
+        self, curriculum: Curriculum, problems: Sequence[Problem], settings: Sampling
     ):
-        """
-        Args:
-          curriculum: curriculum that offers the problems.
-          problems: all problems that the curriculum may offer.
-          settings: section `config.sampling`.
-        """
         self._curriculum, self._settings = curriculum, settings
         self._places = {p.id: place for place, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
@@ -104,12 +87,9 @@ class Draws:
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:
-        """Draws `n` problems.
+        """Draws `n` problems for groups of `size` completions.
 
-        Args:
-          n: number of problems to return.
-          size: number of completions of each group.
-          seed: seed that decides which of the offered problems are skipped.
+        The seed decides which of the offered problems are skipped.
         """
         rates = self._rates.at(self._step)
         teaches = rates.mixed(size)
@@ -184,11 +164,6 @@ class Draws:
         return self._curriculum.state() | {"rates": self._rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`.
-
-        Raises:
-          ValueError: the state has other levels, another number of problems, or a stage
-            that does not exist.
-        """
+        """Restores a result of `state()`; raises ValueError if it does not fit."""
         self._curriculum.restore(state)
         self._rates.restore(state["rates"])

@@ -37,9 +37,6 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
       function: a user's "module:function", or "" for none.
       **given: values of `problems`, `encode` and `tokenize`.
 
-    Returns:
-      A function `(groups, step) -> (group, advantages) pairs`, or None for "".
-
     Raises:
       ValueError: the function cannot be imported, or has an unknown argument.
     """
@@ -64,13 +61,9 @@ def demonstration(
 ) -> Group:
     """Builds a group from one demonstration, which counts as correct.
 
-    Its `sampler_logprobs` are 0, so the correction "truncate" weights each token by its
-    probability under the policy at the start of the step (LUFFY, arXiv 2504.14945).
-
-    Args:
-      problem: problem that the demonstration solves.
-      prompt_ids: token ids of the prompt.
-      token_ids: token ids of the demonstration, with the end-of-sequence token.
+    `token_ids` must end with the end-of-sequence token. The `sampler_logprobs` are 0,
+    so the correction "truncate" weights each token by its probability under the policy
+    at the start of the step (LUFFY, arXiv 2504.14945).
     """
     completion = Completion(
         token_ids=np.asarray(token_ids, np.int32),

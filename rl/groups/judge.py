@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from configs import base
-from rl.reward.verifier import Reward, Score
+from rl.reward.verifier import Reward
 from rl.types import Group, Problem
 from rollout.seeds import generator
 from rollout.types import Completion
@@ -42,9 +42,16 @@ def build_groups(
     scores = [s for of_group in reward(texts, problems) for s in of_group]
     correct = np.array([s.verdict.correct is True for s in scores], bool)
     raw = np.array([s.reward for s in scores], np.float32)
-    components = _by_name(scores)
+    names = dict.fromkeys(name for score in scores for name in score.components)
+    components = {
+        name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
+        for name in names
+    }
     if settings.shuffle:
-        correct, raw = shuffled(correct, raw, seed=seed)
+        # A control experiment: if such a run still improves the policy, the
+        # information in the reward is not the cause.
+        order = generator(seed).permutation(len(raw))
+        correct, raw = correct[order], raw[order]
     lengths = np.array([len(c.token_ids) for of_group in completions for c in of_group])
     rewards = raw + overlong_penalty(
         lengths,
@@ -77,46 +84,13 @@ def build_groups(
     return groups
 
 
-def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
-    """Returns the components of all scores as arrays by name; missing ones are NaN."""
-    names = dict.fromkeys(name for score in scores for name in score.components)
-    return {
-        name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
-        for name in names
-    }
-
-
-def shuffled(
-    correct: np.ndarray, rewards: np.ndarray, *, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Permutes verdicts and rewards among the completions, as a control experiment.
-
-    If such a run still improves the policy, the information in the reward is not the
-    cause.
-
-    Returns:
-      `correct` and `rewards`, both in the same permuted order.
-    """
-    order = generator(seed).permutation(len(rewards))
-    return correct[order], rewards[order]
-
-
 def overlong_penalty(
     lengths: np.ndarray, *, max_tokens: int, buffer: int, factor: float
 ) -> np.ndarray:
     """Computes the soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13).
 
-    It is `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least
-    `-factor`.
-
-    Args:
-      lengths: number L of tokens of each completion, with its stop token.
-      max_tokens: maximum number of tokens of a completion.
-      buffer: number of tokens before `max_tokens` over which the penalty grows.
-      factor: size of the penalty at `max_tokens`; 0 disables it.
-
-    Returns:
-      A number of at most 0 for each completion, to be added to its reward.
+    For a completion of L tokens, with its stop token, it is
+    `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least `-factor`.
     """
     if not factor:
         return np.zeros(len(lengths), np.float32)

@@ -22,17 +22,13 @@ _STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
 
 
 class Rate(NamedTuple):
-    """Holds the two parameters of a Beta distribution for each solve rate.
+    """Holds the parameters of the Beta distribution of a solve rate, or of several.
 
     Both are above 0. They are numbers, or arrays over problems or levels.
-
-    Attributes:
-      right: first parameter, which grows with correct completions.
-      wrong: second parameter, which grows with wrong completions.
     """
 
-    right: Any
-    wrong: Any
+    right: Any  # grows with correct completions
+    wrong: Any  # grows with wrong completions
 
     @property
     def mean(self) -> Any:
@@ -55,14 +51,13 @@ def _row(this, other, n: int):
 
 
 class SolveRates:
-    """Maintains an estimate of the solve rate of each problem of a run."""
+    """Maintains an estimate of the solve rate of each problem of a run.
+
+    Methods take a problem's index in `problems`. The weight of a completion is halved
+    after `half_life` steps.
+    """
 
     def __init__(self, problems: Sequence[Problem], *, half_life: float):
-        """
-        Args:
-          problems: problems of the run; other methods take their index.
-          half_life: number of steps after which the weight of a completion is halved.
-        """
         levels = sorted({p.level for p in problems}, key=str)
         self._level = np.array([levels.index(p.level) for p in problems])
         self._half_life = half_life
@@ -93,11 +88,7 @@ class SolveRates:
         return np.exp2(-age / self._half_life)
 
     def _priors(self) -> Rate:
-        """Fits the prior of each level by the method of moments.
-
-        Returns:
-          Parameters as arrays over the levels.
-        """
+        """Fits the priors, as arrays over the levels, by the method of moments."""
         total = self._groups.sum()
         of_all = (self._moments.sum(0) + _WEIGHT * _UNIFORM) / (total + _WEIGHT)
         moments = self._moments + _WEIGHT * of_all
@@ -114,14 +105,10 @@ class SolveRates:
         chance: float,
         step: int,
     ) -> None:
-        """Adds the verdicts of a group.
+        """Adds the verdicts of a group, which was judged in step `step`.
 
-        Args:
-          problem: index of the problem.
-          correct: verdicts of the judged completions.
-          chance: probability with which the problem was drawn. A group of at least two
-            verdicts counts 1 / chance times in the prior of its level.
-          step: step in which the group was judged.
+        `chance` is the probability with which the problem was drawn. A group of at
+        least two verdicts counts 1 / chance times in the prior of its level.
         """
         n, right = len(correct), int(np.sum(correct))
         if not n:
@@ -150,11 +137,7 @@ class SolveRates:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`.
-
-        Raises:
-          ValueError: the state has a different number of problems or levels.
-        """
+        """Restores a result of `state()`; raises ValueError if it does not fit."""
         right, wrong, last = (
             from_json(np.ndarray, state[name]) for name in ("right", "wrong", "last")
         )

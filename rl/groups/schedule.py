@@ -26,11 +26,7 @@ Schedule = Literal["sync", "one_step_off", "async"]
 
 
 class Rollouts:
-    """Provides the groups of each step, and samples ahead if the schedule allows it.
-
-    With a staleness of L, sampling for step s starts when version s - L is served, or
-    later.
-    """
+    """Provides the groups of each step, and samples ahead if the schedule allows it."""
 
     def __init__(
         self,
@@ -45,7 +41,7 @@ class Rollouts:
           collector: collector of the groups of each step.
           schedule: name of the schedule; see the module's docstring.
           max_staleness: number of steps that "async" samples ahead.
-          steps: number of steps of the run; nothing is sampled for later steps.
+          steps: number of steps of the run, after which nothing is sampled.
         """
         self._collector = collector
         ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}
@@ -60,10 +56,8 @@ class Rollouts:
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Returns the groups of a step and their rollout stats, once they are sampled.
 
-        Errors of `Collector.collect` are raised here.
-
-        Args:
-          step: the step, which must equal the served policy version.
+        `step` must equal the served policy version. Raises the errors of
+        `Collector.collect`.
         """
         if not self._staleness:
             return self._collector.collect(step)

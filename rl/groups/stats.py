@@ -23,8 +23,7 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
     Args:
       group: group with at least one completion.
       on: criterion. "correct" requires correct and wrong completions (DAPO, arXiv
-        2503.14476, eq. 11). "reward" requires different raw rewards; different length
-        penalties do not suffice, since they carry no signal about correctness.
+        2503.14476, eq. 11). "reward" requires different rewards before shaping.
     """
     if on == "reward":
         return bool(np.ptp(group.raw) > 0)
