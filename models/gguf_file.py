@@ -63,7 +63,7 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
         config = DecoderConfig.from_hf(raw, where=str(file))
         specs = tensor_specs(config, DTYPES[dtype])
         stream = _dequantised(source, config, DTYPES[dtype])
-        write_tensors(partial / WEIGHTS, specs, stream, metadata={"format": "pt"})
+        write_tensors(partial / WEIGHTS, specs, stream)
     return sum(int(np.prod(shape)) for shape, _ in specs.values())
 
 

@@ -1,7 +1,4 @@
-"""Reads and writes Hugging Face model folders, with the names of `models.names`.
-
-Reading and writing handle one tensor at a time, to limit the peak of host memory.
-"""
+"""Reads and writes Hugging Face model folders, one tensor at a time."""
 
 import collections
 import contextlib
@@ -26,7 +23,7 @@ from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.names import at, rows, tensor_specs
 from models.safetensors_io import Specs, read_tensors, write_tensors
-from sharding.rules import laid_out
+from sharding.rules import laid_out, place
 
 DType = Literal["bfloat16", "float16", "float32"]  # JAX disables float64 by default
 DTYPES = {
@@ -38,6 +35,7 @@ DTYPES = {
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
 # Files that are copied to exported folders in addition to the weights.
 CARRIED = (
@@ -62,40 +60,20 @@ CARRIED = (
 # -- reading -------------------------------------------------------------------------
 
 
-def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the memory-mapped tensors of a folder by their names in `models.names`.
-
-    Folders of a decoder without a head lack the prefix `model.`, which is added. The
-    rotary frequencies in folders of Llama 1 and 2 are ignored; the config defines them.
-    """
-    layout = file_layout(folder)
-    tensors: dict[str, np.ndarray] = {}
-    for file in sorted(set(layout.values())) if layout else [WEIGHTS]:
-        if not (folder / file).is_file():
-            raise ValueError(f"{folder / file}: no such file{_other_weights(folder)}")
-        for name, array in read_tensors(folder / file).items():
-            if not name.endswith(".rotary_emb.inv_freq"):
-                bare = name.startswith(("embed_tokens.", "layers.", "norm."))
-                tensors[f"model.{name}" if bare else name] = array
-    return tensors
-
-
-def _other_weights(folder: pathlib.Path) -> str:
+def _advice(folder: pathlib.Path) -> str:
+    """Says how to get the weights file that a folder lacks."""
     for path in sorted(folder.iterdir()):
         if path.suffix in (".pth", ".gguf") or path.name.startswith("pytorch_model"):
             tool = "tools.convert" if path.suffix == ".gguf" else "transformers"
-            return f"; convert {path.name} to safetensors with {tool}"
-    return ""
+            return f"convert {path.name} to safetensors with {tool}"
+    return "copy or download it again"
 
 
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
-    """Reads the index of a model folder.
+    """Returns the file name of each tensor from the index of a model folder.
 
-    As in transformers, the index is ignored if the folder has a `model.safetensors`.
-
-    Returns:
-      The file name of each tensor by Hugging Face name; None without an index, or if it
-      is ignored.
+    Returns None without an index, or if the folder has a `model.safetensors`; then
+    transformers also ignores the index.
 
     Raises:
       ValueError: the index is damaged or contains an invalid file name.
@@ -119,28 +97,28 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
 
 
 def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.ndarray]:
-    """Opens the weights of a folder and compares them with the architecture.
+    """Opens the weights of a folder, and checks their names, shapes and dtypes.
 
     Returns:
-      The memory-mapped tensors by their names in `models.names`.
+      The memory-mapped tensors by Hugging Face name, with the head of a tied model if
+      it is stored.
 
     Raises:
-      ValueError: a file is missing, damaged or of an unsupported dtype; a tensor is
-        missing, unknown, or has another shape; or a stored head differs from the
-        embedding it is tied to.
+      ValueError: a file is missing, damaged or of an unsupported dtype; or a tensor is
+        missing, unknown, or has another shape.
     """
-    tensors = _open_tensors(folder)
+    layout = file_layout(folder)
+    tensors: dict[str, np.ndarray] = {}
+    for file in sorted(set(layout.values())) if layout else [WEIGHTS]:
+        if not (folder / file).is_file():
+            raise ValueError(f"{folder / file}: no such file; {_advice(folder)}")
+        for name, array in read_tensors(folder / file).items():
+            # Llama 1 and 2 store rotary frequencies, which the config defines.
+            if not name.endswith(".rotary_emb.inv_freq"):
+                # A decoder that was saved without its head lacks the prefix.
+                bare = name.startswith(("embed_tokens.", "layers.", "norm."))
+                tensors[f"model.{name}" if bare else name] = array
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
-    if config.tie_word_embeddings:  # some folders also store the tied head
-        head = tensors.pop("lm_head.weight", None)
-        embedding = tensors.get("model.embed_tokens.weight")
-        if embedding is None or head is None:
-            pass  # a missing embedding is reported below
-        elif not np.array_equal(head, embedding):
-            raise ValueError(
-                f"{folder}: lm_head.weight differs from model.embed_tokens.weight; set"
-                " tie_word_embeddings to false in config.json"
-            )
     for name, shape in expected.items():
         if name not in tensors:
             raise ValueError(
@@ -151,7 +129,8 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
                 f"{folder}: tensor {name} has shape {tensors[name].shape}, but"
                 f" config.json requires {shape}; use the config.json of these weights"
             )
-    if extra := sorted(set(tensors) - set(expected)):
+    known = {*expected, _HEAD} if config.tie_word_embeddings else set(expected)
+    if extra := sorted(set(tensors) - known):
         raise ValueError(
             f"{folder}: {len(extra)} tensors, such as {extra[0]}, are not in the"
             " architecture of config.json; use the config.json of these weights"
@@ -178,10 +157,17 @@ def load_params(
       The sharded parameter tree.
 
     Raises:
-      ValueError: the weights cannot be used (see `open_weights`) or not be sharded.
+      ValueError: the weights cannot be used (see `open_weights`) or not be sharded, or
+        a stored head differs from the embedding that it is tied to.
     """
     config = model.config
     tensors = open_weights(pathlib.Path(folder), config)
+    if config.tie_word_embeddings and _HEAD in tensors:
+        if not np.array_equal(tensors[_HEAD], tensors[_EMBEDDING]):
+            raise ValueError(
+                f"{folder}: {_HEAD} differs from {_EMBEDDING}; set tie_word_embeddings"
+                " to false in config.json"
+            )
     shapes, _ = abstract_params(model)
     shardings = param_shardings(model, mesh)
     params: dict[str, Any] = {"layers": {}}
@@ -189,27 +175,19 @@ def load_params(
         shape, sharding = at(shapes, weight.path), at(shardings, weight.path)
         if layer is None:
             ours = weight.to_ours(tensors[name], shape.shape)
-            array = _place(ours, sharding).astype(shape.dtype)
+            array = place(ours, sharding).astype(shape.dtype)
         else:
             one = NamedSharding(mesh, PartitionSpec(*sharding.spec[1:]))
             ours = weight.to_ours(tensors[name], shape.shape[1:])
-            stack = params["layers"].get(weight.path[-1])
-            if stack is None:
-                stack = _zeros(shape.shape, shape.dtype, sharding)
-            array = _insert(stack, _place(ours, one), layer)
+            if layer == 0:
+                zeros = functools.partial(jnp.zeros, shape.shape, shape.dtype)
+                stack = jax.jit(zeros, out_shardings=sharding)()
+            else:
+                stack = at(params, weight.path)
+            array = _insert(stack, place(ours, one), layer)
         at(params, weight.path[:-1])[weight.path[-1]] = array
         on_loaded(tensors[name].size)
     return params
-
-
-def _place(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    return jax.make_array_from_callback(
-        array.shape, sharding, lambda index: np.ascontiguousarray(array[index])
-    )
-
-
-def _zeros(shape, dtype, sharding):
-    return jax.jit(lambda: jnp.zeros(shape, dtype), out_shardings=sharding)()
 
 
 @functools.partial(jax.jit, donate_argnums=0)
@@ -244,15 +222,15 @@ def export_tensors(
       `(Hugging Face name, array)` in the order of `models.names.rows`. The devices
       convert the next layer while the caller writes the current one.
     """
-    ahead: collections.deque[tuple[tuple[str, ...], tuple[jax.Array, ...]]] = (
-        collections.deque()
+    made = (
+        (hf_names, lay_out(*arguments))
+        for hf_names, arguments in conversions(params, config, dtype, names=names)
     )
-    for hf_names, arguments in conversions(params, config, dtype, names=names):
-        ahead.append((hf_names, lay_out(*arguments)))
-        if len(ahead) == 2:
-            yield from _to_host(*ahead.popleft())
-    while ahead:
-        yield from _to_host(*ahead.popleft())
+    # `pairwise` starts the conversion of the next layer before it yields this one.
+    for current, _ in itertools.pairwise(itertools.chain(made, [((), ())])):
+        for name, array in zip(*current, strict=True):
+            local = array if array.is_fully_addressable else array.addressable_data(0)
+            yield name, np.asarray(local)
 
 
 def conversions(
@@ -282,15 +260,16 @@ def conversions(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Converts weights to the shapes and dtype of their Hugging Face tensors.
+    """Converts weights to their Hugging Face tensors; `conversions` has the arguments.
+
+    Adapters are merged.
 
     Args:
-      weights: the weights, all of one layer or all outside the layers.
+      weights: the rows of `models.names.TABLE`, of one layer or outside the layers.
       config: the architecture.
       dtype: the dtype of the result.
       sharding: the sharding of the result; None leaves it to the compiler.
-      arrays: for each weight, its array in the parameter tree, followed by its adapters
-        A and B if it has any, which are merged.
+      arrays: for each weight, the arrays from `lora.parts`.
       layer: the index of the layer; ignored for weights outside the layers.
     """
     found = []
@@ -306,12 +285,6 @@ def lay_out(weights, config, dtype, sharding, arrays, layer):
     return tuple(found)
 
 
-def _to_host(hf_names, arrays) -> Iterator[tuple[str, np.ndarray]]:
-    for name, array in zip(hf_names, arrays, strict=True):
-        whole = array if array.is_fully_addressable else array.addressable_data(0)
-        yield name, np.asarray(whole)
-
-
 def save_folder(
     folder: str | os.PathLike,
     params: Params,
@@ -323,8 +296,8 @@ def save_folder(
 ) -> None:
     """Writes a Hugging Face folder, which gets its name only when it is complete.
 
-    If `params` span several processes, all must call this function, and the first
-    process writes. Otherwise the calling process writes.
+    If `params` span several processes, all of them must call this function, and the
+    first one writes.
 
     Args:
       folder: the folder to write; an existing one is replaced.
@@ -349,7 +322,6 @@ def save_folder(
     layout = {name: kept[name] for name in specs if name in kept}
     if len(layout) != len(specs):
         layout = dict.fromkeys(specs, WEIGHTS)
-    # A model whose devices all belong to this process is written by this process.
     local = all(x.is_fully_addressable for x in jax.tree.leaves(params))
     writes = local or jax.process_index() == 0
     target = replaced_folder(folder) if writes else contextlib.nullcontext(folder)
@@ -358,17 +330,15 @@ def save_folder(
             copy_assets(assets, partial)
             _describe(partial / "config.json", dtype)
             if card:
-                _write_text(partial / "README.md", card)
-            _write_index(partial, layout, specs)
+                (partial / "README.md").write_text(card, encoding="utf-8")
+            _write_index(partial / INDEX, layout, specs)
         for file in sorted(set(layout.values())):
             subset = {name: specs[name] for name in specs if layout[name] == file}
             stream = export_tensors(params, config, DTYPES[dtype], names=subset)
-            if not writes:
+            if writes:
+                write_tensors(partial / file, subset, _finite(stream, folder, dtype))
+            else:
                 collections.deque(stream, maxlen=0)
-                continue
-            stream = _finite(stream, folder, dtype)
-            with _named(folder / file):
-                write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
 
 
 @contextlib.contextmanager
@@ -376,7 +346,7 @@ def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields an empty folder, which replaces `folder` at the end of the `with` block.
 
     If the block raises, the new folder is removed, and `folder` is not changed. If
-    `folder` is a symbolic link, the folder that it points to is replaced.
+    `folder` is a symbolic link, its target is replaced.
     """
     folder = folder.resolve()
     partial = folder.with_name(f".{folder.name}.partial")
@@ -384,8 +354,10 @@ def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     partial.mkdir(parents=True)
     try:
         yield partial
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(folder)  # a write to a full disk names no file
         raise
     if folder.exists():
         shutil.rmtree(folder)
@@ -414,8 +386,7 @@ def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
             shutil.copyfile(source / name, target / name)
 
 
-def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
-    path = folder / INDEX
+def _write_index(path: pathlib.Path, layout: Mapping[str, str], specs: Specs) -> None:
     if set(layout.values()) == {WEIGHTS}:
         path.unlink(missing_ok=True)
         return
@@ -423,32 +394,15 @@ def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
     old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     metadata = {**old.get("metadata", {}), "total_size": total}
     index = {"metadata": metadata, "weight_map": dict(sorted(layout.items()))}
-    _write_text(path, json.dumps(index, indent=2) + "\n")
+    path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def _describe(path: pathlib.Path, dtype: str) -> None:
-    """Sets the dtype and the architecture in a config.json; vLLM reads both.
-
-    A file that already has both values is not rewritten.
-    """
+    """Sets the dtype and the architecture in a config.json; vLLM reads both."""
     config = json.loads(path.read_text(encoding="utf-8"))
     keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]
     named: dict[str, Any] = dict.fromkeys(keys, dtype)
     named["architectures"] = [FAMILIES[config["model_type"]][0]]
     if config != config | named:
-        _write_text(path, json.dumps(config | named, indent=2) + "\n")
-
-
-def _write_text(path: pathlib.Path, text: str) -> None:
-    with _named(path):
+        text = json.dumps(config | named, indent=2) + "\n"
         path.write_text(text, encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _named(path: pathlib.Path) -> Iterator[None]:
-    """Adds the file name to an OSError, which lacks it if the disk is full."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = str(path)
-        raise

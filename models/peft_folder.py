@@ -141,7 +141,7 @@ def save_folder(
     with replaced_folder(folder) as partial:
         (partial / CONFIG).write_text(describe(config, base=base), encoding="utf-8")
         specs = tensor_specs(config, DTYPES[dtype])
-        write_tensors(partial / WEIGHTS, specs, stream, metadata={"format": "pt"})
+        write_tensors(partial / WEIGHTS, specs, stream)
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:

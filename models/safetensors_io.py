@@ -1,9 +1,8 @@
-"""Reads and writes safetensors files one tensor at a time.
+"""Reads and writes safetensors files one tensor at a time, to limit host memory.
 
-The `safetensors` package writes a file from a dictionary of all tensors, and has no
-zero-copy reader. This module limits the peak of host memory to about one tensor. A file
-has an 8-byte little-endian header length, a JSON header and the bytes of the tensors
-(https://github.com/huggingface/safetensors#format).
+The `safetensors` package writes a file from a dictionary of all tensors, and copies the
+tensors that it reads. A file has an 8-byte little-endian header length, a JSON header
+and the bytes of the tensors (https://github.com/huggingface/safetensors#format).
 """
 
 import json
@@ -14,6 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 _DTYPES = {
     "F64": np.dtype(np.float64),
@@ -40,56 +40,34 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Returns the tensors of a file as read-only, memory-mapped arrays.
 
     Raises:
-      ValueError: the header is damaged, does not match the file or its tensors, or has
-        an unsupported dtype, such as that of a quantized weight.
+      ValueError: the file is damaged, or has an unsupported dtype, such as that of a
+        quantized weight.
       OSError: the file cannot be read.
     """
     path = pathlib.Path(path)
-    size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
         refuse_pointer(path, start)
-        length = int.from_bytes(start, "little")
-        if not 2 <= length <= size - 8:
-            raise ValueError(
-                f"{path}: not a safetensors file: it has {size} bytes, but its first 8"
-                f" bytes say that its header has {length}; copy or download it again"
-            )
         try:
-            header = json.loads(file.read(length))
-            header.pop("__metadata__", None)
-            entries = {
-                name: (str(e["dtype"]), tuple(e["shape"]), *e["data_offsets"])
-                for name, e in header.items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            with safe_open(path, framework="numpy"):
+                pass  # checks the header against the file
+        except SafetensorError as error:
             raise ValueError(
-                f"{path}: damaged safetensors header ({error!r}); copy or download it"
-                " again"
+                f"{path}: damaged safetensors file ({error}); copy or download it again"
             ) from None
-    end = 8 + length + max((stop for *_, stop in entries.values()), default=0)
-    if end != size:
-        raise ValueError(
-            f"{path}: has {size} bytes, but its header says {end}; copy or download it"
-            " again"
-        )
-    data = (
-        np.memmap(path, np.uint8, "r", offset=8 + length) if end > 8 + length else b""
-    )
+        length = int.from_bytes(start, "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    data = np.memmap(path, np.uint8, "r")[8 + length :]
     tensors = {}
-    for name, (stored, shape, start, stop) in entries.items():
-        if (dtype := _DTYPES.get(stored)) is None:
-            known = ", ".join(_DTYPES)
+    for name, entry in header.items():
+        if (dtype := _DTYPES.get(entry["dtype"])) is None:
             raise ValueError(
-                f"{path}: tensor {name} has dtype {stored}, but only {known} are"
-                " supported; save the model in one of them"
+                f"{path}: tensor {name} has dtype {entry['dtype']}, but only"
+                f" {', '.join(_DTYPES)} are supported; save the model in one of them"
             )
-        if stop - start != dtype.itemsize * int(np.prod(shape)):
-            raise ValueError(
-                f"{path}: tensor {name} has {stop - start} bytes, which does not match"
-                f" its dtype {stored} and shape {shape}; copy or download it again"
-            )
-        tensors[name] = np.frombuffer(data[start:stop], dtype).reshape(shape)
+        content = data[slice(*entry["data_offsets"])]
+        tensors[name] = np.frombuffer(content, dtype).reshape(entry["shape"])
     return tensors
 
 
@@ -97,25 +75,21 @@ def write_tensors(
     path: str | os.PathLike,
     specs: Specs,
     tensors: Iterable[tuple[str, np.ndarray]],
-    *,
-    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes a file from a stream, with the same bytes as the `safetensors` package.
 
     Args:
       path: the file to write. An existing file is overwritten in place, because
-        allocating new shared memory takes three times as long as the copy. Callers that
-        need an atomic update write to a temporary name and rename the file.
+        allocating new shared memory takes three times as long as the copy.
       specs: `(shape, dtype)` of every tensor of the file, by name.
       tensors: `(name, array)` pairs in any order; each is written before the next one
         is requested.
-      metadata: text entries of the header; transformers requires `{"format": "pt"}`.
 
     Raises:
       ValueError: a tensor is missing, or has another shape or dtype than in `specs`.
       KeyError: a tensor is not in `specs`, or occurs twice.
     """
-    text, offsets, size = _layout(specs, metadata)
+    text, offsets, size = _layout(specs)
     left = dict(specs)
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
         file.truncate(size)
@@ -135,16 +109,12 @@ def write_tensors(
         os.fsync(file.fileno())
 
 
-def _layout(
-    specs: Specs, metadata: Mapping[str, str] | None
-) -> tuple[bytes, dict[str, int], int]:
+def _layout(specs: Specs) -> tuple[bytes, dict[str, int], int]:
     """Returns a file's header, the offset of each tensor, and the size, in bytes."""
-    order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))
-    header: dict[str, dict[str, Any]] = {}
+    # transformers requires the format.
+    header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     offsets, cursor = {}, 0
-    if metadata:
-        header["__metadata__"] = dict(metadata)
-    for name in order:
+    for name in sorted(specs, key=lambda name: (-specs[name][1].itemsize, name)):
         shape, dtype = specs[name]
         offsets[name] = cursor
         stop = cursor + dtype.itemsize * int(np.prod(shape))

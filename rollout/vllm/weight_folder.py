@@ -128,7 +128,7 @@ class WeightFolder:
                 yield name, array
 
         try:
-            write_tensors(path, self.specs, tensors(), metadata={"format": "pt"})
+            write_tensors(path, self.specs, tensors())
         except BaseException:
             path.unlink(missing_ok=True)
             raise
