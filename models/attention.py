@@ -27,29 +27,6 @@ _MASKED = -1e30  # finite, so that a fully masked row does not become NaN
 _BLOCK = 128
 
 
-def _group_heads(q: jax.Array, num_kv_heads: int) -> jax.Array:
-    batch, length, heads, width = q.shape
-    return q.reshape(batch, length, num_kv_heads, heads // num_kv_heads, width)
-
-
-def _scores(q: jax.Array, k: jax.Array) -> jax.Array:
-    """Computes `[B, T, K, N/K, H] x [B, S, K, H] -> [B, K, N/K, T, S]`, scaled."""
-    accumulate = jnp.promote_types(q.dtype, jnp.float32)
-    scores = jnp.einsum("btkgh,bskh->bkgts", q, k, preferred_element_type=accumulate)
-    return scores * q.shape[-1] ** -0.5
-
-
-def _mix(weights: jax.Array, v: jax.Array) -> jax.Array:
-    return jnp.einsum("bkgts,bskh->btkgh", weights.astype(v.dtype), v)
-
-
-def _causal(segment_ids: jax.Array) -> jax.Array:
-    """Returns the causal mask within segments, `[B, T] -> [B, 1, 1, T, T]`."""
-    same = segment_ids[:, :, None] == segment_ids[:, None, :]
-    length = segment_ids.shape[1]
-    return (same & jnp.tri(length, dtype=bool))[:, None, None]
-
-
 def dense_attention(
     q: jax.Array,
     k: jax.Array,
@@ -57,42 +34,37 @@ def dense_attention(
     segment_ids: jax.Array,
     prefix_ids: jax.Array,
 ) -> jax.Array:
-    """Implements `segment_attention` by masked scores of all pairs of positions.
-
-    In plain JAX this is the fastest implementation for short rows.
-    """
-    scores = _scores(_group_heads(q, k.shape[2]), k)
+    """Implements `segment_attention` by masked scores of all pairs of positions."""
+    batch, length, heads, width = q.shape
+    grouped = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
+    accumulate = jnp.promote_types(q.dtype, jnp.float32)
+    scores = jnp.einsum(
+        "btkgh,bskh->bkgts", grouped, k, preferred_element_type=accumulate
+    )
+    scores = scores * width**-0.5
     prefix = prefix_ids[:, :, None] == segment_ids[:, None, :]
     prefix &= prefix_ids[:, :, None] != 0
-    seen = _causal(segment_ids) | prefix[:, None, None]
-    scores = jnp.where(seen, scores, _MASKED)
-    return _mix(jax.nn.softmax(scores, axis=-1), v).reshape(q.shape)
+    same = segment_ids[:, :, None] == segment_ids[:, None, :]
+    causal = same & jnp.tri(length, dtype=bool)
+    seen = causal[:, None, None] | prefix[:, None, None]
+    weights = jax.nn.softmax(jnp.where(seen, scores, _MASKED), axis=-1)
+    mixed = jnp.einsum("bkgts,bskh->btkgh", weights.astype(v.dtype), v)
+    return mixed.reshape(q.shape)
 
 
-def xla_attention(
-    q, k, v, segment_ids, prefix_ids, interpret: bool = False
-) -> jax.Array:
-    """Implements `segment_attention` in plain JAX, on any platform.
-
-    Rows of up to 128 positions use `dense_attention`, longer ones
-    `models.block_attention`.
-    """
+def _xla_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
+    """Implements `segment_attention` in plain JAX, on any platform."""
     del interpret
-    if q.shape[1] <= _BLOCK:
+    if q.shape[1] <= _BLOCK:  # faster for short rows
         return dense_attention(q, k, v, segment_ids, prefix_ids)
     return block_attention(q, k, v, segment_ids, prefix_ids, _BLOCK)
 
 
-def _splash_attention(q, k, v, segment_ids, prefix_ids, interpret: bool = False):
-    del prefix_ids  # all 0: see SHARES_PREFIXES
-    return splash_attention(q, k, v, segment_ids, interpret)
-
-
 Implementation = Literal["xla", "triton", "splash"]
 IMPLEMENTATIONS = {
-    "xla": xla_attention,
+    "xla": _xla_attention,
     "triton": triton_attention,
-    "splash": _splash_attention,
+    "splash": splash_attention,
 }
 # The implementations in which a segment can attend to a shared prefix.
 SHARES_PREFIXES = ("xla", "triton")
@@ -177,7 +149,7 @@ def decode_attention(
         if the head width is a power of two and there is no shared prefix. XLA is used
         otherwise, and for other values.
       block: the number of columns in a block, a divisor of S; S reads all at once.
-      mesh: the mesh that shards rows and heads.
+      mesh: the mesh that shards rows and heads; None for one device.
 
     Returns:
       The attention output, `[B, N, H]`, in the dtype of the cached values.
@@ -239,15 +211,9 @@ def _decode_attention(q, cached, *, block):
     )
 
     def weighed(scores, mix):
-        """Computes softmax statistics over some columns of the cache.
+        """Returns the maximum of scores, the sum of weights, and the weighted values.
 
-        Args:
-          scores: the scores of the columns, `[B, K, N/K, columns]`.
-          mix: a function that multiplies weights by the values of these columns.
-
-        Returns:
-          The largest score, the sum of the weights `exp(score - largest)`, and the sum
-          of the weighted values.
+        Weights are `exp(score - maximum)`; `mix` multiplies them by the values.
         """
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)

@@ -33,19 +33,12 @@ _WIDEST = 128  # head widths are padded to a power of two, or to a multiple of t
 
 
 class Tiling(NamedTuple):
-    """Holds the tuning parameters of a kernel.
+    """Holds the tuning parameters of a kernel."""
 
-    Attributes:
-      q_block, k_block: the positions in a block of queries and in a block of keys,
-        powers of two.
-      warps: the number of warps of a program.
-      stages: the number of loop iterations whose loads are in flight.
-    """
-
-    q_block: int
-    k_block: int
-    warps: int
-    stages: int
+    q_block: int  # positions in a block of queries, a power of two
+    k_block: int  # positions in a block of keys, a power of two
+    warps: int  # of a program
+    stages: int  # loop iterations whose loads are in flight
 
 
 class Tilings(NamedTuple):
@@ -76,17 +69,11 @@ WIDER = Tilings(
 
 
 class Options(NamedTuple):
-    """Holds the static arguments of the kernels.
-
-    Attributes:
-      tilings: the tuning parameters.
-      scale: the factor of scores, from the head width before padding.
-      interpret: whether to interpret the kernels, for tests on a CPU.
-    """
+    """Holds the static arguments of the kernels."""
 
     tilings: Tilings
-    scale: float
-    interpret: bool
+    scale: float  # factor of scores, from the head width before padding
+    interpret: bool  # for tests on a CPU
 
 
 class _Pairs(NamedTuple):
@@ -103,20 +90,13 @@ class _Pairs(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Holds segment ids, prefix ids and the pairs of blocks that each kernel visits.
+    """Holds segment ids, prefix ids and the pairs of blocks that each kernel visits."""
 
-    Attributes:
-      ids: int32 `[B, 1, T]`, the segment of each position.
-      prefixes: int32 `[B, 1, T]`, the prefix id of each position; 0 for none.
-      forward, d_queries: the key blocks that each query block visits.
-      d_keys: the query blocks that each key block visits, `[B, J, I]` and `[B, J, 2]`.
-    """
-
-    ids: jax.Array
-    prefixes: jax.Array
+    ids: jax.Array  # int32 [B, 1, T], the segment of each position
+    prefixes: jax.Array  # int32 [B, 1, T], the prefix id; 0 for none
     forward: _Pairs
     d_queries: _Pairs
-    d_keys: _Pairs
+    d_keys: _Pairs  # the query blocks of each key block, [B, J, I] and [B, J, 2]
 
 
 def _rows(segment_ids, prefix_ids, tilings: Tilings) -> _Rows:
@@ -192,13 +172,8 @@ def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
     """Returns 0 where queries of a block attend to keys of a block, else `_MASKED`.
 
     The caller adds the mask to a product, so that Triton starts the product from the
-    mask. A selection after the product needs up to 60 more registers.
-
-    Args:
-      q_ids, q_prefixes: int32 `[Q]`, segment and prefix ids of the queries.
-      k_ids: int32 `[C]`, segment ids of the keys.
-      q_start, k_start: the position of the first query and of the first key.
-      queries_first: whether the result is `[Q, C]`; otherwise `[C, Q]`.
+    mask. A selection after the product needs up to 60 more registers. The result is
+    `[queries, keys]` if `queries_first`; otherwise `[keys, queries]`.
     """
     shape = (len(q_ids), len(k_ids)) if queries_first else (len(k_ids), len(q_ids))
     q_axis, k_axis = (0, 1) if queries_first else (1, 0)
@@ -244,13 +219,7 @@ def _exp2(x, scale: float, shift, interpret: bool):
 
 
 def _visit(counts, visit, carry):
-    """Loops over the blocks to visit: those without a mask, then those with a mask.
-
-    Args:
-      counts: how many blocks to visit without a mask, and how many in all.
-      visit: a function `(masked, n, carry) -> carry` that visits the n-th block.
-      carry: the initial value of the carry, whose last value is returned.
-    """
+    """Folds `visit(masked, n, carry)` over the n blocks to visit, unmasked first."""
     full, every = counts[0], counts[1]
     carry = jax.lax.fori_loop(0, full, functools.partial(visit, False), carry)
     return jax.lax.fori_loop(full, every, functools.partial(visit, True), carry)
@@ -260,7 +229,8 @@ class _Grid:
     """Defines a grid `[N, B, I]`: a program for each query head, row and block.
 
     Programs start in the order of the grid. Those that visit many blocks should start
-    first: the last blocks of queries, or the first blocks of keys.
+    first: the last blocks of queries, or the first blocks of keys. Most methods return
+    the spec of the part of an array that a program reads or writes.
     """
 
     def __init__(self, q, block: int, last_first: bool):
@@ -271,71 +241,47 @@ class _Grid:
         self.shape = kv_heads * self._sharing, batch, self._blocks
 
     def block(self, n):
-        """Returns which block the n-th program of a head and row handles."""
+        """Returns the block of the n-th program of a head and row."""
         return self._blocks - 1 - n if self._last_first else n
 
     def _head(self, head, b):
         return b, head // self._sharing, head % self._sharing
 
     def pairs(self, size: int):
-        """Returns the spec of the part of `[B, I, size]` for a program's block."""
+        """Selects a program's block of `[B, I, size]`."""
         return pl.BlockSpec((None, None, size), lambda h, b, n: (b, self.block(n), 0))
 
     def ids(self):
         return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
 
-    def queries(self, *width: int):
-        """Returns the spec of a program's block of `[B, K, G, T, *width]`."""
+    def queries(self, *width: int, whole: bool = False):
+        """Selects a program's block, or query head, of `[B, K, G, T, *width]`."""
         return pl.BlockSpec(
-            (None, None, None, self._block, *width),
-            lambda h, b, n: (*self._head(h, b), self.block(n), *[0] * len(width)),
+            (None, None, None, self._length if whole else self._block, *width),
+            lambda h, b, n: (
+                *self._head(h, b),
+                0 if whole else self.block(n),
+                *[0] * len(width),
+            ),
         )
 
-    def all_queries(self, *width: int):
-        """Returns the spec of a program's query head of `[B, K, G, T, *width]`."""
+    def keys(self, whole: bool = False):
+        """Selects a program's block, or kv head, of `[B, K, T, H]`."""
         return pl.BlockSpec(
-            (None, None, None, self._length, *width),
-            lambda h, b, n: (*self._head(h, b), 0, *[0] * len(width)),
-        )
-
-    def keys(self):
-        """Returns the spec of a program's block of `[B, K, T, H]`."""
-        return pl.BlockSpec(
-            (None, None, self._block, self._width),
-            lambda h, b, n: (*self._head(h, b)[:2], self.block(n), 0),
-        )
-
-    def all_keys(self):
-        """Returns the spec of a program's kv head of `[B, K, T, H]`."""
-        return pl.BlockSpec(
-            (None, None, self._length, self._width),
-            lambda h, b, n: (*self._head(h, b)[:2], 0, 0),
+            (None, None, self._length if whole else self._block, self._width),
+            lambda h, b, n: (*self._head(h, b)[:2], 0 if whole else self.block(n), 0),
         )
 
 
 def _call(kernel, grid: _Grid, tiling: Tiling, options, rows, pairs, inputs, outputs):
-    """Calls a kernel.
-
-    Args:
-      kernel: the kernel. Its first arguments are `grid`, `tiling`, `options`, and
-        references to `pairs`, ids and prefixes.
-      grid, tiling, options, rows: as in the kernels' callers.
-      pairs: the pairs of blocks that the kernel visits.
-      inputs: pairs of a further array and its spec.
-      outputs: pairs of a result's shape and type, and its spec.
-    """
+    """Calls a kernel with pairs of a further input or of an output and its spec."""
     arrays, specs = zip(*inputs, strict=True)
     out_shape, out_specs = zip(*outputs, strict=True)
+    of_pairs = [grid.pairs(x.shape[2]) for x in pairs]
     return pl.pallas_call(
         functools.partial(kernel, grid, tiling, options),
         grid=grid.shape,
-        in_specs=[
-            grid.pairs(pairs.order.shape[2]),
-            grid.pairs(pairs.counts.shape[2]),
-            grid.ids(),
-            grid.ids(),
-            *specs,
-        ],
+        in_specs=[*of_pairs, grid.ids(), grid.ids(), *specs],
         out_specs=out_specs,
         out_shape=out_shape,
         compiler_params=triton.CompilerParams(
@@ -349,19 +295,14 @@ def _forward(q, k, v, rows: _Rows, options: Options):
     """Returns the output `[B, K, G, T, H]` and base-2 log-sum-exp `[B, K, G, T]`."""
     tiling, width = options.tilings.forward, q.shape[-1]
     grid = _Grid(q, tiling.q_block, last_first=True)
-    return _call(
-        _forward_kernel,
-        grid,
-        tiling,
-        options,
-        rows,
-        rows.forward,
-        [(q, grid.queries(width)), (k, grid.all_keys()), (v, grid.all_keys())],
-        [
-            (jax.ShapeDtypeStruct(q.shape, v.dtype), grid.queries(width)),
-            (jax.ShapeDtypeStruct(q.shape[:4], jnp.float32), grid.queries()),
-        ],
-    )
+    keys = grid.keys(whole=True)
+    inputs = [(q, grid.queries(width)), (k, keys), (v, keys)]
+    outputs = [
+        (jax.ShapeDtypeStruct(q.shape, v.dtype), grid.queries(width)),
+        (jax.ShapeDtypeStruct(q.shape[:4], jnp.float32), grid.queries()),
+    ]
+    given = grid, tiling, options, rows, rows.forward
+    return _call(_forward_kernel, *given, inputs, outputs)
 
 
 def _forward_kernel(
@@ -400,23 +341,13 @@ def _d_queries(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
     """Returns the gradient with respect to the queries, `[B, K, G, T, H]`."""
     tiling, width = options.tilings.d_queries, q.shape[-1]
     grid = _Grid(q, tiling.q_block, last_first=True)
-    (d_q,) = _call(
-        _d_queries_kernel,
-        grid,
-        tiling,
-        options,
-        rows,
-        rows.d_queries,
-        [
-            (logsumexp, grid.queries()),
-            (shift, grid.queries()),
-            (q, grid.queries(width)),
-            (k, grid.all_keys()),
-            (v, grid.all_keys()),
-            (d_out, grid.queries(width)),
-        ],
-        [(jax.ShapeDtypeStruct(q.shape, q.dtype), grid.queries(width))],
-    )
+    scalars, queries = grid.queries(), grid.queries(width)
+    keys = grid.keys(whole=True)
+    specs = scalars, scalars, queries, keys, keys, queries
+    inputs = zip((logsumexp, shift, q, k, v, d_out), specs, strict=True)
+    outputs = [(jax.ShapeDtypeStruct(q.shape, q.dtype), queries)]
+    given = grid, tiling, options, rows, rows.d_queries
+    (d_q,) = _call(_d_queries_kernel, *given, inputs, outputs)
     return d_q
 
 
@@ -424,12 +355,8 @@ def _d_queries_kernel(grid, tiling, options, order, counts, ids, prefixes, *refs
     logsumexp, shift, q, k, v, d_out, d_q = refs
     start = grid.block(pl.program_id(2)) * tiling.q_block
     own = pl.ds(start, tiling.q_block)
-    queries, d_mixed, own_ids, own_prefixes = (
-        q[...],
-        d_out[...],
-        ids[own],
-        prefixes[own],
-    )
+    queries, d_mixed = q[...], d_out[...]
+    own_ids, own_prefixes = ids[own], prefixes[own]
     normal, moved = logsumexp[...][:, None], shift[...][:, None]
 
     def visit(masked, n, total):
@@ -455,23 +382,15 @@ def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
     """
     tiling, width = options.tilings.d_keys, q.shape[-1]
     grid = _Grid(q, tiling.k_block, last_first=False)
-    parts = _call(
-        _d_keys_kernel,
-        grid,
-        tiling,
-        options,
-        rows,
-        rows.d_keys,
-        [
-            (logsumexp, grid.all_queries()),
-            (shift, grid.all_queries()),
-            (q, grid.all_queries(width)),
-            (k, grid.keys()),
-            (v, grid.keys()),
-            (d_out, grid.all_queries(width)),
-        ],
-        [(jax.ShapeDtypeStruct(q.shape, x.dtype), grid.queries(width)) for x in (k, v)],
-    )
+    scalars, queries = grid.queries(whole=True), grid.queries(width, whole=True)
+    keys = grid.keys()
+    specs = scalars, scalars, queries, keys, keys, queries
+    inputs = zip((logsumexp, shift, q, k, v, d_out), specs, strict=True)
+    outputs = [
+        (jax.ShapeDtypeStruct(q.shape, x.dtype), grid.queries(width)) for x in (k, v)
+    ]
+    given = grid, tiling, options, rows, rows.d_keys
+    parts = _call(_d_keys_kernel, *given, inputs, outputs)
     return [jnp.sum(x, axis=2, dtype=jnp.float32).astype(x.dtype) for x in parts]
 
 

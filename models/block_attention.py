@@ -27,21 +27,7 @@ def block_attention(
     prefix_ids: jax.Array,
     block: int,
 ) -> jax.Array:
-    """Computes causal attention within segments and to a shared prefix.
-
-    Args:
-      q: the rotated queries, `[B, T, N, H]`.
-      k: the rotated keys, `[B, T, K, H]`.
-      v: the values, `[B, T, K, H]`.
-      segment_ids: int32 `[B, T]`, the segment of each position, ascending along a row;
-        0 for padding at its end.
-      prefix_ids: int32 `[B, T]`, the id of an earlier segment of the row that the
-        position also attends to in full; 0 for none.
-      block: C, the number of positions in a block.
-
-    Returns:
-      The attention output, `[B, T, N, H]`, in the dtype of `v`.
-    """
+    """Implements `models.attention.segment_attention` with blocks of C = `block`."""
     return _forward(q, k, v, segment_ids, prefix_ids, block)[0]
 
 
@@ -95,8 +81,10 @@ class _Layout:
         self._accumulate = jnp.promote_types(q.dtype, jnp.float32)
         ids, prefixes = self._split(segment_ids), self._split(prefix_ids)
         flat_ids, flat_prefixes = (x.reshape(len(x), -1) for x in (ids, prefixes))
-        of_queries, _ = visits(flat_ids, flat_prefixes, block, block)
-        self.rows = ids, prefixes, *of_queries
+        visible, _ = visible_pairs(flat_ids, flat_prefixes, block, block)
+        # Of each query block: all key blocks, those to visit first, and their number.
+        order = jnp.argsort(~visible, axis=-1, stable=True).astype(jnp.int32)
+        self.rows = ids, prefixes, order, jnp.sum(visible, axis=-1, dtype=jnp.int32)
 
     def _split(self, x):
         """Divides rows into blocks: `[B, T, ...] -> [B, J, C, ...]`, padded with 0."""
@@ -197,24 +185,6 @@ class _Layout:
         return d_q, d_k, d_v
 
 
-def visits(
-    segment_ids: jax.Array, prefix_ids: jax.Array, q_block: int, k_block: int
-) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """Returns the pairs of query blocks and key blocks that attention must visit.
-
-    Args:
-      segment_ids, prefix_ids, q_block, k_block: as in `visible_pairs`.
-
-    Returns:
-      Two pairs of int32 arrays. The first pair has, for each of the I query blocks, the
-      indices of all key blocks `[B, I, J]`, beginning with those to visit, and the
-      number of blocks to visit `[B, I]`. The second pair has, for each of the J key
-      blocks, the same for query blocks: `[B, J, I]` and `[B, J]`.
-    """
-    visible, _ = visible_pairs(segment_ids, prefix_ids, q_block, k_block)
-    return _listed(visible), _listed(visible.swapaxes(1, 2))
-
-
 def visible_pairs(
     segment_ids: jax.Array, prefix_ids: jax.Array, q_block: int, k_block: int
 ) -> tuple[jax.Array, jax.Array]:
@@ -226,13 +196,13 @@ def visible_pairs(
     positions is always visible.
 
     Args:
-      segment_ids, prefix_ids: int32 `[B, T]`, as in `block_attention`.
+      segment_ids, prefix_ids: int32 `[B, T]`, as in `segment_attention`.
       q_block, k_block: the number of positions in a block, divisors of T.
 
     Returns:
       Two boolean arrays `[B, I, J]` for I query blocks and J key blocks: whether
-      attention must visit the pair; and whether the pair needs no mask, which implies
-      that each query attends to each key.
+      attention must visit the pair, and whether each query attends to each key, so that
+      the pair needs no mask.
     """
 
     def cut(x, block):
@@ -262,8 +232,3 @@ def visible_pairs(
     own = before & (q_start < k_start + k_block)
     visible = ((meets(ids) | meets(prefixes)) & before) | own
     return visible, visible & ~own & (same(ids) | same(prefixes))
-
-
-def _listed(visible):
-    order = jnp.argsort(~visible, axis=-1, stable=True)
-    return order.astype(jnp.int32), jnp.sum(visible, axis=-1, dtype=jnp.int32)

@@ -22,8 +22,7 @@ class Places(NamedTuple):
 
     Attributes:
       row: int32 `[R]`, the row of each prompt.
-      start: int32 `[R]`, the position in the row where a prompt continues after the
-        shared prefix.
+      start: int32 `[R]`, where in the row a prompt continues after the shared prefix.
       length: int32 `[R]`, each prompt's number of prefilled tokens, with the prefix.
       shared: int32, the length of the prefix, which is at the start of every row.
     """
@@ -52,13 +51,9 @@ class Seen(NamedTuple):
 
 
 class Cached(NamedTuple):
-    """Represents the cache of one layer.
+    """Represents the cache of one layer, which is at index `layer` of the arrays.
 
-    Attributes:
-      k, v: the arrays of a `KVCache` that contain the layer.
-      prefix: the arrays of the shared prefix that contain the layer, or `()`.
-      layer: int32, the index of the layer in its arrays.
-      seen: the columns that the newest position of each row attends to.
+    `prefix` has the arrays of the shared prefix, or is `()`.
     """
 
     k: jax.Array
@@ -135,11 +130,9 @@ class KVCache:
             count = config.num_layers // stacked
             return tuple(jnp.zeros((*lead, *shape), dtype) for _ in range(count))
 
-        of_prefix = (
-            (arrays(heads, width, prefix), arrays(heads, prefix, width))
-            if prefix
-            else ((), ())
-        )
+        of_prefix: tuple[Entries, Entries] = (), ()
+        if prefix:
+            of_prefix = arrays(heads, width, prefix), arrays(heads, prefix, width)
         return cls(
             k=arrays(batch, heads, width, size),
             v=arrays(batch, heads, size, width),
@@ -161,21 +154,20 @@ class KVCache:
         """Returns the age of each column in positions, int32 `[S]`; 0 is the newest."""
         return (self.clock - 1 - jnp.arange(self.size)) % self.size
 
-    def seen(self, longest: jax.Array) -> Seen:
-        """Returns the columns that the next position of each row attends to.
+    def layers(self, longest: jax.Array) -> list[Cached]:
+        """Returns the cache of the first layer in each array, for the next position.
 
-        Args:
-          longest: int32, an upper bound on the length of the rows whose results are
-            used.
+        `longest` is an upper bound on the length of the rows whose results are used.
         """
         visible = (self.age() + 1) % self.size <= self.length[:, None]
         reach = jnp.minimum(longest + 1, self.size)
-        return Seen(visible, self.length, self.clock, reach)
-
-    def of_array(self, i: int, seen: Seen) -> Cached:
-        """Returns the cache of the first layer in the `i`th array of layers."""
-        prefix = tuple(entries[i] for entries in self.prefix if entries)
-        return Cached(self.k[i], self.v[i], prefix, jnp.int32(0), seen)
+        seen = Seen(visible, self.length, self.clock, reach)
+        prefixes: list[Entries] = list(zip(*self.prefix, strict=True))
+        prefixes = prefixes or [()] * len(self.k)
+        return [
+            Cached(k, v, prefix, jnp.int32(0), seen)
+            for k, v, prefix in zip(self.k, self.v, prefixes, strict=True)
+        ]
 
     def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
         """Returns the cache with prefilled prompts copied to some of its rows.
@@ -184,8 +176,8 @@ class KVCache:
           k, v: the arrays of keys and values that `InferenceDecoder` returns for Q
             rows. Their first row begins with the shared prefix.
           places: the places of the R prompts in these arrays.
-          slot: int32 `[R]`, the cache row of each prompt, all different; a prompt whose
-            row is B or more is dropped.
+          slot: int32 `[R]`, the cache row of each prompt, all different. Prompts with
+            a row of B or more are dropped.
         """
         position = places.length[:, None] - 1 - self.age()
         rest = places.start[:, None] + position - places.shared
@@ -200,37 +192,33 @@ class KVCache:
         def turned_v(entries):
             return entries[row, :, at].transpose(0, 2, 1, 3)
 
+        # Without `unique_indices`, XLA on GPU writes 16-bit values with
+        # compare-and-swap loops.
+        def write(array, at, values):
+            return array.at[at].set(values, mode="drop", unique_indices=True)
+
         def put(cache, entries, turned):
-            # Without `unique_indices`, XLA on GPU writes 16-bit values with
-            # compare-and-swap loops.
             if cache.ndim == 4:
-                return cache.at[slot].set(
-                    turned(entries), mode="drop", unique_indices=True
-                )
+                return write(cache, slot, turned(entries))
 
             # One layer at a time, because the transposed copy has S columns per prompt.
             def layer(i, cache):
-                return cache.at[i, slot].set(
-                    turned(entries[i]), mode="drop", unique_indices=True
-                )
+                return write(cache, (i, slot), turned(entries[i]))
 
             return jax.lax.fori_loop(0, len(cache), layer, cache)
 
         def of_first_row(entries, axis):
-            kept = jax.lax.slice_in_dim(entries, 0, self.prefix_length, axis=axis)
-            return kept[..., 0, :, :, :]
+            start = jax.lax.slice_in_dim(entries, 0, self.prefix_length, axis=axis)
+            return start[..., 0, :, :, :]
 
-        return dataclasses.replace(
+        filled = dataclasses.replace(
             self,
             k=jax.tree.map(lambda c, e: put(c, e, turned_k), self.k, k),
             v=jax.tree.map(lambda c, e: put(c, e, turned_v), self.v, v),
-            length=self.length.at[slot].set(
-                places.length - self.prefix_length, mode="drop", unique_indices=True
-            ),
-            prefix=(
-                tuple(of_first_row(entries, -1) for entries in k),
-                tuple(of_first_row(entries, -2) for entries in v),
-            )
-            if self.prefix_length
-            else self.prefix,
+            length=write(self.length, slot, places.length - self.prefix_length),
         )
+        if not self.prefix_length:
+            return filled
+        of_k = tuple(of_first_row(entries, -1) for entries in k)
+        of_v = tuple(of_first_row(entries, -2) for entries in v)
+        return dataclasses.replace(filled, prefix=(of_k, of_v))

@@ -35,19 +35,11 @@ _ASSUMED: Mapping[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """Holds the scaling of low rotary frequencies in Llama 3.1 and later.
+    """Holds the scaling of low rotary frequencies in Llama 3.1 (arXiv 2407.21783).
 
-    Below, the periods of a frequency are counted within the original context length.
-
-    Attributes:
-      factor: the divisor of frequencies with fewer than `low_freq_factor` periods.
-      low_freq_factor: the number of periods below which a frequency is scaled in full.
-      high_freq_factor: the number of periods above which a frequency is not scaled.
-        Between the two numbers the scaling is interpolated.
-      original_max_positions: the context length before scaling, in tokens.
-
-    Source: "The Llama 3 Herd of Models" (arXiv 2407.21783), and the `llama3` rope
-    function of transformers.
+    Frequencies with fewer than `low_freq_factor` periods in `original_max_positions`
+    tokens are divided by `factor`. Those with more than `high_freq_factor` periods are
+    not scaled. Between the two numbers the scaling is interpolated.
     """
 
     factor: float
@@ -103,9 +95,7 @@ class DecoderConfig:
           where: the file's name in error messages.
 
         Raises:
-          ValueError: a setting is not supported (such as the architecture, rope
-            scaling, sliding windows, the activation, biases or quantized weights), or a
-            number is missing or wrong. The message has the key and its value.
+          ValueError: a setting is not supported, or a number is missing or wrong.
         """
         fields = JsonFields(raw, where)
         model_type = fields.one_of("model_type", FAMILIES)
@@ -130,15 +120,11 @@ class DecoderConfig:
         hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
         kv_heads = fields.size("num_key_value_heads", heads)
         if heads % kv_heads:
-            raise ValueError(
-                f"{where}: num_attention_heads={heads} must be a multiple of"
-                f" num_key_value_heads={kv_heads}"
-            )
+            only = f"divisors of num_attention_heads={heads}"
+            fields.refuse("num_key_value_heads", kv_heads, only)
         if not raw.get("head_dim") and hidden % heads:
-            raise ValueError(
-                f"{where}: hidden_size={hidden} must be a multiple of"
-                f" num_attention_heads={heads}"
-            )
+            only = f"divisors of hidden_size={hidden} if head_dim is not set"
+            fields.refuse("num_attention_heads", heads, only)
         head_dim = fields.size("head_dim", hidden // heads)
         if head_dim % 2:
             fields.refuse("head_dim", head_dim, "even values")
@@ -194,11 +180,7 @@ class DecoderConfig:
 
 
 def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
-    """Reads a JSON object from a file of a folder.
-
-    Args:
-      path: the path of the file.
-      kind: the kind of folder that contains the file, for error messages.
+    """Reads a JSON object from a file of a model folder or a PEFT folder.
 
     Raises:
       ValueError: the file is missing, or does not contain a JSON object.
@@ -223,9 +205,7 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
 class JsonFields:
     """Reads fields of a JSON object, and raises ValueError if a value is not valid.
 
-    Attributes:
-      raw: the JSON object.
-      where: the name of the file, with which error messages begin.
+    Error messages begin with `where`, the name of the file.
     """
 
     raw: Mapping[str, Any]
@@ -262,43 +242,38 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
     which some model cards ask users to add.
     """
     raw = fields.raw
-    there = [key for key in ("rope_scaling", "rope_parameters") if raw.get(key)]
-    for key in there:
+    theta, rope, scaling = raw.get("rope_theta"), None, None
+    for key in ("rope_scaling", "rope_parameters"):
+        if not raw.get(key):
+            continue
         if not isinstance(raw[key], Mapping):
             fields.refuse(key, raw[key], "a JSON object")
-        kind = raw[key].get("rope_type", raw[key].get("type", "default"))
-        if kind not in ("default", "llama3"):
-            use = f"delete {key} from the file"
-            if base := raw[key].get("rope_theta"):
-                plain = {"rope_type": "default", "rope_theta": base}
-                use = f"set {key} to {plain}"
-            only = f"'default' or 'llama3'; {use} to have no context extension"
+        if rope is not None and rope != raw[key]:
+            fields.refuse(key, raw[key], f"the value of rope_scaling, {rope!r}")
+        rope = raw[key]
+        theta = rope.get("rope_theta", theta)
+        if (partial := rope.get("partial_rotary_factor") or 1) != 1:
+            fields.refuse(f"{key}.partial_rotary_factor", partial, "1")
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if kind == "llama3":
+            scaling = _scaling(fields, key)
+        elif kind != "default":
+            only = "'default' or 'llama3'; set 'default' to have no context extension"
             fields.refuse(f"{key}.rope_type", kind, only)
-    key = there[0] if there else "rope_scaling"
-    rope = raw.get(key) or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if len(there) == 2 and rope != raw[there[1]]:
-        raise ValueError(
-            f"{fields.where}: {key}={rope!r} and {there[1]}={raw[there[1]]!r} differ;"
-            " make them equal in the file"
-        )
-    if (partial := rope.get("partial_rotary_factor") or 1) != 1:
-        fields.refuse(f"{key}.partial_rotary_factor", partial, "1")
-    theta = rope.get("rope_theta", raw.get("rope_theta"))
-    theta = fields.positive("rope_theta", _DEFAULT_THETA if theta is None else theta)
-    if kind == "default":
-        return theta, None
+    theta = _DEFAULT_THETA if theta is None else theta
+    return fields.positive("rope_theta", theta), scaling
 
+
+def _scaling(fields: JsonFields, key: str) -> RopeScaling:
     def number(name):
-        return fields.positive(f"{key}.{name}", rope.get(name))
+        return fields.positive(f"{key}.{name}", fields.raw[key].get(name))
 
-    factor = number("factor")
     low, high = number("low_freq_factor"), number("high_freq_factor")
     if low >= high:
         only = f"values below high_freq_factor={high}"
         fields.refuse(f"{key}.low_freq_factor", low, only)
-    return theta, RopeScaling(
-        factor=factor,
+    return RopeScaling(
+        factor=number("factor"),
         low_freq_factor=low,
         high_freq_factor=high,
         original_max_positions=int(number("original_max_position_embeddings")),

@@ -32,10 +32,8 @@ def decode_kernel(
 
     Args:
       q: the rotated queries, `[B, K, G, H]`; H must be a power of two.
-      k: the rotated keys, `[B, K, H, S]`.
-      v: the values, `[B, K, S, H]`.
-      length: int32 `[B]`, the number of columns that a row sees before the newest.
-      newest: int32, the column of the newest position in the ring buffer.
+      k, v: the rotated keys, `[B, K, H, S]`, and the values, `[B, K, S, H]`.
+      length, newest: as in `models.cache.Seen`.
       block: C, a power of two that divides S.
       interpret: whether to interpret the kernel, to run it without a GPU.
 

@@ -29,7 +29,7 @@ from sharding.mesh import platform
 from sharding.rules import constrain, named_sharding
 
 Params = Any
-# Cosines and sines, `[B, T, H / 2]`.
+# Cosines and sines.
 Rotation = tuple[Float32[jax.Array, "B T half_H"], Float32[jax.Array, "B T half_H"]]
 
 Remat = Literal["none", "full", "dots"]
@@ -40,15 +40,15 @@ REMAT_POLICIES = {
 }
 
 
-def _normal(axes):
+def _normal(*axes):
     return nn.with_logical_partitioning(nn.initializers.normal(0.02), axes)
 
 
-def _zeros(axes):
+def _zeros(*axes):
     return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)
 
 
-def _ones(axes):
+def _ones(*axes):
     return nn.with_logical_partitioning(nn.initializers.ones_init(), axes)
 
 
@@ -139,8 +139,8 @@ class Block(nn.Module):
 
         Args:
           x: the residual stream of B * T tokens.
-          rotation: the cosines and sines of the tokens' positions, from `rotary`.
-          segment_ids, prefix_ids: the arguments of `Decoder` with these names.
+          rotation: the result of `rotary` for the tokens' positions.
+          segment_ids, prefix_ids: as in `Decoder`.
           cached: keys and values of earlier positions, for decoding with T = 1; None
             if the call contains all positions.
 
@@ -154,29 +154,30 @@ class Block(nn.Module):
         def param(name, init, shape):
             return self.param(name, init, shape, self.param_dtype).astype(self.dtype)
 
+        def norm(name, x):
+            weight = param(name, _ones("norm"), x.shape[-1:])
+            return rms_norm(x, weight, c.rms_norm_eps)
+
         def kernel(name, axes, shape):
-            weight = self.param(name, _normal(axes), shape, self.param_dtype)
+            weight = self.param(name, _normal(*axes), shape, self.param_dtype)
             pair = lora.adapters(self, c.lora, name, axes, shape, self.param_dtype)
             return lora.merge(c.lora, weight, *pair).astype(self.dtype)
 
         d, n, k_, h = c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim
-        normed = rms_norm(
-            x, param("attention_norm", _ones(("norm",)), (d,)), c.rms_norm_eps
-        )
+        normed = norm("attention_norm", x)
 
         def project(name, heads, axis):
             weight = kernel(name, ("embed", axis, "head_dim"), (d, heads, h))
             flat = normed @ weight.reshape(d, heads * h)
             if c.qkv_bias:
-                bias = param(f"{name}_bias", _zeros((axis, "head_dim")), (heads, h))
+                bias = param(f"{name}_bias", _zeros(axis, "head_dim"), (heads, h))
                 flat += bias.reshape(heads * h)
             return flat.reshape(*segment_ids.shape, heads, h)
 
         def turned(name, heads, axis):
             x = project(name, heads, axis)
             if c.qk_norm:
-                weight = param(f"{name}_norm", _ones(("norm",)), (h,))
-                x = rms_norm(x, weight, c.rms_norm_eps)
+                x = norm(f"{name}_norm", x)
             return _rotate(x, rotation)
 
         q = turned("q", n, "heads")
@@ -207,7 +208,7 @@ class Block(nn.Module):
         x = x + mixed.reshape(-1, n * h) @ out.reshape(n * h, d)
         x = constrain(x, ("batch", None), self.mesh)
 
-        normed = rms_norm(x, param("mlp_norm", _ones(("norm",)), (d,)), c.rms_norm_eps)
+        normed = norm("mlp_norm", x)
         f = c.intermediate_size
         if self.has_variable("params", "gate_up"):  # see `InferenceDecoder.joins`
             both: Any = self.get_variable("params", "gate_up")
@@ -271,11 +272,13 @@ class Decoder(nn.Module):
         c = self.config
         if prefix_ids is None:
             prefix_ids = jnp.zeros_like(segment_ids)
-        block = Block
-        if REMAT_POLICIES[self.remat] is not None:
-            block = nn.remat(
-                Block, policy=REMAT_POLICIES[self.remat], prevent_cse=False
-            )
+
+        def param(name, init, *shape):
+            return self.param(name, init, shape, self.param_dtype)
+
+        block, policy = Block, REMAT_POLICIES[self.remat]
+        if policy is not None:
+            block = nn.remat(Block, policy=policy, prevent_cse=False)
         blocks = nn.scan(
             block,
             variable_axes={"params": 0},
@@ -293,28 +296,16 @@ class Decoder(nn.Module):
             self.attention,
             name=LAYERS,
         )
-        table = self.param(
-            "embedding",
-            _normal(("vocab", "embed")),
-            (c.vocab_size, c.hidden_size),
-            self.param_dtype,
-        )
+        words, width = c.vocab_size, c.hidden_size
+        table = param("embedding", _normal("vocab", "embed"), words, width)
         ids = token_ids.reshape(-1)
         x = look_up(table, ids, self.mesh, self.dtype, ordered=self.deterministic)
         x = constrain(x, ("batch", None), self.mesh)
         x, _ = blocks(x, rotary(positions, c), segment_ids, prefix_ids, None)
         if not c.tie_word_embeddings:
-            self.param(
-                "head",
-                _normal(("vocab", "embed")),
-                (c.vocab_size, c.hidden_size),
-                self.param_dtype,
-            )
-        weight = self.param(
-            "final_norm", _ones(("norm",)), (c.hidden_size,), self.param_dtype
-        )
-        x = rms_norm(x, weight, c.rms_norm_eps)
-        return x.reshape(*token_ids.shape, c.hidden_size)
+            param("head", _normal("vocab", "embed"), words, width)
+        x = rms_norm(x, param("final_norm", _ones("norm"), width), c.rms_norm_eps)
+        return x.reshape(*token_ids.shape, width)
 
 
 def head_table(params: Params) -> jax.Array:
@@ -326,18 +317,13 @@ def abstract_params(model: Decoder) -> tuple[Params, Params]:
     """Returns the shapes and the logical axes of the parameters, without allocation.
 
     Returns:
-      A tree of `jax.ShapeDtypeStruct`, and a tree of the same structure with a tuple
-      of logical axis names for each array.
+      A tree of `jax.ShapeDtypeStruct`, and a tree of the same structure with a
+      `PartitionSpec` of logical axis names for each array.
     """
     ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
     init = model.clone(mesh=None).init  # a batch of one token cannot be sharded
     boxed = jax.eval_shape(init, jax.random.key(0), ids, ids, ids)["params"]
-    axes = jax.tree.map(tuple, nn.get_partition_spec(boxed), is_leaf=_is_spec)
-    return nn.unbox(boxed), axes
-
-
-def _is_spec(x) -> bool:
-    return isinstance(x, jax.sharding.PartitionSpec)
+    return nn.unbox(boxed), nn.get_partition_spec(boxed)
 
 
 def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
@@ -349,7 +335,7 @@ def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(
         lambda path, shape, names: named_sharding(
-            names, mesh, shape=shape.shape, name=jax.tree_util.keystr(path)
+            tuple(names), mesh, shape=shape.shape, name=jax.tree_util.keystr(path)
         ),
         shapes,
         axes,

@@ -5,6 +5,7 @@ Axes: N tokens, D model width, V vocabulary. Tokens are sharded as "batch", the 
 """
 
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -56,13 +57,12 @@ def look_up(
     Args:
       table: the embedding table, sharded as the module describes.
       token_ids: the tokens, from 0 to V - 1.
-      mesh: the device mesh. If None, or if it does not shard the table, the lookup is
-        an ordinary indexing.
+      mesh: the device mesh; None for one device.
       dtype: the dtype of the result and of the exchanged rows.
       ordered: whether the gradient is summed in a fixed order. Otherwise a GPU adds the
         gradients of a repeated token atomically, in an arbitrary order.
     """
-    rows_of = ordered_rows if ordered else _rows
+    rows_of = _ordered_rows if ordered else operator.getitem
     if mesh is None or shards("vocab", mesh) * shards("embed", mesh) == 1:
         return rows_of(table, token_ids).astype(dtype)
     return jax.shard_map(
@@ -73,14 +73,8 @@ def look_up(
     )(table, token_ids)
 
 
-def _rows(table, indices):
-    return table[indices]
-
-
 @jax.custom_vjp
-def ordered_rows(
-    table: Float[jax.Array, "V D"], indices: Int[jax.Array, " N"]
-) -> Float[jax.Array, "N D"]:
+def _ordered_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
     """Returns `table[indices]`, with a gradient that is summed in a fixed order.
 
     The gradient's rows are sorted by index. A segmented scan sums the rows of equal
@@ -111,7 +105,7 @@ def _ordered_backward(saved, d_rows):
     return zeros.at[place].set(sums, mode="drop", unique_indices=True), None
 
 
-ordered_rows.defvjp(_ordered_forward, _ordered_backward)
+_ordered_rows.defvjp(_ordered_forward, _ordered_backward)
 
 
 def _look_up_shard(table, token_ids, *, dtype, rows_of):

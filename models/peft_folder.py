@@ -2,6 +2,8 @@
 
 adapter_config.json          sizes of the adapters, and the name of the base model
 adapter_model.safetensors    lora_A [rank, in] and lora_B [out, rank] of each kernel
+
+Functions that take a config require one with adapters.
 """
 
 import dataclasses
@@ -14,7 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.experimental import multihost_utils
 
 from models import lora
 from models.config import DecoderConfig, JsonFields, read_json
@@ -22,7 +24,7 @@ from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.hf import DTYPES, replaced_folder
 from models.names import TABLE
 from models.safetensors_io import Specs, read_tensors, write_tensors
-from sharding.rules import laid_out, place
+from sharding.rules import place
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # The Hugging Face module of each kernel, with `{}` in place of the layer index.
@@ -47,12 +49,7 @@ _SUPPORTED: Mapping[str, Any] = {
 
 
 def describe(config: DecoderConfig, *, base: str) -> str:
-    """Returns the text of adapter_config.json for a model with adapters.
-
-    Args:
-      config: the architecture, with the sizes of the adapters.
-      base: the name or path of the base model.
-    """
+    """Returns the text of adapter_config.json for adapters of the model `base`."""
     assert config.lora is not None
     alpha = config.lora.alpha
     modules = [_MODULES[name].rpartition(".")[2] for name in config.lora.kernels]
@@ -106,11 +103,9 @@ def export_tensors(
 
 
 def _to_host(x: jax.Array) -> np.ndarray:
-    if not x.is_fully_addressable:
-        assert isinstance(x.sharding, NamedSharding)
-        x = jax.jit(lambda x: x, out_shardings=laid_out(x.sharding.mesh))(x)
-        x = x.addressable_data(0)
-    return np.asarray(x)
+    if x.is_fully_addressable:
+        return np.asarray(x)
+    return multihost_utils.process_allgather(x, tiled=True)
 
 
 def save_folder(
@@ -127,18 +122,17 @@ def save_folder(
 
     Args:
       folder: the folder to write; an existing one is replaced.
-      params: a parameter tree with the adapters.
-      config: the architecture, with the sizes of the adapters.
+      params: a parameter tree with adapters.
+      config: the architecture.
       base: the name or path of the base model.
       dtype: the dtype of the adapters, a key of `models.hf.DTYPES`.
     """
-    folder = pathlib.Path(folder)
     stream = export_tensors(params, config, DTYPES[dtype])
     if jax.process_index():
         for _ in stream:
             pass
         return
-    with replaced_folder(folder) as partial:
+    with replaced_folder(pathlib.Path(folder)) as partial:
         (partial / CONFIG).write_text(describe(config, base=base), encoding="utf-8")
         specs = tensor_specs(config, DTYPES[dtype])
         write_tensors(partial / WEIGHTS, specs, stream)
@@ -180,36 +174,31 @@ def load_adapters(
         tensor of the folder or has it in another shape.
       OSError: the weights cannot be read.
     """
-    folder, content = pathlib.Path(folder), read_config(folder)
+    path, content = pathlib.Path(folder) / WEIGHTS, read_config(folder)
     sizes = lora.Lora(rank=content["r"], alpha=content["lora_alpha"], targets="all")
     config = dataclasses.replace(model.config, lora=sizes)
     model = model.clone(config=config)
-    tensors = read_tensors(folder / WEIGHTS)
+    tensors = read_tensors(path)
     specs = tensor_specs(config, np.dtype(np.float32))
     for name, array in tensors.items():
-        if name not in specs:
+        shape, _ = specs.get(name, (None, None))
+        if array.shape != shape:
             raise ValueError(
-                f"{folder / WEIGHTS}: tensor {name} belongs to a kernel or layer that"
-                " the model does not have; use the base model of these adapters"
-            )
-        if array.shape != specs[name][0]:
-            raise ValueError(
-                f"{folder / WEIGHTS}: tensor {name} has shape {array.shape}, but the"
-                f" model requires {specs[name][0]}; use the adapters' own base model"
+                f"{path}: tensor {name} has shape {array.shape}, but the model requires"
+                f" {shape or 'no such tensor'}; use the adapters' own base model"
             )
     assert model.mesh is not None
     shapes, _ = lora.split(abstract_params(model)[0])
     shardings, _ = lora.split(param_shardings(model, model.mesh))
     adapters = {}
     for kernel in sizes.kernels:
-        for end, number in ((lora.A, 0), (lora.B, 1)):
-            name = kernel + end
-            shape = shapes[lora.LAYERS][name].shape
+        for number, end in enumerate((lora.A, lora.B)):
+            shape = shapes[lora.LAYERS][kernel + end].shape
             stack = np.zeros((shape[0], math.prod(shape[1:])), np.float32)
             for layer, row in enumerate(stack):
                 found = tensors.get(_names(kernel, layer)[number])
                 if found is not None:
                     row[:] = found.astype(np.float32).T.reshape(-1)
-            sharding = shardings[lora.LAYERS][name]
-            adapters[name] = place(stack.reshape(shape), sharding)
+            sharding = shardings[lora.LAYERS][kernel + end]
+            adapters[kernel + end] = place(stack.reshape(shape), sharding)
     return config, {lora.LAYERS: adapters}

@@ -2,8 +2,6 @@
 
 Splash attention supports segment ids and grouped-query attention, and skips blocks
 above the diagonal. It does not support shared prefixes.
-
-Axes: B rows, T positions, N query heads, K kv heads, H head width.
 """
 
 import jax
@@ -18,20 +16,11 @@ def splash_attention(
     k: jax.Array,
     v: jax.Array,
     segment_ids: jax.Array,
-    interpret: bool = False,
+    prefix_ids: jax.Array,
+    interpret: bool,
 ) -> jax.Array:
-    """Computes causal attention within segments.
-
-    Args:
-      q: the rotated queries, `[B, T, N, H]`.
-      k: the rotated keys, `[B, T, K, H]`.
-      v: the values, `[B, T, K, H]`.
-      segment_ids: int32 `[B, T]`, the segment of each position; 0 for padding.
-      interpret: whether to interpret the kernel, to run tests without a TPU.
-
-    Returns:
-      The attention output, `[B, T, N, H]`, in the dtype of `v`.
-    """
+    """Implements `models.attention.segment_attention` without shared prefixes."""
+    del prefix_ids
     length, heads, width = q.shape[1:]
     pad = -length % _BLOCKS[-1]
 

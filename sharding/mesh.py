@@ -59,16 +59,17 @@ def make_mesh(
     """
     devices = all_devices() if devices is None else list(devices)
     shape = resolve_shape(len(devices), data=data, fsdp=fsdp, tensor=tensor)
-    types = (AxisType.Auto,) * len(AXES)
-    return Mesh(arranged(shape, devices), AXES, axis_types=types)
+    return _mesh(arranged(shape, devices))
+
+
+def _mesh(devices: np.ndarray) -> Mesh:
+    return Mesh(devices, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.ndarray:
     """Arranges the devices in `shape`, with inner axes on the faster network.
 
     TPU slices and GPU nodes are distributed over the data axis first, then over fsdp.
-    Within a TPU slice, devices that are close on the interconnect are adjacent on the
-    innermost axis.
 
     Raises:
       ValueError: a tensor group would span several slices or nodes.
@@ -82,10 +83,9 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
     over_data = math.gcd(data, slices)
     over_fsdp = slices // over_data
     if fsdp % over_fsdp:
-        sizes = " ".join(f"{k}={v}" for k, v in zip(SIZES, shape, strict=True))
         raise ValueError(
-            f"config.mesh {sizes}: data x fsdp must be a multiple of the {slices}"
-            " slices or nodes"
+            f"config.mesh data={data} fsdp={fsdp} tensor={tensor}: data x fsdp must be"
+            f" a multiple of the {slices} slices or nodes"
         )
     return mesh_utils.create_hybrid_device_mesh(
         (data // over_data, fsdp // over_fsdp, tensor),
@@ -98,41 +98,30 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
 def resolve_shape(
     n_devices: int, *, data: int, fsdp: int, tensor: int
 ) -> tuple[int, int, int]:
-    """Computes the mesh sizes, with -1 replaced by the size that uses all devices.
-
-    Args:
-      n_devices: the number of devices.
-      data, fsdp, tensor: the sizes, as in `make_mesh`.
-
-    Returns:
-      The sizes of data, fsdp and tensor.
+    """Returns the sizes of a mesh, with -1 replaced by the size that uses all devices.
 
     Raises:
       ValueError: a size is invalid, two sizes are -1, or the sizes do not match the
         number of devices.
     """
-    sizes = dict(zip(SIZES, (data, fsdp, tensor), strict=True))
+    sizes = data, fsdp, tensor
     given = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"
-    free = [axis for axis, size in sizes.items() if size == -1]
-    if len(free) > 1:
-        raise ValueError(f"{given}: only one axis may be -1")
-    for axis, size in sizes.items():
-        if size != -1 and size < 1:
-            raise ValueError(f"{given}: {axis} must be at least 1, or -1")
-    known = int(np.prod([size for size in sizes.values() if size != -1]))
-    if free:
-        if n_devices % known:
-            raise ValueError(
-                f"{given}: the product of the other two sizes, {known}, must divide the"
-                f" {n_devices} devices"
-            )
-        sizes[free[0]] = n_devices // known
-    elif known != n_devices:
+    if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
+        raise ValueError(f"{given}: must be at least 1; one size may be -1")
+    known = math.prod(size for size in sizes if size != -1)
+    if -1 not in sizes and known != n_devices:
         raise ValueError(
             f"{given}: needs {known} devices, but there are {n_devices}; set one size"
             " to -1"
         )
-    return sizes["data"], sizes["fsdp"], sizes["tensor"]
+    if n_devices % known:
+        raise ValueError(
+            f"{given}: the product of the other two sizes, {known}, must divide the"
+            f" {n_devices} devices"
+        )
+    rest = n_devices // known
+    data, fsdp, tensor = (rest if size == -1 else size for size in sizes)
+    return data, fsdp, tensor
 
 
 def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
@@ -145,34 +134,23 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
       ValueError: the number of devices is not a multiple of `tensor`.
     """
     shape = resolve_shape(mesh.size, data=-1, fsdp=1, tensor=tensor)
-    return Mesh(
-        mesh.devices.reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES)
-    )
+    return _mesh(mesh.devices.reshape(shape))
 
 
 def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
     """Returns the mesh of an intermediate sharding, to publish weights in two steps.
 
     The mesh has the tensor size of `served`. Its fsdp size is that of `trained`,
-    divided by the factor by which the tensor size grows.
-
-    Args:
-      trained: the mesh of the trainer.
-      served: the mesh of the sampler, from `served_mesh`.
-
-    Returns:
-      A mesh of the same devices in the same order. None if the sizes are not divisible,
-      if both meshes have the same tensor size, or if `served` is a single copy.
+    divided by the factor by which the tensor size grows. Returns None if the sizes are
+    not divisible, if both meshes have the same tensor size, or if `served` is a single
+    copy of the weights.
     """
     data, fsdp, tensor = (trained.shape[axis] for axis in AXES)
     wanted = served.shape[AXES[-1]]
     given, left = divmod(wanted, tensor)
     if left or given == 1 or fsdp % given or given == data * fsdp:
         return None
-    shape = data, fsdp // given, wanted
-    return Mesh(
-        trained.devices.reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES)
-    )
+    return _mesh(trained.devices.reshape(data, fsdp // given, wanted))
 
 
 def platform(mesh: Mesh | None) -> str:

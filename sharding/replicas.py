@@ -14,11 +14,8 @@ def share_replicas(tree: Any) -> Any:
     step take 1.5 times as long. Arrays on other platforms, and arrays of which
     a process holds each part only once, are returned unchanged.
 
-    Args:
-      tree: a tree of `jax.Array`; the result keeps their memory alive.
-
-    Returns:
-      The tree of arrays. Do not donate them: several devices read the same bytes.
+    Do not donate the result: several devices read the same bytes. It keeps the memory
+    of `tree` alive.
     """
     return jax.tree.map(_share, tree)
 

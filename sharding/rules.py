@@ -4,7 +4,7 @@ Only this package names mesh axes. All other code names logical axes, to shard a
 to split the work of a loop or to count shards.
 
 Flax's own rules treat a misspelled name as unsharded and ignore the second use of a
-mesh axis. Here a misspelled name is an error, and `partition_spec` rejects both.
+mesh axis. Here `partition_spec` rejects both.
 """
 
 import math
@@ -56,8 +56,7 @@ def shards(name: str, mesh: Mesh | AbstractMesh) -> int:
 def spec(*axes: str | None) -> PartitionSpec:
     """Returns the partition spec of an array; checks the names, but not the shape.
 
-    Args:
-      *axes: the logical axis of each leading dimension; None if it is not sharded.
+    None stands for a dimension that is not sharded.
     """
     return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
 
@@ -91,14 +90,13 @@ def partition_spec(
 
     Args:
       axes: a logical axis name for each dimension; None for an unsharded dimension.
-      mesh: the mesh to shard over.
+      mesh: the mesh to shard over, with the axes `AXES`.
       shape: the array's shape.
       name: the array's name in error messages.
 
     Raises:
-      ValueError: a name or its mesh axis is unknown, two dimensions use the same mesh
-        axis, a dimension is not divisible by its mesh axes, or `axes` has another
-        length than `shape`.
+      ValueError: a name is unknown, two dimensions use the same mesh axis, a dimension
+        is not divisible by its mesh axes, or `axes` has another length than `shape`.
     """
     if len(axes) != len(shape):
         raise ValueError(
@@ -106,33 +104,21 @@ def partition_spec(
             f" {tuple(shape)}"
         )
     used: dict[str, str] = {}
-    resolved = []
     for axis, dim in zip(axes, shape, strict=True):
-        try:
-            targets = mesh_axes(axis)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        size = 1
-        for mesh_axis in targets:
-            if mesh_axis not in mesh.shape:
-                raise ValueError(
-                    f"{name}: {axis!r} maps to {mesh_axis!r}, which is not an axis of"
-                    f" the mesh {tuple(mesh.shape)}"
-                )
+        for mesh_axis in mesh_axes(axis):
             if mesh_axis in used:
                 raise ValueError(
                     f"{name}: mesh axis {mesh_axis!r} is used by both"
                     f" {used[mesh_axis]!r} and {axis!r}"
                 )
             used[mesh_axis] = str(axis)
-            size *= mesh.shape[mesh_axis]
-        if dim % size:
+        if axis is not None and dim % (size := shards(axis, mesh)):
             raise ValueError(
                 f"{name}: dimension {axis!r} of size {dim} must be a multiple of the"
-                f" {size} devices of mesh axis {'x'.join(targets)}; change config.mesh"
+                f" {size} devices of mesh axis {'x'.join(mesh_axes(axis))}; change"
+                " config.mesh"
             )
-        resolved.append(targets or None)
-    return PartitionSpec(*resolved)
+    return spec(*axes)
 
 
 def named_sharding(

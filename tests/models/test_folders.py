@@ -171,7 +171,7 @@ REFUSED = {
     yarn: "config.json: rope_scaling.rope_type='yarn' is not supported",
     short_config_vocabulary: r"embed_tokens.weight has shape .96, 64., but .* .90, 64.",
     no_head: "tensor lm_head.weight is missing",
-    pickled: "model.safetensors: no such file; convert pytorch_model.bin",
+    pickled: "model.safetensors: no such file; .* convert other weights",
     marked_config: "config.json: not valid JSON: Unexpected UTF-8 BOM",
     git_lfs: "model.safetensors: is a Git LFS pointer, not the file",
     git_lfs_config: "config.json: is a Git LFS pointer, not the file",

@@ -143,7 +143,7 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
     model, out = tiny_llama(tmp_path / "in"), str(tmp_path / "out")
     (tmp_path / "text.gguf").write_text("no such thing " * 10)
     files = {
-        tmp_path / "none.gguf": "none.gguf: no such file",
+        tmp_path / "none.gguf": "none.gguf: not a readable GGUF file",
         tmp_path / "text.gguf": "text.gguf: not a readable GGUF file",
         write(tmp_path / "g.gguf", model, architecture="gemma"): (
             "general.architecture='gemma' is not supported, only llama"
