@@ -18,17 +18,7 @@ THIS = "this project"  # key of this project's figures in a result
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Holds the sizes of a Qwen2.5 model with tied embeddings, and of a batch.
-
-    Attributes:
-      vocab, layers, hidden, heads, kv_heads, mlp: sizes of the model.
-      groups: number of prompts.
-      group_size: number of completions per prompt.
-      prompt: tokens of each prompt.
-      completion: tokens of the longest completion.
-      lengths: "equal" if all completions have `completion` tokens, or "lognormal" for
-        a log-normal distribution with p95/median = 4.
-    """
+    """Holds the sizes of a Qwen2.5 model with tied embeddings, and of a batch."""
 
     vocab: int = 1024
     layers: int = 4
@@ -36,11 +26,11 @@ class Shape:
     heads: int = 8
     kv_heads: int = 4
     mlp: int = 1024
-    groups: int = 4
-    group_size: int = 8
-    prompt: int = 128
-    completion: int = 128
-    lengths: str = "equal"
+    groups: int = 4  # number of prompts
+    group_size: int = 8  # completions per prompt
+    prompt: int = 128  # tokens of each prompt
+    completion: int = 128  # tokens of the longest completion
+    lengths: str = "equal"  # or "lognormal", with p95/median = 4
 
     @property
     def rows(self) -> int:

@@ -52,7 +52,7 @@ def peer(tiny: bool) -> Rows:
     model.gradient_checkpointing_enable()
 
     def step() -> None:
-        """Computes a GRPO gradient of random texts, `lengths` long, one in each row."""
+        """Computes a GRPO gradient of random texts of `lengths`, one in each row."""
         for start in range(0, len(lengths), 8):
             some = torch.as_tensor(lengths[start : start + 8]).to(ids.device)
             longest = int(some.max())

@@ -22,7 +22,7 @@ import jax
 
 from rl.files import publish
 from rl.processes.stopping import one_line
-from tools.plan.programs import NAMES, Resident, programs
+from tools.plan.programs import PHASES, Resident, programs
 from tools.plan.targets import Target
 from tools.plan.workload import Workload
 
@@ -87,7 +87,7 @@ def use_compiler(target: Target) -> None:
 def compile_programs(
     work: Workload,
     *,
-    only: Collection[str] = NAMES,
+    only: Collection[str] = tuple(PHASES),
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
     """Compiles the programs `only`, or reads earlier reports on them from the cache.

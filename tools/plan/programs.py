@@ -23,11 +23,22 @@ from sharding.rules import laid_out
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
 
-# In the order of a training step; the programs of the export are last.
-NAMES = (
-    "prefill", "prefill_partial", "insert", "decode", "score", "accumulate", "apply",
-    "publish_table", "publish_layers", "export_table", "export_layer",
-)  # fmt: skip
+# For each program, in the order of a training step: the arrays that it reads or writes,
+# and the other arrays that are in memory. The sampler frees its memory before
+# log-probabilities are computed.
+PHASES = {
+    "prefill": ("served", "masters moments cache"),
+    "prefill_partial": ("served", "masters moments cache"),
+    "insert": ("cache prompts", "masters moments served"),
+    "decode": ("served cache", "masters moments prompts"),
+    "score": ("masters base", "moments"),
+    "accumulate": ("masters base gradients", "moments"),
+    "apply": ("masters moments gradients", ""),
+    "publish_table": ("masters base served", "moments"),
+    "publish_layers": ("masters base served", "moments"),
+    "export_table": ("masters base", "moments served"),
+    "export_layer": ("masters base", "moments served"),
+}
 
 
 class Resident(NamedTuple):
@@ -46,7 +57,7 @@ class Resident(NamedTuple):
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
-    """Returns the resident arrays, and the programs by name, in the order of NAMES.
+    """Returns the resident arrays, and the programs by name, in the order of PHASES.
 
     Raises:
       ValueError: the compiler does not support the target, or the trainer leaves too
@@ -101,7 +112,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         tokens["decode"] = decoded / work.trainer.count
         found |= sampling
     resident = {name: device_bytes(array) for name, array in arrays.items()}
-    in_order = {name: found[name] for name in NAMES if name in found}
+    in_order = {name: found[name] for name in PHASES if name in found}
     return Resident(resident, tokens, layout), in_order
 
 

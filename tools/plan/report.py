@@ -6,24 +6,8 @@ from typing import Any
 from sharding.mesh import SIZES
 from tools.plan import hlo
 from tools.plan.compiling import Compiled
-from tools.plan.programs import Resident
+from tools.plan.programs import PHASES, Resident
 from tools.plan.workload import Workload
-
-# For each program: the arrays that it reads or writes, and the other arrays that are in
-# memory. The sampler frees its memory before log-probabilities are computed.
-_PHASES = {
-    "prefill": ("served", "masters moments cache"),
-    "prefill_partial": ("served", "masters moments cache"),
-    "insert": ("cache prompts", "masters moments served"),
-    "decode": ("served cache", "masters moments prompts"),
-    "score": ("masters base", "moments"),
-    "accumulate": ("masters base gradients", "moments"),
-    "apply": ("masters moments gradients", ""),
-    "publish_table": ("masters base served", "moments"),
-    "publish_layers": ("masters base served", "moments"),
-    "export_table": ("masters base", "moments served"),
-    "export_layer": ("masters base", "moments served"),
-}
 
 
 def make_report(
@@ -71,7 +55,7 @@ def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
 
     `sizes` are those of `Resident`.
     """
-    used, others = (names.split() for names in _PHASES[program.name])
+    used, others = (names.split() for names in PHASES[program.name])
     present = {*used, *others, "base", "reference"}
     parts = {name: size for name, size in sizes.items() if size and name in present}
     # A program may take a part of a resident array; the rest stays in memory as well.

@@ -19,12 +19,7 @@ from rl.update.step import summed_in
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import gib, memory
 from tools.plan.targets import Target
-from tools.plan.workload import (
-    Workload,
-    make_workload,
-    shard_sizes,
-    trainer_devices,
-)
+from tools.plan.workload import Workload, make_workload, shard_sizes, trainer_devices
 
 _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
 _TRIED = 6  # number of candidates that are compiled

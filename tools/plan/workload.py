@@ -76,9 +76,8 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
       ValueError: the config is not valid or does not suit the target, or the model's
         architecture cannot be read.
     """
-    m = config.mesh
     check_config(config, needs_data=False)
-    trainer = target.first(trainer_devices(config, target))
+    trainer, m = target.first(trainer_devices(config, target)), config.mesh
     try:
         mesh_shape = resolve_shape(
             trainer.count, data=m.data, fsdp=m.fsdp, tensor=m.tensor
