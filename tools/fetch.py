@@ -47,7 +47,7 @@ class Source:
     read: Callable[[Row], Row | None]
 
 
-def _rows(data: bytes) -> list[Row]:
+def _rows(name: str, data: bytes) -> list[Row]:
     """Parses JSON, JSON lines, CSV or an Arrow stream."""
     if data[:1] == b"[":
         return json.loads(data)
@@ -60,7 +60,9 @@ def _rows(data: bytes) -> list[Row]:
     try:
         import pyarrow.ipc
     except ModuleNotFoundError:
-        raise ValueError("Arrow files need pyarrow: `pip install pyarrow`") from None
+        raise ValueError(
+            f"{name}: an Arrow file, which needs pyarrow; run `pip install pyarrow`"
+        ) from None
     return pyarrow.ipc.open_stream(data).read_all().to_pylist()
 
 
@@ -241,7 +243,7 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
         )
     rows = [
         {"id": f"{name}-{i:05d}"} | row | {"source": name}
-        for i, row in enumerate(filter(None, map(source.read, _rows(data))))
+        for i, row in enumerate(filter(None, map(source.read, _rows(name, data))))
     ]
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ unfinished TRL run from its start.
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -47,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seeds(text: str) -> list[int]:
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be whole numbers separated by commas"
+        )
     return [int(seed) for seed in text.split(",")]
 
 

@@ -1,7 +1,6 @@
-"""Measures transformers and Math-Verify on this project's work, if installed.
+"""Compares this project with transformers and Math-Verify, if they are installed.
 
-`requirements.txt` installs transformers, `requirements-test.txt` installs torch and
-Math-Verify.
+`requirements-test.txt` installs torch, which transformers needs, and Math-Verify.
 """
 
 import importlib.metadata
@@ -34,14 +33,14 @@ def compare(
       `result`, which is changed in place.
     """
     if importlib.util.find_spec(peer) is None:
-        print(f"{peer} is not installed and is left out", file=sys.stderr)
+        print(f"{peer}: not installed; install it to compare", file=sys.stderr)
         return result
     result[peer] = {"version": importlib.metadata.version(peer.replace("_", "-"))}
     try:
         result[peer] |= measure()
     except Exception as error:  # this project's figures must still be printed
         result[peer]["failed"] = f"{type(error).__name__}: {one_line(error)[:400]}"
-        print(f"{peer} failed: {result[peer]['failed']}", file=sys.stderr)
+        print(f"{peer}: failed: {result[peer]['failed']}", file=sys.stderr)
     result["ratios"] = {
         f"{name} / {peer}": row[rate] / result[peer][name][rate]
         for name, row in result[THIS].items()

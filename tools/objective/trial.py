@@ -28,7 +28,7 @@ Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
 def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
     """Packs the completions into micro-batches of `rows` rows of `length` tokens.
 
-    `sampler_logprobs` contains the number of each token, from 1, for use by `lay`.
+    `sampler_logprobs` are the numbers of the tokens, from 1; see `token_numbers`.
     """
     rng, first, segments = np.random.default_rng(0), 1, []
     for group, (prompt, lengths) in enumerate(_SHAPES):

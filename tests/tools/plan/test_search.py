@@ -112,6 +112,13 @@ def test_a_model_that_fits_nowhere_is_named_and_not_compiled(compiler):
     assert compiled == []
 
 
+def test_a_target_without_a_valid_layout_is_an_error_with_the_reason():
+    with pytest.raises(
+        ValueError, match="^--search --target=h100:3: no layout .* 3584"
+    ):
+        search.best(_config(), parse_target("h100:3"))
+
+
 def test_a_layout_without_memory_for_the_sampler_is_skipped(
     compiler, monkeypatch, capsys
 ):
