@@ -108,7 +108,10 @@ def best(config: RunConfig, target: Target) -> Workload:
         else:
             found.append((estimate(work), work))
     if not found:
-        raise ValueError(f"--search --target={target}: no layout is valid: {errors[0]}")
+        raise ValueError(
+            f"--search --target={target}: no layout is valid; give other devices or"
+            f" change the config ({errors[0]})"
+        )
     found.sort(key=lambda pair: pair[0].seconds)
     near = [pair for pair in found if pair[0].peak <= _SLACK * target.usable]
     smallest = min(near or found, key=lambda pair: pair[0].peak)
