@@ -44,9 +44,9 @@ class Workers(contextlib.AbstractContextManager):
         preload: Sequence[str] = (), confined: bool = True,
     ):  # fmt: skip
         if workers < 1:
-            raise ValueError(f"workers must be at least 1, not {workers}")
+            raise ValueError(f"workers={workers}: must be at least 1")
         if not timeout > 0:
-            raise ValueError(f"timeout must be positive seconds, not {timeout}")
+            raise ValueError(f"timeout={timeout}: must be a positive number of seconds")
         self.workers, self.timeout, self.replaced = workers, timeout, 0
         self._start = functools.partial(Worker, function, tuple(preload), confined)
         self._threads = concurrent.futures.ThreadPoolExecutor(workers, "workers")
@@ -168,9 +168,8 @@ class VerifierPool(Workers):
         asked = collections.defaultdict[tuple, list[tuple[int, Any]]](list)
         for index, (completion, golds, problem) in enumerate(items):
             if isinstance(golds, str):
-                raise TypeError(
-                    f"golds must be a sequence of strings, not {golds[:60]!r}"
-                )
+                what = "must be a sequence of strings, not a string"
+                raise TypeError(f"golds={golds[:60]!r}: {what}")
             if boxes := extract_boxes(completion, after=self._after):
                 answer = boxes if len(boxes) > 1 else boxes[0]
                 asked[(tuple(golds), problem, *self._options)].append((index, answer))

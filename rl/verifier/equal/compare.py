@@ -7,7 +7,8 @@ identical trees and identical texts are accepted before any rule runs.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..parse import tree as t
 from ..parse.answers import Answer
@@ -34,33 +35,15 @@ _COUNTING = frozenset("kmn")
 _OPTIONS = frozenset("ABCDE")
 _MARKED = (t.Percent, t.Degrees)
 _RADIANS = "rad^1"
-_KINDS = (
-    t.Choice, t.Several, t.Braces, t.Cases, t.Chain, t.Rel, t.Tuple, t.Interval,
-    t.SetOp, t.Numbers, t.Matrix, t.Clock, t.Ratio, t.Quantity, t.Percent, t.Degrees,
-    t.Based, t.Word,
-)  # fmt: skip
-_RANK = {kind: rank for rank, kind in enumerate(_KINDS)}
 
 
 def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
     """Returns whether two parsed answers are equivalent.
 
-    Args:
-      left: one answer.
-      right: the other answer.
-      prover: prover that compares expressions within its budget.
-
     Raises:
-      Open: if the budget or the recursion limit is exhausted, or a node has too many
-        plus-minus signs.
+      Open: if the budget is exhausted, or a node has too many plus-minus signs.
+      RecursionError: if the trees are too deep.
     """
-    try:
-        return _same(left, right, prover)
-    except RecursionError:
-        raise Open from None
-
-
-def _same(left: Answer, right: Answer, prover: Prover) -> bool:
     if left.text == right.text:
         return True
     if left.node is None or right.node is None:
@@ -92,12 +75,7 @@ def _same_prose(left: str, right: str) -> bool:
 
 
 class _Comparison:
-    """Compares two trees.
-
-    Args:
-      prover: prover that compares expressions.
-      signs: whether either answer has a plus-minus sign.
-    """
+    """Compares two trees; `signs` says whether either has a plus-minus sign."""
 
     def __init__(self, prover: Prover, *, signs: bool = True):
         self._prover = prover
@@ -105,7 +83,6 @@ class _Comparison:
         self._regions = Regions(prover)
 
     def same(self, a: t.Node, b: t.Node) -> bool:
-        """Returns whether two nodes are equivalent."""
         self._prover.charge(3)
         if isinstance(a, t.Several) and isinstance(b, t.Several):
             # "and" and "or" differ here, but "1 and 2" is the same list as "1 or 2".
@@ -128,30 +105,8 @@ class _Comparison:
         if isinstance(a, t.Several | t.Braces) or isinstance(b, t.Several | t.Braces):
             return self._same_items(a, b)
         a, b = _ordered(a, b)
-        match a:
-            case t.Cases():
-                return self._same_cases(a, b)
-            case t.Chain():
-                return self._same_chains(a, b)
-            case t.Rel():
-                return self._same_relations(a, b)
-            case t.Tuple():
-                return self._same_tuples(a, b)
-            case t.Clock():
-                return self._same_clocks(a, b)
-            case t.Ratio():
-                return self._same_ratios(a, b)
-            case t.Quantity():
-                return self._same_quantities(a, b)
-            case t.Percent(value):
-                return self._same_marked(value, t.divide(value, t.number(100)), b)
-            case t.Degrees(value):
-                return self._same_marked(value, a, b)
-            case t.Based() if isinstance(b, t.Expression):
-                return self.same(t.Num(a.value), b)
-            case t.Interval() | t.SetOp() | t.Matrix() | t.When():
-                return self._same_parts(a, b)
-        return False
+        rule = _RULES.get(type(a))
+        return rule is not None and rule(self, a, b)
 
     # --- words
 
@@ -175,7 +130,7 @@ class _Comparison:
     # --- sets of reals
 
     def _same_regions(self, a: t.Node, b: t.Node) -> bool | None:
-        """Compares sets of reals; returns None if a node is not read as such a set."""
+        """Compares sets of reals; returns None if a node is not such a set."""
         if relates_names(a) and relates_names(b):
             return None
         first, second = self._regions.read(a), self._regions.read(b)
@@ -251,7 +206,6 @@ class _Comparison:
         return found
 
     def _matched(self, first: Sequence[t.Node], second: Sequence[t.Node]) -> bool:
-        """Returns whether the items of two lists are equal in some order."""
         if len(first) != len(second):
             return False
         common = Counter(first) & Counter(second)
@@ -311,19 +265,19 @@ class _Comparison:
         directed = a.op not in t.SYMMETRIC
         return self._prover.proportional(first, second, positive=directed)
 
-    # --- several coordinates
+    # --- parts in order
 
     def _same_tuples(self, a: t.Tuple, b: t.Node) -> bool:
         match b:
-            case t.Call(name, parts) if len(name) == 1 and name.isupper():
-                b = t.Tuple(parts)  # P(3, 4) is a point
+            case t.Call(name, items) if len(name) == 1 and name.isupper():
+                b = t.Tuple(items)  # P(3, 4) is a point
         return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
         """Compares two nodes part by part, in order; False if their kinds differ."""
         if type(a) is not type(b):
             return False
-        for name in a.__slots__:
+        for name in a.__match_args__:
             x, y = getattr(a, name), getattr(b, name)
             if isinstance(x, tuple):
                 if len(x) != len(y) or not all(map(self.same, x, y)):
@@ -381,26 +335,45 @@ class _Comparison:
             return False
         return self.same(*values)
 
-    def _same_marked(self, bare: t.Node, value: t.Node, b: t.Node) -> bool:
-        """Compares a percentage or an angle; `bare` is its number without the sign."""
+    def _same_marked(self, a: t.Percent | t.Degrees, b: t.Node) -> bool:
+        """Compares a percentage or an angle, which may lack its sign."""
         if isinstance(b, _MARKED):
-            same_mark = isinstance(value, t.Degrees) == isinstance(b, t.Degrees)
-            return same_mark and self.same(bare, b.value)
+            return type(a) is type(b) and self.same(a.value, b.value)
         if not isinstance(b, t.Expression):
             return False
-        if not isinstance(value, t.Degrees) and self._prover.percents_only:
-            return self.same(bare, b)
-        may_lack = self._prover.percents or isinstance(value, t.Degrees)
-        return may_lack and self.same(bare, b) or self._prover.equal(value, b)
+        percent = isinstance(a, t.Percent)
+        if percent and self._prover.percents_only:
+            return self.same(a.value, b)
+        if (not percent or self._prover.percents) and self.same(a.value, b):
+            return True
+        return self._prover.equal(t.divide(a.value, t.number(100)) if percent else a, b)
+
+    def _same_numerals(self, a: t.Based, b: t.Node) -> bool:
+        return isinstance(b, t.Expression) and self.same(t.Num(a.value), b)
+
+
+_RULES: dict[type, Callable[[_Comparison, Any, t.Node], bool]] = {
+    t.Cases: _Comparison._same_cases,
+    t.Chain: _Comparison._same_chains,
+    t.Rel: _Comparison._same_relations,
+    t.Tuple: _Comparison._same_tuples,
+    **dict.fromkeys((t.Interval, t.SetOp, t.Matrix), _Comparison._same_parts),
+    t.Clock: _Comparison._same_clocks,
+    t.Ratio: _Comparison._same_ratios,
+    t.Quantity: _Comparison._same_quantities,
+    t.Percent: _Comparison._same_marked,
+    t.Degrees: _Comparison._same_marked,
+    t.Based: _Comparison._same_numerals,
+    t.When: _Comparison._same_parts,
+}
+"""Rules by the kind of the first node. Of two kinds, the one listed first is first."""
+_RANK = {kind: rank for rank, kind in enumerate((t.Choice, *_RULES))}
 
 
 def _states(node: t.Several) -> bool:
     """Returns whether a list has words, or one-variable relations of several names."""
-    named = {
-        label_of(item)
-        for item in node.items
-        if isinstance(item, t.Rel) and len(t.symbols(item)) == 1
-    }
+    relations = [item for item in node.items if isinstance(item, t.Rel)]
+    named = {label_of(item) for item in relations if len(t.symbols(item)) == 1}
     return len(named) > 1 or any(isinstance(item, t.Word) for item in node.items)
 
 
@@ -439,32 +412,31 @@ def _in_letters(node: t.Node) -> t.Quantity | None:
 
 def _plus_minus_values(node: t.Node) -> list[t.Node]:
     """Returns the values of a node for all choices of its plus-minus signs."""
-    if not t.contains(node, t.Sign):
-        return [node]
     count = sum(isinstance(part, t.Sign) for part in t.walk(node))
+    if count == 0:
+        return [node]
     if count > _MAX_SIGNS:
         raise Open
-    choices = itertools.product((1, -1), repeat=count)
-    return [t.fold(_with_signs(node, iter(signs))) for signs in choices]
+
+    def chosen(part: t.Node) -> t.Node:
+        if isinstance(part, t.Sign):
+            return t.number(next(signs))
+        return t.rebuilt(part, chosen)
+
+    found = []
+    for choice in itertools.product((1, -1), repeat=count):
+        signs = iter(choice)
+        found.append(t.fold(chosen(node)))
+    return found
 
 
-def _with_signs(node: t.Node, signs: Iterator[int]) -> t.Node:
-    if isinstance(node, t.Sign):
-        return t.number(next(signs))
-    return t.rebuilt(node, lambda part: _with_signs(part, signs))
-
-
-def _ordered(a: t.Node, b: t.Node) -> tuple[t.Node, t.Node]:
-    last = len(_KINDS)
-    if _RANK.get(type(b), last) < _RANK.get(type(a), last):
-        return b, a
-    return a, b
+def _ordered(a: t.Node, b: t.Node) -> list[t.Node]:
+    return sorted((a, b), key=lambda node: _RANK.get(type(node), len(_RANK)))
 
 
 def _names_coordinates(node: t.Node) -> bool:
-    return isinstance(node, t.Rel | t.Chain) and isinstance(
-        steps_of(node)[0].left, t.Tuple
-    )
+    related = isinstance(node, t.Rel | t.Chain)
+    return related and isinstance(steps_of(node)[0].left, t.Tuple)
 
 
 def _is_several(node: t.Node) -> bool:

@@ -34,10 +34,9 @@ _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 
 
 def is_equivalent(predicted: str, gold: str, *, keep_golds: bool = True) -> bool:
-    """Returns whether two answers are shown to be equal.
+    """Returns whether two answers are shown to be equal within a number of steps.
 
-    The relation is reflexive and symmetric. It depends only on the two texts. Answers
-    that cannot be shown equal within a fixed number of steps are not equivalent.
+    The relation is reflexive and symmetric, and depends only on the two texts.
 
     Args:
       predicted: answer of a model, as `extract_answer` returns it.
@@ -58,19 +57,14 @@ def is_equivalent(predicted: str, gold: str, *, keep_golds: bool = True) -> bool
 def _same(left: Answer, right: Answer) -> bool:
     try:
         return same_answer(left, right, Prover())
-    except Open:
+    except (Open, RecursionError):
         return False
 
 
 def self_check(answer: str) -> str | None:
     """Returns why an answer cannot serve as a gold, or None if it can.
 
-    Args:
-      answer: gold answer.
-
-    Returns:
-      Reason, for instance "has an unclosed brace", or None. An answer with a reason
-      could only be compared as text.
+    An answer with a reason, such as "has an unclosed brace", is only compared as text.
     """
     parsed = parse_answer(answer)
     if parsed.node is None:

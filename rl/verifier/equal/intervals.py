@@ -11,10 +11,12 @@ IEEE Transactions on Computers 66(8), 2017.
 """
 
 import contextlib
+import functools
 import itertools
 import math
+import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -45,15 +47,19 @@ _GCD_BITS = 1 << 21
 _lock = threading.RLock()
 
 
-@contextlib.contextmanager
-def _precision(bits: int) -> Iterator[None]:
-    """Sets Arb's precision, which all threads share."""
-    with _lock:
-        before, ctx.prec = ctx.prec, bits
-        try:
-            yield
-        finally:
-            ctx.prec = before
+class _Precision:
+    """Sets Arb's precision, which all threads share, in a `with` block."""
+
+    def __init__(self, bits: int):
+        self._bits = bits
+
+    def __enter__(self) -> None:
+        _lock.acquire()
+        self._before, ctx.prec = ctx.prec, self._bits
+
+    def __exit__(self, *exception: object) -> None:
+        ctx.prec = self._before
+        _lock.release()
 
 
 Value = Any  # arb, or acb for complex numbers
@@ -68,11 +74,7 @@ class Unresolved(Exception):
 
 
 class Balls:
-    """Encloses the values of expressions; caches them by point and precision.
-
-    Args:
-      budget: limit on the steps of all evaluations.
-    """
+    """Encloses the values of expressions; caches them by point and precision."""
 
     def __init__(self, budget: Budget):
         self._budget = budget
@@ -83,23 +85,17 @@ class Balls:
     def value(
         self, node: t.Node, bits: int, point: Point = REAL[0], imaginary: bool = False
     ) -> Value:
-        """Returns an enclosure of an expression.
-
-        Args:
-          node: expression without plus-minus signs.
-          bits: working precision.
-          point: values of the variables.
-          imaginary: whether to evaluate over the complex numbers.
+        """Returns an enclosure of an expression; complex if `imaginary`.
 
         Raises:
           Undefined: if the expression is undefined at this point or not supported, such
-            as a factorial of more than 10^6.
+            as a plus-minus sign, or a factorial of more than 10^6.
           Unresolved: if the precision does not suffice.
           Open: if the budget is exhausted.
         """
         key = (id(node), bits, point, imaginary)
         if key not in self._known:
-            with _precision(bits):
+            with _Precision(bits):
                 evaluator = _Evaluator(self._budget, bits, point, imaginary)
                 try:
                     found: Value | Exception = evaluator.value(node)
@@ -115,18 +111,16 @@ class Balls:
         return found
 
     def difference(self, left: t.Node, right: t.Node, bits: int, *where) -> Value:
-        """Returns an enclosure of left - right; see `value`."""
         a, b = self.value(left, bits, *where), self.value(right, bits, *where)
         self._budget.charge(6)
-        with _precision(bits):
+        with _Precision(bits):
             return a - b
 
     def agree(self, left: t.Node, right: t.Node) -> bool | None:
         """Returns whether two expressions have equal values wherever both are defined.
 
-        Returns:
-          False at the first point where they differ. True if they agree to hundreds of
-          digits at several points, or at one if they are constants. None if undecided.
+        True if they agree to hundreds of digits at several points, or at one if they
+        are constants. False if they differ at a point. None if undecided.
         """
         self._budget.charge(_STEPS_OF_A_PAIR)
         imaginary = _has_i(left) or _has_i(right)
@@ -144,13 +138,9 @@ class Balls:
         return None if agreed and _bends(left) != _bends(right) else agreed
 
     def _agree_at(
-        self,
-        left: t.Node,
-        right: t.Node,
-        points: Iterable[Point],
-        needed: int,
+        self, left: t.Node, right: t.Node, points: Iterable[Point], needed: int,
         imaginary: bool,
-    ) -> bool | None:
+    ) -> bool | None:  # fmt: skip
         meeting = []
         for point in points:
             try:
@@ -176,7 +166,7 @@ class Balls:
                 return False
             a = self.value(left, full, point, imaginary)
             b = self.value(right, full, point, imaginary)
-            with _precision(full):
+            with _Precision(full):
                 size = max(a.abs_lower(), b.abs_lower())
                 if not _is_narrow(difference, size, narrow):
                     continue
@@ -191,59 +181,46 @@ class Balls:
         Both grow where a small difference matters, such as 10^-400 in 1 + 10^-400, the
         last digit of a long number, or 1 - tanh 1000.
         """
-        reach = 0
-        for node in (left, right):
-            reach = max(reach, self._reach.get((id(node), FIRST_BITS, *where), 0))
+        keys = ((id(node), FIRST_BITS, *where) for node in (left, right))
+        reach = max(self._reach.get(key, 0) for key in keys)
         return FULL_BITS + reach, _NARROW_BITS + reach
 
     def sign(self, node: t.Node, other: t.Node) -> int | None:
         """Returns the sign of node - other for real constants, or None if unknown."""
+        where = REAL[0], False
         for full in (False, True):
-            bits = (
-                self._resolution(node, other, REAL[0], False)[0] if full else FIRST_BITS
-            )
+            bits = self._resolution(node, other, *where)[0] if full else FIRST_BITS
             if bits > _MAX_BITS:
                 return None
-            try:
-                difference = self.difference(node, other, bits, REAL[0], False)
-            except (Undefined, Unresolved):
-                continue
-            if difference > 0:
-                return 1
-            if difference < 0:
-                return -1
+            with contextlib.suppress(Undefined, Unresolved):
+                difference = self.difference(node, other, bits, *where)
+                if not difference.contains(0):
+                    return 1 if difference > 0 else -1
         return 0 if self.agree(node, other) else None
 
     def nearest_integer(self, node: t.Node) -> int | None:
         """Returns the integer nearest to a real constant's approximation, or None."""
-        try:
-            value = self.value(node, FIRST_BITS)
-        except (Undefined, Unresolved):
-            return None
-        with _precision(FIRST_BITS):
-            whole = _only_integer((value.mid() + arb(0.5)).floor())
-        return None if whole is None else int(whole)
+        with contextlib.suppress(Undefined, Unresolved), _Precision(FIRST_BITS):
+            middle = self.value(node, FIRST_BITS).mid()
+            whole = _only_integer((middle + arb(0.5)).floor())
+            return None if whole is None else int(whole)
+        return None
 
     def fraction(self, node: t.Node) -> Fraction | None:
         """Returns a real constant as a fraction accurate to 30 digits, or None."""
-        try:
+        with contextlib.suppress(Undefined, Unresolved):
             value = self.value(node, FIRST_BITS)
-        except (Undefined, Unresolved):
-            return None
-        if value.rel_accuracy_bits() < 100:
-            return None
-        mantissa, exponent = value.mid().man_exp()
-        if abs(int(exponent)) > 2_000:
-            return None
-        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+            mantissa, exponent = value.mid().man_exp()
+            if value.rel_accuracy_bits() >= 100 and abs(int(exponent)) <= 2_000:
+                return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+        return None
 
 
 def _bends(node: t.Node) -> set[t.Node]:
     """Returns the arguments of abs, floor and ceil: x - 4 for |2x - 8|.
 
-    An even root of an even power counts as abs. The points of a comparison may miss the
-    region between two corners or jumps. So two expressions count as equal only if they
-    have the same arguments.
+    An even root of an even power counts as abs. Expressions are equal only if they have
+    the same arguments, because points may miss the region between two corners.
     """
     found = set()
     for part in t.walk(node):
@@ -306,53 +283,39 @@ class _Evaluator:
 
     def value(self, node: t.Node) -> Value:
         self._budget.charge(2)
-        result = self._value(node)
+        evaluate = _EVALUATED.get(type(node))
+        if evaluate is None:
+            raise Undefined
+        result = evaluate(self, node)
         if not result.is_finite():
             raise Unresolved
         return result
 
-    def _value(self, node: t.Node) -> Value:
-        match node:
-            case t.Num(value):
-                self._note(value.numerator.bit_length())
-                self._note(value.denominator.bit_length())
-                return self._number(value)
-            case t.Sym(name):
-                return self._number(coordinate(name, self._point))
-            case t.Const("pi"):
-                return arb.pi()
-            case t.Const("e"):
-                return arb.const_e()
-            case t.Const("i") if self._imaginary:
-                return acb(0, 1)
-            case t.Add(terms):
-                values = [self.value(term) for term in terms]
-                self._note_sum(values)
-                return sum(values[1:], start=values[0])
-            case t.Mul(factors):
-                total = self.value(factors[0])
-                for factor in factors[1:]:
-                    total = total * self.value(factor)
-                return total
-            case t.Pow(base, exponent):
-                return self._power(base, exponent)
-            case t.Fn(name, arguments):
-                return self._function(name, [self.value(part) for part in arguments])
-            case t.Call(name, arguments):
-                return self._unknown(name, [self.value(part) for part in arguments])
-            case t.Degrees(value):
-                return self.value(value) * arb.pi() / 180
-            case t.Percent(value):
-                return self.value(value) / 100
-        raise Undefined
+    def _num(self, node: t.Num) -> arb:
+        self._note(t.bits(node.value))
+        return self._number(node.value)
 
-    def _note(self, bits: int) -> None:
-        self.reach = max(self.reach, bits)
+    def _sym(self, node: t.Sym) -> arb:
+        return self._number(coordinate(node.name, self._point))
 
-    def _note_sum(self, values: list[Value]) -> None:
+    def _const(self, node: t.Const) -> Value:
+        if node.name == "inf" or node.name == "i" and not self._imaginary:
+            raise Undefined
+        return _CONSTANTS[node.name]()
+
+    def _sum(self, node: t.Add) -> Value:
+        values = [self.value(term) for term in node.terms]
         sizes = [m for m in map(_magnitude, values) if m is not None]
         if sizes:
             self._note(max(sizes) - min(sizes))
+        return sum(values[1:], start=values[0])
+
+    def _product(self, node: t.Mul) -> Value:
+        return functools.reduce(operator.mul, map(self.value, node.factors))
+
+    def _note(self, bits: int) -> None:
+        if bits > self.reach:
+            self.reach = bits
 
     def _note_flat(self, name: str, value: Value) -> None:
         """Increases `reach` where a function is nearly constant or linear.
@@ -369,29 +332,27 @@ class _Evaluator:
             self._note(3 << min(size, 20))
 
     def _number(self, value: Fraction) -> arb:
-        if value.denominator == 1:
-            return arb(fmpz(value.numerator))
-        self._charge_divisor(value.numerator, value.denominator)
-        return arb(fmpq(value.numerator, value.denominator))
+        top, bottom = value.numerator, value.denominator
+        if bottom == 1:
+            return arb(fmpz(top))
+        self._budget.charge(top.bit_length() * bottom.bit_length() // _GCD_BITS)
+        return arb(fmpq(top, bottom))
 
-    def _charge_divisor(self, left: int | fmpz, right: int | fmpz) -> None:
-        self._budget.charge(left.bit_length() * right.bit_length() // _GCD_BITS)
-
-    def _unknown(self, name: str, values: list[Value]) -> Value:
+    def _unknown(self, node: t.Call) -> Value:
         """Evaluates an unknown function f(x) with an arbitrary fixed formula."""
         total: Value = arb(0)
-        for place, value in enumerate(values):
-            factor = self._number(coordinate(f"{name} {place}", REAL[4]))
-            total = total + factor * value * (place + 1)
+        for place, part in enumerate(node.arguments):
+            factor = self._number(coordinate(f"{node.name} {place}", REAL[4]))
+            total = total + factor * self.value(part) * (place + 1)
         self._budget.charge(2 * self._steps)
-        return (total + self._number(coordinate(name, REAL[2]))).sin().exp()
+        return (total + self._number(coordinate(node.name, REAL[2]))).sin().exp()
 
-    def _power(self, base_node: t.Node, exponent_node: t.Node) -> Value:
-        base = self.value(base_node)
-        if type(exponent_node) is t.Num:
-            exponent = exponent_node.value
+    def _power(self, node: t.Pow) -> Value:
+        base = self.value(node.base)
+        if type(node.exponent) is t.Num:
+            exponent = node.exponent.value
         else:
-            power = self.value(exponent_node)
+            power = self.value(node.exponent)
             whole = _integer(power)
             if whole is None:
                 return self._real_power(base, power)
@@ -441,7 +402,8 @@ class _Evaluator:
             raise Unresolved
         return result
 
-    def _function(self, name: str, values: list[Value]) -> Value:
+    def _function(self, node: t.Fn) -> Value:
+        name, values = node.name, [self.value(part) for part in node.arguments]
         self._budget.charge(self._steps)
         if name in _OF_INTEGERS:
             return self._of_integers(name, values)
@@ -461,15 +423,8 @@ class _Evaluator:
             raise Undefined
         return _ELEMENTARY[name](value)
 
-    def _real(self, value: Value) -> arb:
-        if isinstance(value, acb):
-            if not value.imag == 0:
-                raise Unresolved
-            return value.real
-        return value
-
     def _rounded(self, name: str, value: Value) -> arb:
-        value = self._real(value)
+        value = _real(value)
         if (whole := _integer(value)) is not None:
             return arb(whole)
         rounded = value.floor() if name == "floor" else value.ceil()
@@ -480,20 +435,17 @@ class _Evaluator:
     def _of_integers(self, name: str, values: list[Value]) -> arb:
         whole = []
         for value in values:
-            found = _integer(self._real(value))
-            if found is None:
+            found = _integer(_real(value))
+            if found is None or not 0 <= found <= _MAX_FACTORIAL:
                 raise Undefined
             whole.append(int(found))
-        if not all(0 <= number <= _MAX_FACTORIAL for number in whole):
-            raise Undefined
-        if name == "binom":
-            top, bottom = whole
-            if bottom > top:
-                return arb(0)
-            return self._factorial(top) / (
-                self._factorial(bottom) * self._factorial(top - bottom)
-            )
-        return self._factorial(whole[0])
+        if name == "fact":
+            return self._factorial(whole[0])
+        top, bottom = whole
+        if bottom > top:
+            return arb(0)
+        below = self._factorial(bottom) * self._factorial(top - bottom)
+        return self._factorial(top) / below
 
     def _factorial(self, number: int) -> arb:
         if number <= _MAX_EXACT_FACTORIAL:
@@ -516,9 +468,15 @@ def _integer(value: Value) -> fmpz | None:
     whole = _only_integer(value)
     if whole is None or value == whole:
         return whole
-    if _is_narrow(value - whole, arb(1), ctx.prec // 2):
-        return whole
-    return None
+    return whole if _is_narrow(value - whole, arb(1), ctx.prec // 2) else None
+
+
+def _real(value: Value) -> arb:
+    if isinstance(value, acb):
+        if not value.imag == 0:
+            raise Unresolved
+        return value.real
+    return value
 
 
 def _only_integer(value: arb) -> fmpz | None:
@@ -532,15 +490,28 @@ def _only_integer(value: arb) -> fmpz | None:
     return value.unique_fmpz() if above < arb(2) ** t.MAX_BITS else None
 
 
+_EVALUATED: dict[type, Callable[[_Evaluator, Any], Value]] = {
+    t.Num: _Evaluator._num,
+    t.Sym: _Evaluator._sym,
+    t.Const: _Evaluator._const,
+    t.Add: _Evaluator._sum,
+    t.Mul: _Evaluator._product,
+    t.Pow: _Evaluator._power,
+    t.Fn: _Evaluator._function,
+    t.Call: _Evaluator._unknown,
+    t.Degrees: lambda self, node: self.value(node.value) * arb.pi() / 180,
+    t.Percent: lambda self, node: self.value(node.value) / 100,
+}
+_CONSTANTS = {"pi": arb.pi, "e": arb.const_e, "i": lambda: acb(0, 1)}
 _EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _BENDING = frozenset({"abs", "floor", "ceil"})
 _OF_INTEGERS = frozenset({"fact", "binom"})
 _ELEMENTARY: dict[str, Callable[[Value], Value]] = {
-    "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tan": lambda x: x.tan(),
-    "cot": lambda x: x.cot(), "sec": lambda x: x.sec(), "csc": lambda x: x.csc(),
-    "sinh": lambda x: x.sinh(), "cosh": lambda x: x.cosh(), "tanh": lambda x: x.tanh(),
-    "coth": lambda x: x.coth(), "sech": lambda x: x.sech(), "csch": lambda x: x.csch(),
-    "arcsin": lambda x: x.asin(), "arccos": lambda x: x.acos(),
-    "arctan": lambda x: x.atan(),
-    "log": lambda x: x.log(),
-}  # fmt: skip
+    **{
+        name: operator.methodcaller(name)
+        for name in ("sin", "cos", "tan", "cot", "sec", "csc", *_EXPONENTIAL, "log")
+    },
+    "arcsin": operator.methodcaller("asin"),
+    "arccos": operator.methodcaller("acos"),
+    "arctan": operator.methodcaller("atan"),
+}

@@ -23,14 +23,9 @@ _MAX_ROUNDS = 16
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Represents a point: a value for each variable.
+    """Represents a point: a value between `low` and `high` for each variable.
 
-    Attributes:
-      seed: seed of the pseudo-random values.
-      low: lower bound of a value, before negation.
-      high: upper bound of a value, before negation.
-      negative: names of the variables whose values are negated.
-      whole: whether the values are integers.
+    The values of the names in `negative` are negated. If `whole`, they are integers.
     """
 
     seed: int
@@ -38,6 +33,9 @@ class Point:
     high: Fraction
     negative: frozenset[str] = frozenset()
     whole: bool = False
+
+    def __hash__(self) -> int:
+        return self.seed  # fast; few points have the same seed
 
 
 REAL = tuple(
@@ -69,10 +67,9 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
     """Yields real points in the gaps between fixed marks and constants of expressions.
 
     Each gap is used with all variables positive, with a subset of them negative, and
-    with the other variables negative. The subset changes from gap to gap: any two of at
-    most 16 variables have equal signs at some points and different signs at others. For
-    gap n, counted from 0, it consists of the variables whose index shares an odd number
-    of 1 bits with n. If the gaps run out, the first ones are used again.
+    with the others negative. In gap n the subset has the variables whose index shares
+    an odd number of 1 bits with n. So any two of at most 16 variables have equal signs
+    at some points and different signs at others. If gaps run out, they repeat.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:
@@ -97,13 +94,11 @@ def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
     stack = [left, right]
     while stack:
         part = stack.pop()
-        if (
-            type(part) is t.Num
-            and part.value
-            and t.bits(part.value) <= _MAX_CONSTANT_BITS
-        ):
-            found.add(abs(part.value))
-        elif type(part) is t.Add:
+        if type(part) is t.Num:
+            if part.value and t.bits(part.value) <= _MAX_CONSTANT_BITS:
+                found.add(abs(part.value))
+            continue
+        if type(part) is t.Add:
             # |2x - 40| has a corner at 20.
             slopes = {term.factors[0].value for term in part.terms if _is_scaled(term)}
             shifts = {term.value for term in part.terms if type(term) is t.Num}

@@ -33,8 +33,9 @@ class Prover:
       named: names in the problem, or None if its text is unknown.
 
     Attributes:
-      way: most complex method that was needed so far.
+      way: "enclosure" if that method was needed so far.
       is_open: whether some comparison could not be decided.
+      charge: charges the budget for work done elsewhere; see `Budget.charge`.
     """
 
     def __init__(
@@ -51,20 +52,14 @@ class Prover:
         self.named = named
         self.way: Way = "number"
         self.is_open = False
-        self._budget = budget or Budget()
-        self.balls = Balls(self._budget)
-
-    def charge(self, steps: int) -> None:
-        """Charges the budget for work done elsewhere; see `Budget.charge`."""
-        self._budget.charge(steps)
+        budget = budget or Budget()
+        self.charge = budget.charge
+        self.balls = Balls(budget)
 
     def equal(self, left: t.Node, right: t.Node) -> bool:
         """Returns whether two folded expressions are equal wherever both are defined.
 
-        A printed float of an exact number equals it; see `PRINTED_DIGITS`.
-
-        Raises:
-          Open: if the budget is exhausted.
+        Raises `Open` if the budget is exhausted.
         """
         self.charge(1)
         if left == right:
@@ -105,11 +100,7 @@ class Prover:
         """Returns whether one expression is a nonzero constant times the other.
 
         Tests left(x) right(y) = left(y) right(x) for a point y where neither is zero.
-
-        Args:
-          left: expression that depends on a variable.
-          right: other expression that depends on a variable.
-          positive: whether the constant must be positive.
+        If `positive`, the constant must be positive.
         """
         for point in REAL:
             at: dict[t.Node, t.Node] = {
@@ -131,7 +122,6 @@ class Prover:
         return True
 
     def _rounds(self, left: t.Node, right: t.Node) -> bool:
-        """Returns whether one side is a printed float of the other side."""
         return any(
             self._prints(decimal, exact)
             for decimal, exact in ((left, right), (right, left))
@@ -156,12 +146,8 @@ class Prover:
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
         """Returns whether rounding or truncating an exact number gives a decimal.
 
-        False if `exact` is a `Num` that is itself a decimal or needs no more places.
-
-        Args:
-          decimal: number with the unit of its last place.
-          exact: real constant.
-          least: minimum number of significant digits of the decimal.
+        False if `exact` is a `Num` that is itself a decimal or needs no more places, or
+        if the decimal has fewer than `least` significant digits.
         """
         ulp = decimal.ulp or Fraction(1)
         digits = len(str(abs(decimal.value / ulp).numerator))
@@ -176,7 +162,7 @@ class Prover:
         """Returns the exact value that a decimal may round, or None.
 
         None means that the decimal could show the value exactly, or that the other node
-        is a decimal or not a real constant.
+        is itself a decimal or not a real constant.
         """
         if type(exact) is t.Num:
             fits = (exact.value / (decimal.ulp or 1)).denominator == 1

@@ -22,11 +22,9 @@ _MEMBERSHIP: dict[str, Callable[[bool, bool], bool]] = {
 
 
 class Region(NamedTuple):
-    """Represents a set of reals.
+    """Represents a set of reals and the name of the quantity that lies in it, if any.
 
-    Attributes:
-      label: name of the quantity that lies in the set, or None.
-      node: interval, or set operation on intervals.
+    `node` is an interval or a set operation on intervals.
     """
 
     label: t.Node | None
@@ -38,11 +36,7 @@ class Incomparable(Exception):
 
 
 class Regions:
-    """Reads and compares sets of reals.
-
-    Args:
-      prover: prover that decides which of two interval ends is greater.
-    """
+    """Reads and compares sets of reals; the prover orders the ends of intervals."""
 
     def __init__(self, prover: Prover):
         self._prover = prover
@@ -87,12 +81,9 @@ class Regions:
         return self.read(node)
 
     def same(self, left: Region, right: Region) -> bool:
-        """Returns whether two regions are equal.
+        """Returns whether two regions are equal; may raise `Incomparable`.
 
         Empty regions are equal only if written alike: [1, 0] differs from [3, 2].
-
-        Raises:
-          Incomparable: if there are over 80 ends or the order of two is unknown.
         """
         if None not in (left.label, right.label) and left.label != right.label:
             return False
@@ -130,10 +121,7 @@ class Regions:
             return None
 
     def _members(self, *nodes: t.Node) -> list[tuple[bool, ...]]:
-        """Returns for each set whether it contains each gap and each end.
-
-        Gaps and ends alternate from left to right, and begin with a gap.
-        """
+        """Returns for each set whether it contains each gap and end, left to right."""
         intervals = [p for n in nodes for p in t.walk(n) if isinstance(p, t.Interval)]
         ends = {end for part in intervals for end in (part.low, part.high)}
         if len(ends) > _MAX_ENDS:

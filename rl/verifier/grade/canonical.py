@@ -1,5 +1,6 @@
 """Computes the shape of a formula: a canonical form used to find copies."""
 
+import itertools
 from collections import Counter
 
 from ..parse import tree as t
@@ -15,23 +16,17 @@ def shape_of(node: t.Node) -> t.Node:
     node = t.rebuilt(node, shape_of)
     match node:
         case t.Add(terms):
-            flat: list[t.Node] = []
-            for term in terms:
-                flat += term.terms if isinstance(term, t.Add) else (term,)
+            flat = _flat(t.Add, terms)
             return _collected(t.Add, [term for term in flat if term != t.ZERO], t.ZERO)
         case t.Mul(factors):
-            flat = []
-            for factor in factors:
-                flat += factor.factors if isinstance(factor, t.Mul) else (factor,)
+            flat = _flat(t.Mul, factors)
             negative = sum(map(_is_below_zero, flat)) % 2
-            rest = [_without_sign(f) for f in flat]
-            rest = [f for f in rest if f != t.ONE]
+            rest = [f for f in map(_without_sign, flat) if f != t.ONE]
             # Keep a power of one that is the whole formula.
             rest = [f for f in rest if not _is_one(f)] or rest
             if negative and len(rest) == 1 and isinstance(rest[0], t.Add):
-                return shape_of(
-                    t.Add(tuple(t.Mul((t.MINUS_ONE, term)) for term in rest[0].terms))
-                )
+                opposite = [t.Mul((t.MINUS_ONE, term)) for term in rest[0].terms]
+                return shape_of(t.Add(tuple(opposite)))
             first = next((f for f in rest if isinstance(f, t.Num)), None)
             if negative and first is not None:
                 rest[rest.index(first)] = t.Num(-first.value)
@@ -54,6 +49,11 @@ def shape_of(node: t.Node) -> t.Node:
         case t.Degrees(value) | t.Percent(value) | t.Quantity(value):
             return value
     return node
+
+
+def _flat(kind: type, parts: tuple[t.Node, ...]) -> list[t.Node]:
+    inner = (t.children(part) if type(part) is kind else (part,) for part in parts)
+    return list(itertools.chain.from_iterable(inner))
 
 
 def _is_below_zero(factor: t.Node) -> bool:

@@ -59,17 +59,12 @@ def unevaluated(answer: t.Node, gold: t.Node) -> bool:
     of the answer must be literal; see `is_literal`. If one is in degrees, numbers with
     constants (radians) are exempt. For other golds, the answer may not have more
     pending steps than the gold; see `pending`. Variables that cancel always count.
-
-    Args:
-      answer: tree of the answer, as written.
-      gold: tree of the gold, as written.
     """
     if _cancels(answer, gold):
         return True
     wanted = _numbers_in(gold)
-    constants = any(
-        isinstance(p, t.Const) and p != t.INFINITY for n in wanted for p in t.walk(n)
-    )
+    parts = (part for number in wanted for part in t.walk(number))
+    constants = any(isinstance(p, t.Const) and p != t.INFINITY for p in parts)
     if constants or not wanted or not all(map(is_literal, wanted)):
         return pending(answer) > pending(gold)
     given = _numbers_in(answer)
@@ -91,15 +86,13 @@ def pending(node: t.Node) -> int:
         return min(map(pending, values_in(node)), default=0)
     steps = sum(map(pending, t.children(node)))
     match node:
-        case t.Add() if is_literal(node):
-            return 0
-        case t.Add(terms):
-            parts = [_split(shape_of(term))[1] for term in _terms(terms)]
-            return steps + len(parts) - len(set(parts))
         case t.Mul((sign, _)) if sign == t.MINUS_ONE:
             return steps
-        case t.Mul() if is_literal(node):
+        case t.Add() | t.Mul() if is_literal(node):
             return 0
+        case t.Add(terms):
+            parts = [_without_numbers(shape_of(term)) for term in _terms(terms)]
+            return steps + len(parts) - len(set(parts))
         case t.Mul(factors):
             return steps + _repeated(_flat(t.Mul, factors))
         case t.Pow(t.Mul() as below, exponent) if exponent == t.MINUS_ONE:
@@ -125,11 +118,7 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
 
 
 def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
-    """Yields the terms of a sum, with the terms of its inner sums.
-
-    A product remains one term if it has several sums, or variables: 2(x - 1) + 3. But
-    -(x - 1) is replaced by the terms of x - 1.
-    """
+    """Yields the terms of a sum, also of inner sums, but not of 2(x - 1) in a sum."""
     for term in _flat(t.Add, terms):
         factors = term.factors if isinstance(term, t.Mul) else ()
         inner = [f for f in factors if isinstance(f, t.Add)]
@@ -139,11 +128,9 @@ def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
             yield term
 
 
-def _split(term: t.Node) -> tuple[list[t.Node], t.Node]:
+def _without_numbers(term: t.Node) -> t.Node:
     factors = term.factors if isinstance(term, t.Mul) else (term,)
-    numbers = [f for f in factors if is_rational(f)]
-    rest = [f for f in factors if not is_rational(f)]
-    return numbers, shape_of(t.Mul(tuple(rest)))
+    return shape_of(t.Mul(tuple(f for f in factors if not is_rational(f))))
 
 
 def _repeated(factors: Iterator[t.Node]) -> int:
@@ -173,18 +160,12 @@ def _is_quotient(node: t.Node) -> bool:
 
 
 def _divides_by_a_sum(node: t.Node) -> bool:
-    return any(
-        isinstance(factor.base, t.Add)
-        for factor in t.children(node)
-        if isinstance(factor, t.Pow) and _is_inverse(factor)
-    )
+    below = (factor.base for factor in t.children(node) if _is_inverse(factor))
+    return any(isinstance(base, t.Add) for base in below)
 
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
-    """Returns whether an answer has all variables of its gold and more: x/x for 1.
-
-    Returns False if the gold has other parts than expressions, equations and lists.
-    """
+    """Returns whether an answer has all variables of its gold and more: x/x for 1."""
     for part in t.walk(gold):
         # Letters may be units, options or words; sets have ends, but no values.
         if isinstance(part, t.Rel) and part.op not in _EQUALITIES:
@@ -198,10 +179,7 @@ def _cancels(answer: t.Node, gold: t.Node) -> bool:
 def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
     """Yields the values in an answer, for instance 1 and 2 for `x = 1, y = 2`.
 
-    Args:
-      node: written tree.
-      simplest: whether to yield only the simplest side of an equality such as
-        2 + 3 = 5, instead of all sides except labels.
+    Of equalities such as 2 + 3 = 5, yields all sides except labels, or the `simplest`.
     """
     match node:
         case t.Rel("in", _, right):
@@ -226,11 +204,7 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
 
 def _numbers_in(node: t.Node) -> list[t.Node]:
     """Returns the values in an answer that have no variables or unknown functions."""
-    return [
-        value
-        for value in _values(node)
-        if not t.symbols(value) and not t.contains(value, t.Call)
-    ]
+    return [v for v in _values(node) if not t.contains(v, (t.Sym, t.Call))]
 
 
 def is_literal(node: t.Node) -> bool:
@@ -249,7 +223,7 @@ def is_literal(node: t.Node) -> bool:
         case t.Mul((t.Num(), t.Pow(t.Num(base), exponent))) if base == 10 and (
             exponent != t.MINUS_ONE  # marks a quotient; a written -1 is a product
         ):
-            return _is_signed_integer(exponent)
+            return t.is_integer(_unsigned(exponent))
         case t.Mul((t.Fn("log", (top,)), t.Pow(t.Fn("log", (bottom,)), exponent))):
             return exponent == t.MINUS_ONE and is_literal(top) and is_literal(bottom)
         case t.Mul((top, t.Pow(bottom, exponent))) if exponent == t.MINUS_ONE:
@@ -270,29 +244,25 @@ def is_literal(node: t.Node) -> bool:
 
 
 def _is_atom(node: t.Node) -> bool:
-    """Returns whether a node is a number or constant, or q^k, n! or C(n, k) of numbers.
-
-    The exponent k is an integer. A minus sign may precede the node.
-    """
+    """Returns whether a node is a signed number or constant, or q^k, n! or C(n, k)."""
+    node = _unsigned(node)
     match node:
-        case t.Mul((sign, value)) if sign == t.MINUS_ONE:
-            return _is_atom(value)
         case t.Pow(t.Mul((t.Num(), t.Pow(t.Num(), below))), exponent) if (
             below == t.MINUS_ONE
         ):
-            return _is_signed_integer(exponent)
+            return t.is_integer(_unsigned(exponent))
         case t.Pow(t.Num(), exponent):
-            return _is_signed_integer(exponent)  # the exponent of a root is a quotient
+            # The exponent of a root is a quotient.
+            return t.is_integer(_unsigned(exponent))
         case t.Fn("fact" | "binom", arguments):
             return all(isinstance(part, t.Num) for part in arguments)
     return isinstance(node, t.Num | t.Repeating | t.Based | t.Const)
 
 
-def _is_signed_integer(node: t.Node) -> bool:
-    match node:
-        case t.Mul((sign, value)) if sign == t.MINUS_ONE:
-            return t.is_integer(value)
-    return t.is_integer(node)
+def _unsigned(node: t.Node) -> t.Node:
+    while isinstance(node, t.Mul) and node.factors[:-1] == (t.MINUS_ONE,):
+        node = node.factors[1]
+    return node
 
 
 def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
@@ -301,7 +271,8 @@ def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
     A quotient with an integer value is still to be divided, unless it divides by 1.
     """
     parts = [top, bottom]
-    if not all(map(_is_atom, parts)) or not any(map(_is_signed_integer, parts)):
+    whole = any(t.is_integer(_unsigned(part)) for part in parts)
+    if not whole or not all(map(_is_atom, parts)):
         return False
     if any(isinstance(p, t.Num | t.Repeating) and not t.is_integer(p) for p in parts):
         return False
@@ -313,18 +284,15 @@ def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
 
 
 def _leaves_sets(node: t.Node, regions: Regions) -> bool:
-    return any(
-        isinstance(part, t.SetOp) and _is_to_carry_out(part, regions)
-        for part in t.walk(node)
-    )
+    sets = (part for part in t.walk(node) if isinstance(part, t.SetOp))
+    return any(_is_to_carry_out(part, regions) for part in sets)
 
 
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     """Returns whether an operation on sets can be simplified.
 
-    Already simple are unions of intervals that do not touch, number sets such as R or Z
-    without some numbers, other infinite sets without a finite set, and inequalities
-    with exceptions. Operations on a set that is only a letter cannot be carried out.
+    Already simple are unions of intervals that do not touch, infinite sets without a
+    finite set, and inequalities with exceptions. A set that is only a letter stays.
     """
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):
@@ -362,14 +330,10 @@ def notation(node: t.Node) -> str:
             return type(node).__name__.lower()
     shape = shape_of(node)
     if isinstance(shape, t.Num | t.Repeating):
-        return "decimal" if _has_places(node) else "integer"
+        parts = t.walk(node)
+        places = any(isinstance(p, t.Repeating) or is_decimal(p) for p in parts)
+        return "decimal" if places else "integer"
     return "fraction" if is_rational(shape) else "expression"
-
-
-def _has_places(node: t.Node) -> bool:
-    return any(
-        isinstance(part, t.Repeating) or is_decimal(part) for part in t.walk(node)
-    )
 
 
 def _relations(node: t.Node) -> Iterator[t.Rel | t.Chain]:
@@ -401,8 +365,8 @@ def sides(node: t.Rel | t.Chain) -> list[t.Node]:
 def _is_solved(node: t.Rel | t.Chain) -> bool:
     """Returns whether a relation is solved: x = 5, 2 < x < 3, x in A.
 
-    f(x) = 2x + 1 is solved for f: x is bound, and only f must not occur on the right.
-    Congruences, and relations of constants or of several labels, are solved as well.
+    f(x) = 2x + 1 is solved for f: only f must not occur on the right. Congruences, and
+    relations of constants or of several labels, are solved as well.
     """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True

@@ -13,7 +13,7 @@ from ..parse.answers import Answer, parse_answer
 from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label, steps_of
-from ..parse.units import Reading, stems
+from ..parse.units import stems
 from .canonical import shape_of
 from .completeness import (
     is_number,
@@ -24,7 +24,7 @@ from .completeness import (
     values_in,
 )
 from .echo import Formulas
-from .question import PERCENT, RATIO, TIME, WHAT_PERCENT, Question
+from .question import Question
 
 Rule = Literal[
     Way,
@@ -64,7 +64,7 @@ class Verdict:
         no verdict is possible; then the completion must not be trained on.
       answer: extracted answer, or None.
       rule: name of the rule that decided, or "reward" for a reward function of a user.
-      reason: short explanation of the verdict for a person.
+      reason: short explanation of the verdict.
     """
 
     correct: bool | None
@@ -122,36 +122,37 @@ class Examiner:
             if self._problem:
                 if not self._has_requested_unit(parsed, gold, stems(text)):
                     continue
-                given, wanted = _without_words(parsed, gold)
+                if _counts(parsed) != _counts(gold):
+                    given, wanted = _without_things(parsed), _without_things(gold)
                 given = self._in_base(given, gold)
-            if (
-                (units := _units_of(parsed))
-                and self._question.units
-                and _is_bare(gold.node)
-            ):
-                asked = [unit for unit in self._question.units if unit.unit in units]
-                wanted = _in_unit(wanted, (asked or self._question.units)[0])
-            percents = not self._problem or bool(PERCENT.search(self._problem))
+            requested, units = self._question.units, _units_of(parsed)
+            if units and requested and wanted.node and _is_bare(gold.node):
+                unit = next((u for u in requested if u.unit in units), requested[0])
+                assert unit.unit is not None
+                node = t.Quantity(wanted.node, unit.unit, unit.scale)
+                wanted = dataclasses.replace(wanted, node=node)
+            has_sign = t.contains(gold.node or t.ZERO, t.Percent)
             prover = Prover(
                 budget=budget,
-                percents=percents,
-                ratios=RATIO.search(self._problem) is not None,
-                times=TIME.search(self._problem) is not None
-                and RATIO.search(self._problem) is None,
-                percents_only=WHAT_PERCENT.search(self._problem) is not None
-                and not t.contains(gold.node or t.ZERO, t.Percent),
+                percents=self._question.percents or not self._problem,
+                ratios=self._question.ratios,
+                times=self._question.times,
+                percents_only=self._question.what_percent and not has_sign,
                 named=self._question.letters if self._problem else None,
             )
             try:
                 if same_answer(given, wanted, prover):
                     in_words = parsed.node is None or isinstance(parsed.node, t.Word)
                     way: Way = "text" if in_words else prover.way
-                    meant = _as_meant(given, wanted, prover)
-                    verdict = self._finished(answer, meant, gold.written, way, prover)
-                    if verdict.correct:
-                        return verdict
+                    meant, asked = _as_meant(given, wanted, prover), gold.written
+                    named = isinstance(meant, t.Choice) and asked == t.Sym(meant.letter)
+                    why = None
+                    if meant is not None and asked is not None and not named:
+                        why = self._refused(meant, asked, prover)
+                    if why is None:
+                        return Verdict(True, answer, way, _REASONS[way])
                     # The answer may still match another gold in its written form.
-                    refused = refused or verdict
+                    refused = refused or Verdict(False, answer, *why)
                     continue
             except (Open, RecursionError):
                 is_open = True
@@ -202,46 +203,34 @@ class Examiner:
         copied = shape_of(written) in self._formulas.trees
         if not named or copied or not t.symbols(first.left) or is_label(first.left):
             return answer
-        if all(step.op == "=" for step in steps):
-            return dataclasses.replace(
-                answer, node=_behind(node), written=_behind(written)
-            )
-        return answer
+        if any(step.op != "=" for step in steps):
+            return answer
+        return dataclasses.replace(answer, node=_behind(node), written=_behind(written))
 
-    def _finished(
-        self,
-        answer: str,
-        written: t.Node | None,
-        wanted: t.Node | None,
-        way: Way,
-        prover: Prover,
-    ) -> Verdict:
-        named = isinstance(written, t.Choice) and wanted == t.Sym(written.letter)
-        if written is not None and wanted is not None and not named:
-            size = sum(1 for _ in t.walk(written))
-            prover.charge(_STEPS_OF_A_SHAPE * size * t.depth(written))
-            if (left := unfinished(written, wanted)) is not None:
-                return Verdict(False, answer, "unfinished", left)
-            if self._problem and shape_of(written) != shape_of(wanted):
-                stated = _stated_values(written)
-                value, *others = _stated_values(wanted) or [wanted]
-                value = wanted if others else value
-                if _items(value) == [value]:
-                    stated = [item for each in stated for item in _items(each)]
-                formulas = self._formulas
-                copied = bool(stated) and all(
-                    formulas.contained_in(s, value, prover) for s in stated
-                )
-                if copied or formulas.match(written, wanted, prover):
-                    return Verdict(False, answer, "echo", "is copied from the problem")
-                left_over = [
-                    self._left_to_do(side, value, prover) or "" for side in stated
-                ]
-                if left_over and all(left_over):
-                    return Verdict(False, answer, "unfinished", left_over[0])
-            if self._literal and unevaluated(written, wanted):
-                return Verdict(False, answer, "unfinished", UNEVALUATED)
-        return Verdict(True, answer, way, _REASONS[way])
+    def _refused(
+        self, written: t.Node, wanted: t.Node, prover: Prover
+    ) -> tuple[Rule, str] | None:
+        """Returns why an answer that equals its gold is not credited, or None."""
+        size = sum(1 for _ in t.walk(written))
+        prover.charge(_STEPS_OF_A_SHAPE * size * t.depth(written))
+        if (left := unfinished(written, wanted)) is not None:
+            return "unfinished", left
+        if self._problem and shape_of(written) != shape_of(wanted):
+            stated = _stated_values(written)
+            value, *others = _stated_values(wanted) or [wanted]
+            value = wanted if others else value
+            if _items(value) == [value]:
+                stated = [item for each in stated for item in _items(each)]
+            formulas = self._formulas
+            copied = (formulas.contained_in(s, value, prover) for s in stated)
+            if stated and all(copied) or formulas.match(written, wanted, prover):
+                return "echo", "is copied from the problem"
+            undone = [self._left_to_do(s, value, prover) or "" for s in stated]
+            if undone and all(undone):
+                return "unfinished", undone[0]
+        if self._literal and unevaluated(written, wanted):
+            return "unfinished", UNEVALUATED
+        return None
 
     def _left_to_do(self, answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
         """Returns a reason if an answer leaves a part of the task undone, else None."""
@@ -253,10 +242,8 @@ class Examiner:
         shape = shape_of(answer)
         one = isinstance(gold, t.Expression | t.Based)
         if one and how not in (asked, "expression") and self._question.notation:
-            worth = (
-                t.Mul((shape, t.Num(Fraction(1, 100)))) if how == "percent" else shape
-            )
-            if self._is_given(shape) or self._is_given(worth):
+            hundredth = t.Num(Fraction(1, 100 if how == "percent" else 1))
+            if self._is_given(shape) or self._is_given(t.Mul((shape, hundredth))):
                 return f"repeats the problem's own {how}"
         if self._is_restated(answer, gold):
             return "repeats a number of the problem"
@@ -265,8 +252,7 @@ class Examiner:
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
         """Returns whether an answer only repeats a number of the problem.
 
-        Examples: 7.8 minutes where the problem asks to convert 7.8 minutes to seconds,
-        or 360 where it asks for the prime factorization of 360.
+        Examples: 7.8 minutes to be converted to seconds, or 360 to be factorized.
         """
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
@@ -337,7 +323,7 @@ def judge(
 def _stated_values(answer: t.Node) -> list[t.Node]:
     """Returns the sides of a relation that are not labels, or any other answer itself.
 
-    Sides that are decimals are left out if other sides remain.
+    Decimals are left out if other sides remain.
     """
     if isinstance(answer, t.Choice):
         answer = answer.answer
@@ -356,10 +342,7 @@ def _behind(node: Any) -> t.Node:
 
 
 def _items(value: t.Node) -> list[t.Node]:
-    """Returns all values in nested lists, sets, tuples, intervals, matrices, relations.
-
-    A node of another kind is a value itself.
-    """
+    """Returns all values in nested lists, sets, tuples, intervals and relations."""
     match value:
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
             return [item for part in t.children(value) for item in _items(part)]
@@ -397,11 +380,6 @@ def _quantities(answer: Answer) -> list[t.Quantity]:
     ]
 
 
-def _in_unit(gold: Answer, unit: Reading) -> Answer:
-    assert gold.node is not None and unit.unit is not None
-    return dataclasses.replace(gold, node=t.Quantity(gold.node, unit.unit, unit.scale))
-
-
 def _is_bare(node: t.Node | None) -> bool:
     marked = isinstance(node, t.Percent | t.Degrees)
     return isinstance(node, t.Expression) and not marked and not t.symbols(node)
@@ -409,12 +387,6 @@ def _is_bare(node: t.Node | None) -> bool:
 
 def _counts(answer: Answer) -> bool:
     return any(isinstance(part.unit, frozenset) for part in _quantities(answer))
-
-
-def _without_words(answer: Answer, gold: Answer) -> tuple[Answer, Answer]:
-    if _counts(answer) != _counts(gold):
-        return _without_things(answer), _without_things(gold)
-    return answer, gold
 
 
 def _without_things(answer: Answer) -> Answer:

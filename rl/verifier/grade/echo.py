@@ -46,7 +46,7 @@ class Formulas:
     def match(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether an answer consists only of formulas of the problem.
 
-        Plain formulas (`is_plain`) and numbers that may be repeated do not count.
+        Plain formulas and numbers that may be repeated do not count.
         """
         match answer:
             case t.Ratio((top, bottom)) if not t.contains(gold, t.Ratio):
@@ -61,11 +61,9 @@ class Formulas:
         return False
 
     def _is_made_of_formulas(self, shape: t.Node) -> bool:
-        """Returns whether a shape consists only of formulas of the problem.
+        """Returns whether a shape is a formula of the problem, or a set of formulas.
 
-        Examples: a set builder around an inequality of the problem, two of its
-        inequalities, or one of them restricted to the integers. Plain formulas, and
-        equations such as x = 5 in a new list or set, do not count.
+        Plain formulas, and equations such as x = 5 in a new list or set, do not count.
         """
         if shape in self.trees:
             return not is_plain(shape)
@@ -82,9 +80,8 @@ class Formulas:
         number: "Write $\frac12$ as a decimal".
         """
         shape = shape_of(answer)
-        if not (is_rational(shape) and is_rational(shape_of(gold))):
-            return False
-        return shape not in self.to_compute
+        numbers = is_rational(shape) and is_rational(shape_of(gold))
+        return numbers and shape not in self.to_compute
 
     def _has_value(self, formula: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether a formula, unless plain, equals a gold of another shape."""
@@ -105,11 +102,7 @@ def _valued(node: t.Node, prover: Prover) -> t.Node:
 
     def value(part: t.Node) -> t.Node:
         part = t.rebuilt(part, value)
-        if (
-            isinstance(part, t.Fn | t.Pow)
-            and not t.symbols(part)
-            and not t.is_integer(part)
-        ):
+        if isinstance(part, t.Fn | t.Pow) and not t.symbols(part):
             whole = prover.balls.nearest_integer(t.fold(part))
             if whole is not None and prover.equal(t.fold(part), t.number(whole)):
                 return t.number(whole)
@@ -119,10 +112,7 @@ def _valued(node: t.Node, prover: Prover) -> t.Node:
 
 
 def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
-    """Yields (shape, tree) of a problem's readable formulas, their sides and items.
-
-    If computing numbers changes the shape of a tree, yields the new shape as well.
-    """
+    """Yields (shape, tree) of a problem's formulas, as written and as computed."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
         pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]
@@ -137,12 +127,12 @@ def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
             folded = shape_of(t.fold(node))
             if not (isinstance(folded, t.Rel) and _gives_a_value(folded)):
                 yield folded, node  # 408 = x solves 17 * 24 = x
-            described = isinstance(node, t.Braces) and t.contains(node, t.Rel)
+            whole = t.Rel | t.Chain | t.Several | t.Choice | t.Quantity
             if isinstance(node, t.Chain) and any(s.op != "=" for s in node.steps):
                 stack.extend(sides(node))  # a < x alone does not copy a < x < b
-            elif described or isinstance(
-                node, t.Rel | t.Chain | t.Several | t.Choice | t.Quantity
-            ):
+            elif isinstance(node, whole):
+                stack.extend(t.children(node))
+            elif isinstance(node, t.Braces) and t.contains(node, t.Rel):
                 stack.extend(t.children(node))
 
 

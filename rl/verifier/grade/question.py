@@ -6,6 +6,7 @@ problem also mentions pairs.
 
 import functools
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 
 from ..parse.normalize import SCALE, TEXT_COMMAND
@@ -65,13 +66,13 @@ _NUMERAL = re.compile(
     r"[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+"
 )
 _MAX_NUMERAL = 100
-RATIO = re.compile(r"(?i)\bratio\b")
-TIME = re.compile(r"(?i)\bwhat time\b|\bwhen\b.*\?|\bclock\b|\b[ap]\.?m\b")
-WHAT_PERCENT = re.compile(r"(?i)\b(?:what|how many) per\s?cent|\bwhat percentage")
+_RATIO = re.compile(r"(?i)\bratio\b")
+_TIME = re.compile(r"(?i)\bwhat time\b|\bwhen\b.*\?|\bclock\b|\b[ap]\.?m\b")
+_WHAT_PERCENT = re.compile(r"(?i)\b(?:what|how many) per\s?cent|\bwhat percentage")
 _GLUED_UNIT = re.compile(
     r"(-?\d+(?:\.\d+)?)(?:\s|~|\\[,;: ]|\{|\\math(?:it|rm)\s*)*([a-zA-Z])\s*\}*"
 )
-PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
+_PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
 _AMOUNTS = dict(spoken_numbers()) | {
     "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
     "thrice": Fraction(3), "triple": Fraction(3), "dozen": Fraction(12),
@@ -95,8 +96,8 @@ class Question:
       things: whether the problem only asks to count things that are not units.
       letters: letters that do not touch another letter, such as x in 2x.
       notation: whether the problem names a notation for its answer.
-      numbers: numbers in digits and in words. If the problem mentions percent or
-        interest, also 100 and a hundredth of each number.
+      percents, what_percent: whether it mentions percent or interest; asks for percent.
+      ratios, times: whether it mentions a ratio; else a time of day.
     """
 
     def __init__(self, problem: str):
@@ -110,23 +111,30 @@ class Question:
         self.things &= not _OTHER_QUESTION.search(question)
         self.letters = frozenset(_LETTER.findall(problem))
         self.notation = _NOTATION.search(problem) is not None
-        self.numbers = _numbers(problem)
+        self.percents = _PERCENT.search(problem) is not None
+        self.what_percent = _WHAT_PERCENT.search(problem) is not None
+        self.ratios = _RATIO.search(problem) is not None
+        self.times = not self.ratios and _TIME.search(problem) is not None
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
 
     @functools.cached_property
     def quantities(self) -> frozenset[tuple[Fraction, Unit, Fraction]]:
         """Numbers of the problem with a known unit, as (value, unit, unit's size)."""
         text = _DRESS.sub("", _SPACES.sub(" ", self._problem))
-        numbers = [
-            (n, _value(n[0])) for n in _NUMERAL.finditer(text) if _is_short(n[0])
-        ]
-        words = [(w, _AMOUNTS[w[0].lower()]) for w in _AMOUNT_WORD.finditer(text)]
         return frozenset(
             (value, unit.unit, unit.scale)
-            for match, value in numbers + words
-            for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]
+            for end, value in _amounts(text)
+            for unit in leading_units(text[end:][:_MAX_PHRASE])[:1]
             if unit.unit is not None
         )
+
+    @functools.cached_property
+    def numbers(self) -> frozenset[Fraction]:
+        """Numbers of the problem, and hundredths of them if it mentions percent."""
+        found = {value for _, value in _amounts(self._problem.replace("-", " "))}
+        if self.percents:
+            found.update([value / 100 for value in found], [Fraction(100)])
+        return frozenset(found)
 
     @functools.cached_property
     def bases(self) -> frozenset[Fraction | int]:
@@ -138,23 +146,16 @@ class Question:
 
     def respelled(self, answer: str) -> str:
         """Separates a requested one-letter unit from its number: 5m becomes 5 m."""
-        match = _GLUED_UNIT.fullmatch(answer)
-        reading = parse_unit(match[2]) if match else None
-        if (
-            match
-            and reading
-            and any(reading.unit == asked.unit for asked in self.units)
-        ):
-            return f"{match[1]} \\text{{ {match[2]}}}"
+        if match := _GLUED_UNIT.fullmatch(answer):
+            reading = parse_unit(match[2])
+            if reading and reading.unit in [asked.unit for asked in self.units]:
+                return f"{match[1]} \\text{{ {match[2]}}}"
         return answer
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
         """Returns whether an answer may have a unit; see `is_named` and `answers`.
 
-        Args:
-          unit: known unit, or the words for what the answer counts.
-          gold: stems of the gold's words, which are allowed in addition to the
-            problem's.
+        The stems of the gold's words are allowed in addition to the problem's.
         """
         if not is_named(unit, self.named | gold):
             return False
@@ -163,22 +164,13 @@ class Question:
         return not self._nouns or answers(unit, self._nouns | gold, self._others)
 
 
-def _numbers(problem: str) -> frozenset[Fraction]:
-    numerals = filter(_is_short, _NUMERAL.findall(problem))
-    found = set(map(_value, numerals))
-    words = _AMOUNT_WORD.findall(problem.replace("-", " "))
-    found.update(_AMOUNTS[word.lower()] for word in words)
-    if PERCENT.search(problem):
-        found.update([value / 100 for value in found], [Fraction(100)])
-    return frozenset(found)
-
-
-def _is_short(numeral: str) -> bool:
-    return len(numeral) <= _MAX_NUMERAL
-
-
-def _value(numeral: str) -> Fraction:
-    return Fraction(re.sub(r"[^0-9.]", "", numeral))
+def _amounts(text: str) -> Iterator[tuple[int, Fraction]]:
+    """Yields numbers in digits and in words, with the position behind each."""
+    for match in _NUMERAL.finditer(text):
+        if len(match[0]) <= _MAX_NUMERAL:
+            yield match.end(), Fraction(re.sub(r"[^0-9.]", "", match[0]))
+    for match in _AMOUNT_WORD.finditer(text):
+        yield match.end(), _AMOUNTS[match[0].lower()]
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:
@@ -203,11 +195,7 @@ def _things(question: str) -> tuple[list[str], list[str]]:
 
 
 def _units(problem: str) -> tuple[Reading, ...]:
-    """Returns the requested unit if there is exactly one, otherwise an empty tuple.
-
-    A price such as "dollars per hour" is followed by its currency, because an answer
-    with a currency sign usually omits the rest.
-    """
+    """Returns the requested unit if there is only one, and the currency of a price."""
     found = set()
     problem = SCALE.sub(r" degrees \2", problem)
     for match in _UNITS.finditer(problem):

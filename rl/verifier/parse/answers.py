@@ -47,8 +47,8 @@ class Answer:
       text: cleaned text (raw if too long), which is compared if a tree is missing.
       written: tree as written, or None if the answer cannot be parsed.
       node: same tree after `tree.fold`, or None.
-      other: computed tree of a second reading of an ambiguous text ("1,234"), or None.
-      other_written: second reading as written, or None.
+      other: `node` of a second reading of an ambiguous text ("1,234"), or None.
+      other_written: `written` of the second reading, or None.
       reason: why the tree is missing; empty if it is not.
     """
 
@@ -74,10 +74,7 @@ class Answer:
 
 
 def parse_answer(raw: str) -> Answer:
-    """Parses an answer; never raises.
-
-    Args:
-      raw: content of a box, or a gold answer.
+    """Parses the content of a box, or a gold answer.
 
     Returns:
       Parsed answer; its node is None if the text exceeds a limit or cannot be parsed.
@@ -91,7 +88,8 @@ def parse_answer(raw: str) -> Answer:
         return Answer(words, reason="is empty")
     try:
         written = _read(text, group_commas=True)
-        if t.depth(written) > MAX_DEPTH:
+        # A character adds less than two levels to the tree.
+        if len(text) > MAX_DEPTH // 2 and t.depth(written) > MAX_DEPTH:
             raise t.Unparsable(f"is nested deeper than {MAX_DEPTH}")
         node = t.fold(written)
         second = _second_meaning(text, node)
@@ -105,10 +103,7 @@ def parse_answer(raw: str) -> Answer:
 
 
 def _second_meaning(text: str, node: t.Node) -> t.Node | None:
-    """Reads "(C) -5" or "BC" as options, "5 m" with a unit, "1,234" as a list.
-
-    Returns None if the text has no second meaning that can be parsed.
-    """
+    """Reads "(C) -5" or "BC" as options, "5 m" with a unit, "1,234" as a list."""
     try:
         if (options := _options(text)) is not None:
             return options
@@ -143,12 +138,9 @@ def _read(text: str, group_commas: bool) -> t.Node:
 
 
 class Option(NamedTuple):
-    """Represents an option that an answer names.
+    """Represents an option: its letter, and the text of its value, which may be empty.
 
-    Attributes:
-      letter: letter of the option.
-      value: text of the option's value, which may be empty.
-      certain: whether the letter cannot be a variable of a formula.
+    `certain` is True if the letter cannot be a variable of a formula.
     """
 
     letter: str

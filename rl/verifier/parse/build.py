@@ -65,17 +65,18 @@ def decimal(text: str) -> t.Num:
     mantissa, _, exponent = text.lower().partition("e")
     if exponent and abs(int(exponent)) > _MAX_EXPONENT:
         raise t.Unparsable(f"has an exponent above {_MAX_EXPONENT}")
-    places = len(mantissa.partition(".")[2])
-    ulp = Fraction(1, 10**places) * Fraction(10) ** int(exponent or 0)
-    return t.Num(Fraction(text), ulp if places else None)
+    whole, _, places = mantissa.partition(".")
+    if not places and not exponent:
+        return t.Num(Fraction(int(whole)))
+    ulp = Fraction(10) ** (int(exponent or 0) - len(places))
+    return t.Num(int(whole + places) * ulp, ulp if places else None)
 
 
 def periodic(text: str, block: str) -> Fraction:
     whole, _, places = text.partition(".")
-    scale = 10 ** len(places)
     period = 10 ** len(block) - 1
-    value = Fraction(int((whole or "0") + places), scale)
-    return value + Fraction(int(block), period * scale)
+    digits = int((whole or "0") + places) * period + int(block)
+    return Fraction(digits, period * 10 ** len(places))
 
 
 def based(digits: str, index: str) -> t.Node:
@@ -84,7 +85,7 @@ def based(digits: str, index: str) -> t.Node:
     base = COUNTING.index(word) if word in COUNTING else word
     whole, _, places = digits.partition(".")
     if not str(base).isdigit() or not (whole + places).isdigit():
-        raise t.Unparsable("has a number whose index is not a base")
+        raise t.Unparsable("has a number or an index that is not made of digits")
     if not 2 <= int(base) <= 36 or max(map(int, whole + places)) >= int(base):
         raise t.Unparsable(f"is not a number in base {str(base)[:10]}")
     places = "." + places.rstrip("0") if places.strip("0") else ""
@@ -128,22 +129,16 @@ def bracket_node(opening: str, closing: str, items: list[t.Node]) -> t.Node:
     if not items:
         raise t.Unparsable("has empty brackets")
     round_brackets = opening == "(" and closing == ")"
-    if len(items) == 2 and (
-        t.fold(items[0]) == t.MINUS_INFINITY or t.fold(items[1]) == t.INFINITY
-    ):
-        round_brackets = False
     if len(items) == 1:
         if (opening == "(") == (closing == ")"):
             return items[0]
-    elif len(items) == 2 and not round_brackets:
+    elif len(items) == 2:
         low, high = items
-        return t.Interval(
-            low,
-            high,
-            opening == "[" and t.fold(low) != t.MINUS_INFINITY,
-            closing == "]" and t.fold(high) != t.INFINITY,
-        )
-    elif round_brackets or opening == "[" and closing == "]":
+        bounded = t.fold(low) != t.MINUS_INFINITY, t.fold(high) != t.INFINITY
+        if not round_brackets or not all(bounded):
+            closed = opening == "[" and bounded[0], closing == "]" and bounded[1]
+            return t.Interval(low, high, *closed)
+    if len(items) > 1 and (round_brackets or opening == "[" and closing == "]"):
         return t.Tuple(tuple(items))
     raise t.Unparsable("has brackets that do not match")
 

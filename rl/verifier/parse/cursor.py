@@ -3,17 +3,13 @@
 from collections.abc import Callable, Collection, Sequence
 
 from . import tree as t
-from .tokens import Token
+from .tokens import SHOWN, Token
 
 MAX_DEPTH = 80
 
 
 class Cursor:
-    """Holds the tokens of an answer and the parser's position in them.
-
-    Args:
-      tokens: tokens as returned by `tokenize`.
-    """
+    """Holds the tokens of an answer and the parser's position in them."""
 
     # Methods that subclasses define and that their base classes call.
     _statement: Callable[[], t.Node]
@@ -58,8 +54,10 @@ class Cursor:
 
     def _expect(self, value: str) -> None:
         if not self._accept(value):
-            found = self._next.value or "the end"
-            raise t.Unparsable(f"has {found[:20]!r} where {value!r} is expected")
+            if self._next.kind == "end":
+                raise t.Unparsable(f"ends where {value!r} is expected")
+            found = SHOWN.get(self._next.value, self._next.value)
+            raise t.Unparsable(f"has '{found[:20]}' where {value!r} is expected")
 
     def _enter(self) -> None:
         self._depth += 1

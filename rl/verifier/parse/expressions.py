@@ -78,7 +78,14 @@ class Expressions(Operands):
 
     def _juxtaposed(self, left: t.Node, token: Token) -> t.Node:
         """Reads implicit products and mixed numbers."""
-        before, ahead = self._printed_before(), self._printed_ahead()
+        # Braces are not printed: 2{3} looks like 23.
+        at = self._at - 1
+        while at in self._group_ends:
+            at -= 1
+        before, at = self._tokens[at], self._at
+        while self._tokens[at].value == "{" and self._tokens[at].kind == "op":
+            at += 1
+        ahead = self._tokens[at]
         mixed = False
         if ahead.kind == "num" and before.kind in ("num", "sym"):
             bare = ahead is token and before is self._tokens[self._at - 1]
@@ -109,28 +116,12 @@ class Expressions(Operands):
         above = left.factors if isinstance(left, t.Mul) else (left,)
         return t.Mul((*above, numeric(right)))
 
-    def _printed_before(self) -> Token:
-        at = self._at - 1
-        while at in self._group_ends:
-            at -= 1
-        return self._tokens[at]
-
-    def _printed_ahead(self) -> Token:
-        at = self._at
-        while self._tokens[at].value == "{" and self._tokens[at].kind == "op":
-            at += 1
-        return self._tokens[at]
-
     def _starts_operand(self, token: Token) -> bool:
-        if token.kind in ("num", "sym", "const", "fn"):
-            return True
-        if token.kind == "cmd":
-            return not token.value.startswith("end ")
-        if token.kind == "op" and token.value == "|":
-            return not self._bar_closes
-        if token.kind == "op" and token.value == "[":
-            return not self._reversed
-        return token.kind == "op" and token.value in STARTS
+        if token.kind != "op":
+            return token.kind not in ("end", "text") and token.value[:4] != "end "
+        if token.value in ("|", "["):
+            return not (self._bar_closes if token.value == "|" else self._reversed)
+        return token.value in STARTS
 
     def _unary(self) -> t.Node:
         if self._is_any("+-±"):
@@ -159,12 +150,10 @@ class Expressions(Operands):
             elif value == "%":
                 self._at += 1
                 node = t.Percent(unmarked(node))
-            elif (
-                value == "°" and isinstance(node, t.Sym) and self._peek().kind == "sym"
-            ):
-                raise t.Unparsable("has a composition of functions")
             elif value == "°":
                 self._at += 1
+                if isinstance(node, t.Sym) and self._next.kind == "sym":
+                    raise t.Unparsable("has a composition of functions")
                 node = t.Degrees(unmarked(node))
             elif value == "_" and isinstance(node, t.Num):
                 bracketed = self._tokens[self._at - 1].value == ")"
@@ -183,17 +172,13 @@ class Expressions(Operands):
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next
-        if inner.kind == "op" and inner.value == "°":
-            self._at += 1 + braced
-            if braced:
-                self._expect("}")
-            return t.Degrees(unmarked(base))
-        if inner.kind == "text":
-            if inner.value.strip().lower() not in ORDINALS:
-                raise t.Unparsable("has words as an exponent")
-            self._at += 1 + braced
-            if braced:
-                self._expect("}")
-            return base
-        exponent = self._argument()
-        return t.Pow(numeric(base), numeric(exponent))
+        degrees = inner.kind == "op" and inner.value == "°"
+        if not degrees and inner.kind != "text":
+            exponent = self._argument()
+            return t.Pow(numeric(base), numeric(exponent))
+        if not degrees and inner.value.strip().lower() not in ORDINALS:
+            raise t.Unparsable("has words as an exponent")
+        self._at += 1 + braced
+        if braced:
+            self._expect("}")
+        return t.Degrees(unmarked(base)) if degrees else base

@@ -3,9 +3,9 @@
 import re
 
 MAX_BOX = 20_000
-r"""Characters read before and after the start of the last `\boxed` or `\fbox`.
+r"""Characters read before and after the last `\boxed` or `\fbox`.
 
-A longer box counts as never closed.
+A box with more characters counts as never closed.
 """
 
 _MARKERS = ("\\boxed", "\\fbox")
@@ -37,9 +37,6 @@ def extract_answer(completion: str, *, after: str | None = None) -> str | None:
       completion: text of the completion, of any length.
       after: delimiter such as `</think>`. Only text after its last occurrence counts;
         without the delimiter the result is None.
-
-    Returns:
-      Answer without surrounding space, or None.
     """
     boxes = extract_boxes(completion, after=after)
     return boxes[-1] if boxes else None
@@ -49,14 +46,8 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
     r"""Returns the contents of the last box and of the boxes that form a list with it.
 
     The boxes of a list have only separators between them: `$\boxed{2}$ and
-    $\boxed{3}$`.
-
-    Args:
-      completion: text of the completion.
-      after: delimiter before which text is ignored; see `extract_answer`.
-
-    Returns:
-      Contents of at most 20 boxes, in order; empty if the completion has no answer.
+    $\boxed{3}$`. The result has at most 20 boxes, in order; it is empty if the
+    completion has no answer. See `extract_answer` for `after`.
     """
     completion = behind(completion, after)
     last = max(completion.rfind(marker) for marker in _MARKERS)
@@ -66,9 +57,9 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
 
 
 def behind(completion: str, after: str | None) -> str:
-    """Returns the text behind the last delimiter; empty if the delimiter is missing.
+    """Returns the text behind the last delimiter, or "" if the text does not have it.
 
-    Without a delimiter (None), returns the whole completion.
+    If the delimiter is None, returns the whole completion.
     """
     if after is None:
         return completion
@@ -79,8 +70,7 @@ def behind(completion: str, after: str | None) -> str:
 def _outermost(text: str) -> tuple[str, ...]:
     """Returns the contents of the last boxes that are not inside another box.
 
-    An unclosed box extends to the next blank line, where a formula ends. The result is
-    empty if the unclosed box is the last box or encloses it.
+    An unclosed box ends at the next blank line; one that encloses the end is no answer.
     """
     found: list[tuple[int, int, str]] = []
     # For each open brace: the start of its command, the start of its content, and its

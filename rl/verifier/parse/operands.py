@@ -15,7 +15,7 @@ from .build import (
     signed,
 )
 from .cursor import Cursor
-from .tokens import Token, is_relation
+from .tokens import SHOWN, Token, is_relation
 from .unit_table import CURRENCY
 from .units import calculates
 
@@ -41,7 +41,6 @@ class Operands(Cursor):
     # --- operands
 
     def _argument(self) -> t.Node:
-        """Reads the argument of a command, of "^" or of a function's "_"."""
         if self._is("{"):
             return self._group()
         if self._is_any("+-"):
@@ -137,22 +136,15 @@ class Operands(Cursor):
         if name == "m" and self._next.value == "angle" and self._next.kind == "sym":
             return self._symbol()  # "m" before an angle means its measure
         if name in ("angle", "triangle"):
-            if (corners := self._corners()) is not None:
+            three = [self._peek(i) for i in range(3)]
+            corners = "".join(token.value for token in three if token.kind == "sym")
+            marked = self._peek(3).value in ("_", "'", "^")
+            if len(corners) == 3 and corners.isupper() and not marked:
+                self._at += 3
                 if name == "angle":
                     corners = min(corners, corners[::-1])
                 return t.Sym(f"{name} {corners}")
         return self._named(name)
-
-    def _corners(self) -> str | None:
-        """Reads the three corners of an angle or a triangle, or returns None."""
-        three = [self._peek(i) for i in range(3)]
-        if not all(token.kind == "sym" and len(token.value) == 1 for token in three):
-            return None
-        corners = "".join(token.value for token in three)
-        if not corners.isupper() or self._peek(3).value in ("_", "'", "^"):
-            return None
-        self._at += 3
-        return corners
 
     def _named(self, name: str) -> t.Node:
         """Reads a name with its index and primes, or a function call."""
@@ -163,20 +155,19 @@ class Operands(Cursor):
             elif self._is("'"):
                 self._at += 1
                 name += "'"
-            elif name in _FUNCTION_LETTERS and self._inverse_ahead():
+            elif name in _FUNCTION_LETTERS and self._peek(0).value == "^":
+                if [self._peek(i).value for i in range(1, 6)] != ["{", *"-1}("]:
+                    break
+                self._at += 5
                 name += "^{-1}"
             else:
                 break
-        if self._is("(") and self._is_call(name):
-            return self._call(name)
-        return t.Sym(name)
-
-    def _inverse_ahead(self) -> bool:
-        ahead = [self._peek(i).value for i in range(6)]
-        if ahead[:2] == ["^", "{"] and ahead[2:] == ["-", "1", "}", "("]:
-            self._at += 5
-            return True
-        return False
+        if not (self._is("(") and self._is_call(name)):
+            return t.Sym(name)
+        arguments = tuple(map(numeric, self._enclosed("(", ")")))
+        if name == "C" and len(arguments) == 2:
+            return t.Fn("binom", arguments)
+        return t.Call(name, arguments)
 
     def _index(self) -> str:
         """Reads a subscript and returns its text without braces."""
@@ -204,30 +195,20 @@ class Operands(Cursor):
         Names that begin with f, g, h, F, G or H are functions, unless they are also
         variables in the brackets: h(2x + h).
         """
-        if name[0] in _FUNCTION_LETTERS:
-            return not self._is_in_brackets(name)
-        return self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ",")
-
-    def _is_in_brackets(self, name: str) -> bool:
-        """Returns whether a name occurs in the next brackets without a "(" after it."""
+        if name[0] not in _FUNCTION_LETTERS:
+            argument, behind = self._peek(), self._peek(2)
+            return argument.kind in ("num", "sym") and behind.value in (")", ",")
         level = 0
         for token, after in itertools.pairwise(self._tokens[self._at :]):
             if token.kind == "op":
                 level += (token.value in OPENING) - (token.value in CLOSING)
                 if level <= 0:
-                    return False
+                    break
             if token.kind == "sym" and token.value == name and after.value != "(":
-                return True
-        return False
-
-    def _call(self, name: str) -> t.Node:
-        arguments = tuple(map(numeric, self._enclosed("(", ")")))
-        if name == "C" and len(arguments) == 2:
-            return t.Fn("binom", arguments)
-        return t.Call(name, arguments)
+                return False
+        return True
 
     def _enclosed(self, opening: str, closing: str) -> list[t.Node]:
-        """Reads items between two brackets; a bar inside opens an absolute value."""
         self._expect(opening)
         outer, self._bar_closes = self._bar_closes, False
         items = self._items()
@@ -270,17 +251,15 @@ class Operands(Cursor):
         closing, due = self._next, _CLOSINGS[opening]
         matches = closing.value in due if opening in "([]" else closing.value == due
         if closing.kind != "op" or not matches:
-            raise t.Unparsable(f"has no bracket that closes {opening!r}")
+            shown = SHOWN.get(opening, opening)
+            raise t.Unparsable(f"has no bracket that closes '{shown}'")
         self._at += 1
         self._bar_closes = outer
         self._depth -= 1
         return builder or bracket_node(opening, closing.value, items)
 
     def _drop_braces(self) -> bool:
-        """Removes braces around a name before its index, power, prime or argument.
-
-        Returns whether braces were removed.
-        """
+        """Removes braces around a name before its index, power or prime, if any."""
         name, closing, behind = (self._peek(ahead) for ahead in (1, 2, 3))
         if closing != ("op", "}", closing.spaced) or behind.kind == "end":
             return False
@@ -304,11 +283,7 @@ class Operands(Cursor):
             else:
                 self._at += 1
                 exponent = self._argument()
-        if (
-            name in _INVERSE
-            and exponent is not None
-            and t.fold(exponent) == t.MINUS_ONE
-        ):
+        if name in _INVERSE and exponent and t.fold(exponent) == t.MINUS_ONE:
             name, exponent = _INVERSE[name], None
         node = apply(name, base, self._function_arguments())
         self._depth -= 1
@@ -373,8 +348,7 @@ class Operands(Cursor):
     def _environment(self, name: str, braced: bool) -> t.Node:
         """Reads an environment: a matrix, a system, or a definition by cases.
 
-        An array or plain matrix is not a matrix if it follows a brace or contains
-        relations or words.
+        An array is not a matrix if it follows a brace or has relations or words.
         """
         rows = self._rows(name)
         if not rows:
@@ -382,11 +356,7 @@ class Operands(Cursor):
         cells = [cell for row in rows for cell in row]
         if len(cells) == 1 and name not in _BRACKETED:
             return self._whole(cells[0])
-        said = any(
-            is_relation(token) or token.kind == "text"
-            for cell in cells
-            for token in cell
-        )
+        said = any(is_relation(x) or x.kind == "text" for cell in cells for x in cell)
         plain = name in _MATRICES and not (braced or said)
         if plain or name in _BRACKETED:
             width = len(rows[0])
@@ -402,9 +372,8 @@ class Operands(Cursor):
                 return t.Cases(whens)
             if whens:
                 raise t.Unparsable("has rows with and without a condition")
-            return (
-                stated[0] if len(stated) == 1 and name != "cases" else t.Braces(stated)
-            )
+            one = len(stated) == 1 and name != "cases"
+            return stated[0] if one else t.Braces(stated)
         if any(len(row) != 2 for row in rows):
             raise t.Unparsable("has a case that is not one value and one condition")
         return t.Cases(
@@ -412,10 +381,7 @@ class Operands(Cursor):
         )
 
     def _rows(self, name: str) -> list[list[list[Token]]]:
-        """Returns the tokens of each cell, by row, without empty cells and rows.
-
-        An "&" that only aligns relations does not separate cells.
-        """
+        """Returns the tokens of each cell, by row; skips empty cells and rows."""
         rows: list[list[list[Token]]] = [[[]]]
         depth = 1
         while True:
@@ -435,7 +401,7 @@ class Operands(Cursor):
                     rows.append([[]])
             elif depth == 1 and token.kind == "op" and token.value == "&":
                 aligns = is_relation(after) or bool(cell) and is_relation(cell[-1])
-                if name not in _ALIGNED and not aligns:
+                if name not in _ALIGNED and not aligns:  # else it only aligns
                     rows[-1].append([])
             else:
                 cell.append(token)
@@ -444,7 +410,6 @@ class Operands(Cursor):
         return [row for row in found if row]
 
     def _whole(self, tokens: list[Token]) -> t.Node:
-        """Reads all tokens: statements, or one statement with a condition."""
         parser = type(self)([*tokens, Token("end", "", False)])
         parser._depth = self._depth
         stated = parser._items()
@@ -456,7 +421,6 @@ class Operands(Cursor):
 
 
 def _trimmed(cell: list[Token]) -> list[Token]:
-    """Removes commas, semicolons and periods at both ends of a cell."""
     marks = (",", ";", ".")
     while cell and cell[-1].value in marks:
         cell = cell[:-1]

@@ -81,7 +81,7 @@ class Quantities(Expressions):
         return t.Quantity(node, reading.unit, reading.scale)
 
     def _unit_text(self) -> str:
-        """Reads the words of a unit with their exponents, and returns them as text."""
+        """Reads the words of a unit with their exponents."""
         words: list[str] = []
         opened = 0
         while True:

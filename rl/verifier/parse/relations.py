@@ -106,7 +106,6 @@ def _names(first: t.Node, value: t.Node) -> bool:
 
 
 def _size(node: t.Node) -> tuple[int, ...]:
-    """Returns the size of a tuple or matrix, else (); a column counts as a tuple."""
     match node:
         case t.Tuple(items) | t.Matrix(1, items):
             return (len(items),)
@@ -136,33 +135,27 @@ def _with_places(step: t.Rel) -> t.Rel:
 
 
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Returns whether two forms of a value agree; `kept` is the more exact form."""
+    """Returns whether `part` equals `kept`, or is its rounded or truncated value.
+
+    One of them may lack the unit, the "%" or the "°" of the other.
+    """
     match kept, part:
         case t.Quantity(), t.Quantity():
             values = t.values_in_one_size(kept, part)
             same = kept.unit == part.unit
             return values is not None and same and _consistent(*values, prover)
-        case t.Quantity(value), t.Expression():
-            return _consistent(value, part, prover)
-        case t.Expression(), t.Quantity(value):
-            return _consistent(kept, value, prover)
-        case t.Expression(), t.Expression():
-            return _agree(kept, part, prover)
-    return kept == part
-
-
-def _agree(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Returns whether `part` equals `kept`, or is its rounded or truncated value.
-
-    One of them may lack the "%" or "°" of the other.
-    """
+        case t.Quantity(), t.Expression():
+            return _consistent(kept.value, part, prover)
+        case t.Expression(), t.Quantity():
+            return _consistent(kept, part.value, prover)
+    if not (isinstance(kept, t.Expression) and isinstance(part, t.Expression)):
+        return kept == part
     if prover.equal(kept, part):
         return True
     for marked, other in ((kept, part), (part, kept)):
         # Intermediate steps may omit the sign: 180 - 45 = 135 degrees.
-        if isinstance(marked, t.Degrees | t.Percent) and type(other) is not type(
-            marked
-        ):
+        signed = isinstance(marked, t.Degrees | t.Percent)
+        if signed and type(other) is not type(marked):
             if prover.equal(marked.value, other):
                 return True
     if is_decimal(kept):
@@ -184,18 +177,17 @@ def is_decimal(node: t.Node) -> bool:
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
-    """Returns the values of "p = 5, q = 2", ordered by their labels.
+    """Returns the values of "p = 5, q = 2", ordered by their labels, or None.
 
-    The order is alphabetical, except that x, y, z, w stay in this order. The result is
-    None if an item is not "variable = value", or if two have the same variable.
+    The order is alphabetical, except that x, y, z, w stay in this order.
     """
     pairs = {}
     for part in node.items:
-        if not isinstance(part, t.Rel) or part.op != "=":
-            return None
-        if not isinstance(part.left, t.Sym) or part.left.name in pairs:
-            return None
-        pairs[part.left.name] = part.right
+        match part:
+            case t.Rel("=", t.Sym(name), value) if name not in pairs:
+                pairs[name] = value
+            case _:
+                return None
     ordered = _AXES if tuple(pairs) == _AXES else sorted(pairs)
     return [pairs[name] for name in ordered]
 
@@ -210,12 +202,7 @@ def name_one_function(
 ) -> bool:
     """Returns whether two labels, such as y and f(x), may name the same function.
 
-    They may if the problem's text is known and contains at most one of the names.
-
-    Args:
-      one: label of a value.
-      other: another label.
-      named: names in the problem, or None if its text is unknown.
+    They may if the problem's names are known and contain at most one of the two.
     """
     match one, other:
         case (t.Sym(y), t.Call(f, (t.Sym(x),))) | (t.Call(f, (t.Sym(x),)), t.Sym(y)):
@@ -257,12 +244,8 @@ def ascending(node: Any) -> Any:
 
 
 def is_membership(node: t.Node) -> bool:
-    r"""Returns whether a node is a membership in a named set: `k \in \mathbb{Z}`.
-
-    The reals are not a named set, but an interval.
-    """
-    return (
-        isinstance(node, t.Rel)
-        and node.op == "in"
-        and isinstance(node.right, t.Numbers)
-    )
+    r"""Returns whether a node is a membership like `k \in \mathbb{Z}`, but not in R."""
+    match node:
+        case t.Rel("in", _, t.Numbers()):
+            return True
+    return False

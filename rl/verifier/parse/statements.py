@@ -8,6 +8,7 @@ The grammar, from loose to tight binding:
 * Operands are numbers, names and brackets (`operands`); brackets hold statements.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -113,19 +114,13 @@ class Parser(Quantities):
             while self._tokens[at].kind != "end" and self._tokens[at].value != ")":
                 at += 1
             inside = self._tokens[self._at + 1 : at]
-            if any(
-                token.kind == "op" and token.value in _ORDERS | {"="}
-                for token in inside
-            ):
+            if any(x.kind == "op" and x.value in _ORDERS | {"="} for x in inside):
                 return True
             token = after
         return _is_condition(token)
 
     def _condition(self) -> t.Node:
-        """Reads a condition; see `condition_of`.
-
-        The condition ends at a separator before another value with a condition.
-        """
+        """Reads a condition, which ends before the next value with a condition."""
         start, at, level = self._at, self._at + 1, 0
         while self._tokens[at].kind != "end":
             token = self._tokens[at]
@@ -140,27 +135,20 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Reads a condition: relations, words, `_DECLARED`, or the reals.
-
-        The reals stand for a condition that is always true: x is in the reals.
-        """
+        """Reads a condition: relations, words, `_DECLARED`, or the reals (always)."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)
         parts = words.replace(",", " ").split()
-        body = list(tokens)
-        while (
-            body
-            and body[0].kind == "text"
-            and _SILENT.issuperset(body[0].value.lower().split())
-        ):
-            del body[0]
+        body = itertools.dropwhile(
+            lambda x: x.kind == "text" and _SILENT.issuperset(x.value.lower().split()),
+            tokens,
+        )
         try:
             parser = type(self)([*body, Token("end", "", False)])
             stated = parser._items()
-            if parser._next.kind == "end" and all(
-                isinstance(s, t.Rel | t.Chain) for s in stated
-            ):
+            related = all(isinstance(s, t.Rel | t.Chain) for s in stated)
+            if parser._next.kind == "end" and related:
                 if all(map(_is_in_reals, stated)):
                     return t.REALS  # "x is real" is always implied
                 if all(is_membership(s) or _is_in_reals(s) for s in stated):
@@ -168,11 +156,8 @@ class Parser(Quantities):
                 return stated[0] if len(stated) == 1 else t.Braces(tuple(stated))
         except t.Unparsable:
             pass
-        known = _DECLARING | {
-            x.value.lower() for x in tokens if x.kind in ("sym", "const")
-        }
-        if "constant" in parts:
-            known |= {"some"}
+        known = {x.value.lower() for x in tokens if x.kind in ("sym", "const")}
+        known |= _DECLARING | ({"some"} if "constant" in parts else set())
         if known.issuperset(parts) and not _QUANTIFYING.isdisjoint(parts):
             return _DECLARED
         return t.Word(" ".join(part for part in parts if part not in _SILENT))
@@ -181,7 +166,6 @@ class Parser(Quantities):
         return self._is_any(SEPARATORS)
 
     def _separator(self) -> str:
-        """Consumes separators and returns the last word among them, or else a comma."""
         if not self._at_separator():
             raise t.Unparsable(f"has an unexpected {self._next.value[:20]!r}")
         word = ","
@@ -217,9 +201,7 @@ class Parser(Quantities):
         names = [" ".join(piece) for piece in pieces if piece]
         if len(names) > 1 and all(len(piece) <= 2 for piece in pieces):
             return t.Several(tuple(map(_word, names)), joined)
-        return _word(
-            " ".join(token.value for token in tokens if token.value not in ("{", "}"))
-        )
+        return _word(" ".join(x.value for x in tokens if x.value not in ("{", "}")))
 
     def _skip_introduction(self) -> None:
         start = self._at
@@ -248,20 +230,14 @@ class Parser(Quantities):
         start = self._at
         stated = [s for s in self._items() if not _is_in_reals(s)]
         said_or = any(token.value == "or" for token in self._tokens[start : self._at])
-        pattern = items[0]
-        if _is_in_reals(pattern):
-            pattern = pattern.left
+        pattern = items[0].left if _is_in_reals(items[0]) else items[0]
         if len(items) > 1 or not isinstance(pattern, t.Sym) or not stated:
             raise t.Unparsable("has a set builder that is not a condition on one name")
         if any(is_membership(s) for s in stated):
             raise t.Unparsable("has a set builder over numbers other than the reals")
-        return t.Braces(
-            (
-                stated[0]
-                if len(stated) == 1
-                else t.Several(tuple(stated), "or" if said_or else ","),
-            )
-        )
+        if len(stated) > 1:
+            stated = [t.Several(tuple(stated), "or" if said_or else ",")]
+        return t.Braces(tuple(stated))
 
     # --- statements
 
@@ -283,11 +259,11 @@ class Parser(Quantities):
 
     def _skip_label_words(self) -> None:
         """Joins words before "=", ":" or a verb into one name: Area = 5, Area is 5."""
-        if self._next.kind != "text":
-            return
         end = self._at
         while self._tokens[end].kind == "text":
             end += 1
+        if end == self._at:
+            return
         words = " ".join(token.value for token in self._tokens[self._at : end])
         follower = self._tokens[end]
         if follower.kind == "op" and follower.value in (":", "="):
@@ -304,8 +280,8 @@ class Parser(Quantities):
     def _join_label(self) -> None:
         """Joins the tokens before "=" into one name if they are not a formula.
 
-        Such a label may contain any statement: P(X = 2), E[X], P(A | B). The statement
-        is not parsed, so two such labels are equal only if they are written alike.
+        The tokens are not parsed: two labels like P(X = 2) and P(A | B) are equal only
+        if they are written alike.
         """
         start, level = self._at, 0
         for end in range(start, len(self._tokens)):
@@ -337,12 +313,7 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns a value whose condition only declares names.
-
-    Raises:
-      Unparsable: if the value has a tuple, an interval, a set operation or an
-        inequality, which the condition may restrict.
-    """
+    """Returns a value whose condition declares names, unless it may restrict a set."""
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
@@ -360,48 +331,33 @@ def _word(text: str) -> t.Node:
     if len(text) == 1 and text.isalpha():
         return t.Sym(text)
     words = text.casefold().split()
-    while (phrase := _phrase(words)) is None:
+    while True:
+        phrase = " ".join(" ".join(words).replace("-", " ").split())
+        if phrase in PHRASES:
+            return PHRASES[phrase]
         if words[0] not in _BEFORE_WORDS or len(words[-1]) < 2 or len(words) < 2:
             return t.Word(" ".join(words))
         del words[0]
-    return phrase
-
-
-def _phrase(words: Sequence[str]) -> t.Node | None:
-    return PHRASES.get(" ".join(" ".join(words).replace("-", " ").split()))
 
 
 def _joined(nodes: list[t.Node], word: str) -> t.Node:
-    if (excluded := _all_but(nodes)) is not None:
-        return excluded
+    match nodes:
+        case [t.Rel("!=", label, value), *others] if is_label(label):
+            # x != 2, 5: all reals except 2 and 5
+            values = [value, *others]
+            if all(isinstance(v, t.Expression) and not t.symbols(v) for v in values):
+                signs = {t.Sign(): t.ONE}, {t.Sign(): t.MINUS_ONE}
+                apart = dict.fromkeys(t.substitute(v, s) for v in values for s in signs)
+                if len(apart) > 1:
+                    rest = t.SetOp("minus", t.REALS, t.Braces(tuple(apart)))
+                    return t.Rel("in", label, rest)
     return nodes[0] if len(nodes) == 1 else t.Several(tuple(nodes), word)
-
-
-def _all_but(nodes: Sequence[t.Node]) -> t.Node | None:
-    """Reads x != 2, 5 as all reals except 2 and 5, or returns None."""
-    first, *rest = nodes
-    if not (isinstance(first, t.Rel) and first.op == "!=" and is_label(first.left)):
-        return None
-    values = [first.right, *rest]
-    if not all(isinstance(v, t.Expression) and not t.symbols(v) for v in values):
-        return None
-    apart = [
-        t.substitute(v, {t.Sign(): s}) for v in values for s in (t.ONE, t.MINUS_ONE)
-    ]
-    if len(set(apart)) < 2:
-        return None
-    return t.Rel(
-        "in",
-        first.left,
-        t.SetOp("minus", t.REALS, t.Braces(tuple(dict.fromkeys(apart)))),
-    )
 
 
 def _uncalculated(label: str) -> str:
     if calculates(label) or not _DOUBTING.isdisjoint(label.casefold().split()):
-        raise t.Unparsable(
-            f"has a label with an operation, denial or doubt: {label[:40]!r}"
-        )
+        what = "has a label with an operation, denial or doubt"
+        raise t.Unparsable(f"{what}: {label[:40]!r}")
     return label
 
 
@@ -410,18 +366,12 @@ def _is_opaque(label: list[Token]) -> bool:
     first, last = label[0], label[-1]
     if first.kind == "fn":
         return len(label) == 1
-    opening = next(
-        (i for i, token in enumerate(label) if token.value in ("(", "[")), len(label)
-    )
+    openings = [i for i, token in enumerate(label) if token.value in ("(", "[")]
+    opening = openings[0] if openings else len(label)
     if first.kind == "text":
-        said = [
-            word
-            for token in label
-            if token.kind == "text"
-            for word in token.value.split()
-        ]
-        denied = not _DENIALS.isdisjoint(word.casefold() for word in said)
-        values = any(any(map(str.isdigit, word)) for word in said)
+        said = " ".join(token.value for token in label if token.kind == "text")
+        denied = not _DENIALS.isdisjoint(said.casefold().split())
+        values = any(map(str.isdigit, said))
         open_number = any(token.kind == "num" for token in label[:opening])
         return len(label) > 1 and not (denied or values or open_number)
     if first.kind != "sym" or opening != 1 or last.value not in (")", "]"):
@@ -430,9 +380,6 @@ def _is_opaque(label: list[Token]) -> bool:
     if any(token.value in (")", "]") for token in inside):
         return False
     return label[1].value == "[" or any(
-        token.kind == "text"
-        or is_relation(token)
-        or token.kind == "op"
-        and token.value in _SET_SIGNS
-        for token in inside
+        x.kind == "text" or is_relation(x) or x.kind == "op" and x.value in _SET_SIGNS
+        for x in inside
     )

@@ -90,7 +90,19 @@ _OPERATORS = {
     "pounds": "£", "euro": "€", "yen": "¥",
     "lVert": "|", "implies": "to", "Rightarrow": "to", "Longrightarrow": "to",
 }  # fmt: skip
-_WORDS = frozenset("Pr dim deg rank Var Cov".split())
+# Commands without arguments, with the kind and value of their token.
+_COMMANDS: dict[str, tuple[str, str]] = {
+    **{name: ("sym", name.removeprefix("var")) for name in _NAMES},
+    **{name: ("const", value) for name, value in _CONSTANTS.items()},
+    **{name: ("text", name) for name in ("Pr", "dim", "deg", "rank", "Var", "Cov")},
+    **{name: ("fn", _ALIASES.get(name, name)) for name in (*FUNCTIONS, *_ALIASES)},
+    **{name: ("op", value) for name, value in _OPERATORS.items()},
+}
+SHOWN = {
+    "set{": r"\{", "set}": r"\}", "floor(": r"\lfloor", "floor)": r"\rfloor",
+    "ceil(": r"\lceil", "ceil)": r"\rceil",
+}  # fmt: skip
+"""Texts of the brackets whose tokens have other values, for messages."""
 _WITH_ARGUMENTS = _SPELLINGS.keys() | set(
     "frac sqrt binom overline bar vec hat tilde dot ddot begin end sum prod int lim"
     " mathbb".split()
@@ -120,9 +132,8 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
       group_commas: whether "1,234" is one number outside brackets and in arguments.
 
     Raises:
-      Unparsable: if there are more than MAX_TOKENS tokens, a number has more than
-        MAX_DIGITS characters, a command is unknown, or the argument of a text or
-        styling command is missing or unclosed.
+      Unparsable: if a limit is exceeded, a command is unknown, or the argument of a
+        command is missing or unclosed.
     """
     tokens: list[Token] = []
     position, spaced = 0, False
@@ -188,15 +199,7 @@ def _command(
         content = _OUTER_SPACE.sub("", content)
         _text_command(content, tokens, spaced)
         return position
-    if name in _OPERATORS:
-        tokens.append(Token("op", _OPERATORS[name], spaced))
-    elif name in FUNCTIONS and name != "sqrt":
-        tokens.append(Token("fn", name, spaced))
-    elif name in _ALIASES:
-        tokens.append(Token("fn", _ALIASES[name], spaced))
-    elif name in _WORDS:
-        tokens.append(Token("text", name, spaced))
-    elif name in _WITH_ARGUMENTS:
+    if name in _WITH_ARGUMENTS:
         name = _SPELLINGS.get(name, name)
         if name in ("begin", "end"):
             content, position = _braced(text, position)
@@ -204,10 +207,8 @@ def _command(
             if "array" in name and text[position : position + 1] == "{":
                 _, position = _braced(text, position)
         tokens.append(Token("cmd", name, spaced))
-    elif name in _CONSTANTS:
-        tokens.append(Token("const", _CONSTANTS[name], spaced))
-    elif name in _NAMES or not name.isalpha():
-        tokens.append(Token("sym", name.removeprefix("var"), spaced))
+    elif name in _COMMANDS or not name.isalpha():
+        tokens.append(Token(*_COMMANDS.get(name, ("sym", name)), spaced))
     else:
         # If \oplus were a variable, G \oplus H would equal H \oplus G.
         raise t.Unparsable(f"has \\{name}, which is not known")
@@ -215,7 +216,6 @@ def _command(
 
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
-    """Appends the tokens of a text command: a formula, a unit, or words."""
     if content == "to" and _after_operand(tokens):
         tokens.append(Token("op", ":", spaced))
         return
@@ -263,7 +263,6 @@ def _after_operand(tokens: list[Token]) -> bool:
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
-    """Returns the next braces' content or the next character, and the next position."""
     while position < len(text) and text[position] in " \t\n":
         position += 1
     if position >= len(text):
@@ -279,39 +278,38 @@ def _braced(text: str, position: int) -> tuple[str, int]:
 def _split_word(
     run: str, tokens: list[Token], spaced: bool, outside: bool = True
 ) -> None:
-    """Appends the tokens of a run of letters: a known name, words, or variables."""
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
     if len(tokens) > 1 and tokens[-1].value == "[" and run.lower() in SHORT:
         after_number = _after_operand(tokens[:-1])  # the unit in "5 [cm]"
     after_words = bool(tokens) and tokens[-1].kind == "text"
     outside |= after_words
+    found: tuple[str, str] | None = None
     if name in FUNCTIONS:
-        tokens.append(Token("cmd" if name == "sqrt" else "fn", name, spaced))
+        found = "cmd" if name == "sqrt" else "fn", name
     elif run.lower() in _CONSTANTS and len(run) > 1:
-        tokens.append(Token("const", _CONSTANTS[run.lower()], spaced))
+        found = "const", _CONSTANTS[run.lower()]
     elif run in GREEK or run in ("ell", "hbar"):
-        tokens.append(Token("sym", run.removeprefix("var"), spaced))
+        found = "sym", run.removeprefix("var")
     elif run == "U" and spaced and tokens and tokens[-1].value in (")", "]"):
-        tokens.append(Token("op", "cup", spaced))
+        found = "op", "cup"
     elif len(run) == 1:
-        kind = "const" if run in "ei" else "sym"
-        tokens.append(Token(kind, run, spaced))
-    elif run in ("in", "cup") and after_number:
-        tokens.append(Token("text", run, spaced))
-    elif after_number and not spaced and _ORDINAL.fullmatch(tokens[-1].value + run):
-        tokens.append(Token("text", run, spaced))
+        found = "const" if run in "ei" else "sym", run
+    elif after_number and (
+        run in ("in", "cup")
+        or (not spaced and _ORDINAL.fullmatch(tokens[-1].value + run))
+    ):
+        found = "text", run
     elif run.lower() in ("approximately", "approx"):
-        tokens.append(Token("op", "approx", spaced))
+        found = "op", "approx"
     elif run == "to" and after_number and spaced:
-        tokens.append(Token("op", ":", spaced))
+        found = "op", ":"
     elif run in ("and", "or", "cup", "union", "in", "OR", "AND"):
-        value = {"union": "cup"}.get(run, run.lower())
-        tokens.append(Token("op", value, spaced))
+        found = "op", {"union": "cup"}.get(run, run.lower())
     elif (after_number or after_words) and run.lower() in SHORT:
-        tokens.append(Token("text", run, spaced))
+        found = "text", run
     elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
-        tokens.append(Token("text", run, spaced))
+        found = "text", run
     elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
         tokens.extend(Token("sym", letter, False) for letter in run)
     elif run[:-1] in _PREFIXES:  # for instance sinx and cosA
@@ -320,11 +318,13 @@ def _split_word(
     elif run in _ALPHABET:
         tokens.extend(Token("sym", letter, False) for letter in run)
     elif len(run) > 2 and (run.isupper() or _VOWEL.search(run)) or len(run) > 4:
-        tokens.append(Token("text", run, spaced))
+        found = "text", run
     else:
         for index, letter in enumerate(run):
             kind = "const" if letter in "ei" else "sym"
             tokens.append(Token(kind, letter, spaced and index == 0))
+    if found:
+        tokens.append(Token(*found, spaced))
 
 
 def is_relation(token: Token) -> bool:

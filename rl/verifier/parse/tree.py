@@ -8,7 +8,7 @@ and unfinished arithmetic.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 MAX_BITS = 20_000
 """Maximum bits of a number that is computed; larger numbers remain expressions."""
@@ -19,10 +19,12 @@ class Unparsable(ValueError):
     """Signals text that the grammar does not know or that exceeds a limit."""
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Node:
-    """Represents a part of an answer; nodes are hashable and compare by structure."""
+    """Represents a part of an answer; each subclass is a frozen dataclass."""
 
-    __slots__: tuple[str, ...] = ()
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     if TYPE_CHECKING:
         # Lets type checkers accept attributes of nodes of unknown kind.
@@ -35,7 +37,7 @@ class Node:
                 return str(value)
             case Sym(name) | Const(name):
                 return name
-        parts = (getattr(self, name) for name in self.__slots__)
+        parts = (getattr(self, name) for name in self.__match_args__)
         shown = (", ".join(map(str, p)) if type(p) is tuple else str(p) for p in parts)
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -43,10 +45,7 @@ class Node:
 class Expression(Node):
     """Represents a node whose value is a number, known or unknown."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
 class Num(Expression):
     """Represents an exact number; `ulp` is the unit of a decimal's last place."""
 
@@ -54,56 +53,46 @@ class Num(Expression):
     ulp: Fraction | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
 class Repeating(Expression):
     """Represents a repeating decimal: 0.16 with a bar over the 6, or 0.333...
 
-    Attributes:
-      value: exact value.
-      shown: decimal before the dots, or None for a bar. The dots may also mean that a
-        number is truncated: sqrt(96) = 9.7979...
+    `shown` is the decimal before the dots, which may also mean that it is truncated:
+    sqrt(96) = 9.7979... It is None for a bar.
     """
 
     value: Fraction
     shown: Num | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Sym(Expression):
     """Represents a variable or another name, including its index and primes."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class Const(Expression):
     """Represents pi, e, i or inf."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class Sign(Expression):
     """Represents a plus-minus sign: a factor of 1 or -1."""
 
 
-@dataclass(frozen=True, slots=True)
 class Add(Expression):
     terms: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Mul(Expression):
     factors: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Pow(Expression):
     base: Node
     exponent: Node
 
 
-@dataclass(frozen=True, slots=True)
 class Fn(Expression):
     """Represents a known function, such as sin, log, fact or floor."""
 
@@ -111,7 +100,6 @@ class Fn(Expression):
     arguments: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Call(Expression):
     """Represents an unknown function: f(x), a derivative, an indexed expression."""
 
@@ -119,17 +107,14 @@ class Call(Expression):
     arguments: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Degrees(Expression):
     value: Node
 
 
-@dataclass(frozen=True, slots=True)
 class Percent(Expression):
     value: Node
 
 
-@dataclass(frozen=True, slots=True)
 class Several(Node):
     """Represents a list whose order is free; `joined` is "and", "or" or ","."""
 
@@ -137,21 +122,18 @@ class Several(Node):
     joined: str = field(default=",", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
 class Braces(Node):
     """Represents a finite set, a set builder (its condition), or a system."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Tuple(Node):
     """Represents coordinates; a pair may also be an open interval."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Interval(Node):
     low: Node
     high: Node
@@ -159,7 +141,6 @@ class Interval(Node):
     high_closed: bool
 
 
-@dataclass(frozen=True, slots=True)
 class SetOp(Node):
     """Represents a set operation; `op` is "cup", "cap" or "minus"."""
 
@@ -168,14 +149,12 @@ class SetOp(Node):
     right: Node
 
 
-@dataclass(frozen=True, slots=True)
 class Numbers(Node):
     """Represents a named set of numbers, such as Z."""
 
     letter: str
 
 
-@dataclass(frozen=True, slots=True)
 class Rel(Node):
     """Represents an equation, an inequality, a membership or another relation."""
 
@@ -184,14 +163,12 @@ class Rel(Node):
     right: Node
 
 
-@dataclass(frozen=True, slots=True)
 class Chain(Node):
     """Represents relations that share their inner sides: a < x < b."""
 
     steps: tuple[Rel, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Quantity(Node):
     """Represents a value with a unit, given by dimensions or by a set of words."""
 
@@ -200,19 +177,14 @@ class Quantity(Node):
     scale: Fraction
 
 
-@dataclass(frozen=True, slots=True)
 class Ratio(Node):
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Clock(Node):
-    """Represents a time of day.
+    """Represents a time: minutes since midnight or noon, and "am", "pm" or None.
 
-    Attributes:
-      minutes: minutes since midnight or noon.
-      half: "am" or "pm", or None if it is not known.
-      of_day: whether `half` follows from an hour outside 1 to 12, as in 15:05.
+    `of_day` is True if `half` follows from an hour outside 1 to 12, as in 15:05.
     """
 
     minutes: int
@@ -220,13 +192,11 @@ class Clock(Node):
     of_day: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Matrix(Node):
     width: int
     cells: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Based(Node):
     """Represents a number by its digits in a base: 101 in base 2."""
 
@@ -235,35 +205,27 @@ class Based(Node):
 
     @property
     def value(self) -> Fraction:
-        """Value of the digits."""
         whole, _, places = self.digits.partition(".")
         return Fraction(int(whole + places, self.base), self.base ** len(places))
 
 
-@dataclass(frozen=True, slots=True)
 class When(Node):
-    """Represents a value and its condition: relations, words, or the set of reals.
-
-    The reals mean a condition that is always true.
-    """
+    """Represents a value and its condition: relations, words, or the reals (always)."""
 
     value: Node
     condition: Node
 
 
-@dataclass(frozen=True, slots=True)
 class Cases(Node):
     """Represents values under conditions, in any notation."""
 
     rows: tuple[When, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Word(Node):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class Choice(Node):
     """Represents an option of a multiple-choice problem and its value: "(C) 12"."""
 
@@ -298,7 +260,7 @@ REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 def children(node: Node) -> Iterator[Node]:
     """Yields the child nodes of a node, in order."""
-    for name in node.__slots__:
+    for name in node.__match_args__:
         part = getattr(node, name)
         if isinstance(part, Node):
             yield part
@@ -312,14 +274,15 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         part = stack.pop()
         yield part
-        stack.extend(children(part))
+        if type(part) not in _LEAVES:
+            stack.extend(children(part))
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     """Replaces each child by change(child); returns the same object if none changes."""
     values: list[Any] = []
     same = True
-    for name in node.__slots__:
+    for name in node.__match_args__:
         part: Any = getattr(node, name)
         new: Any
         if isinstance(part, Node):
@@ -445,10 +408,7 @@ def power(base: Node, exponent: Node) -> Node:
 
 
 def _is_not_zero(node: Node) -> bool:
-    """Returns whether a node is a variable, a constant or a nonzero number.
-
-    So 1/(1/x) becomes x: expressions are compared only where both are defined.
-    """
+    # A variable counts: expressions are compared only where both are defined.
     return type(node) in (Sym, Const) or (type(node) is Num and node.value != 0)
 
 
@@ -462,7 +422,7 @@ _FOLDED: dict[type, Callable[[Node], Node]] = {
     Pow: lambda node: power(node.base, node.exponent),
     Repeating: lambda node: Num(node.value),
 }
-_LEAVES = (Num, Sym, Const, Sign, Word)
+_LEAVES = frozenset({Num, Sym, Const, Sign, Word})
 
 
 def fold(node: Node) -> Node:

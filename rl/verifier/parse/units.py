@@ -6,6 +6,7 @@ cannot change the number: a word may be an operation ("n doubled") or a number (
 lakh"), and no list of such words is complete.
 """
 
+import collections
 import re
 from fractions import Fraction
 from typing import NamedTuple
@@ -76,12 +77,10 @@ def _lookup(word: str) -> table.Entry | None:
 
 
 class Reading(NamedTuple):
-    """Represents the meaning of the words after a number.
+    """Represents the words after a number: its unit, the unit's size, and a factor.
 
-    Attributes:
-      unit: unit of the number, or None if the words do not name one, as in "in total".
-      scale: size of the unit in base units of its dimension.
-      multiplier: factor of the number itself, such as 10**6 for "million".
+    The unit is None if the words do not name one, as in "in total". `multiplier` is a
+    factor of the number itself, such as 10**6 for "million".
     """
 
     unit: Unit | None
@@ -90,32 +89,26 @@ class Reading(NamedTuple):
 
 
 def parse_unit(text: str) -> Reading | None:
-    """Parses the words after a number.
+    """Parses the words after a number, such as "miles per hour" or "dogs".
 
-    Args:
-      text: at least one word: "cm^2", "miles per hour", "square feet", "dogs".
-
-    Returns:
-      Reading of the words, or None if they cannot be read or may change the number.
+    Returns None if the words cannot be read or may change the number.
     """
     words = _with_per(_words(text))
     if _changes_a_number(words):
         return None
-    if (
-        words and words[0] in table.CURRENCY
-    ):  # "$5 dollars" is a price, not dollars squared
+    if words and words[0] in table.CURRENCY:
+        # "$5 dollars" is a price, not dollars squared; "$10 cents" is ambiguous.
         words[1:] = [w for w in words[1:] if _lookup(w) != _lookup(words[0])]
         others = [entry for w in words[1:] if (entry := _lookup(w)) is not None]
         if any("money" in exponents for exponents, _ in others):
-            return None  # "$10 cents" is ambiguous
+            return None
     if (known := _known(words)) is not None:
         return known
     multiplier = Fraction(1)
     rest = []
     for word in words:
-        scale = table.SCALES.get(_singular(word.lower())) or table.SCALES.get(
-            word.lower()
-        )
+        lower = word.lower()
+        scale = table.SCALES.get(_singular(lower)) or table.SCALES.get(lower)
         if scale is None:
             rest.append(word)
         else:
@@ -139,13 +132,11 @@ def is_unit(text: str) -> bool:
 
 
 def leading_units(text: str) -> tuple[Reading, ...]:
-    """Returns the known unit at the start of a text: "miles per hour does it ..."
+    """Returns the known unit at the start of a text, and the currency of a price.
 
-    Returns:
-      Reading of the unit. For a price ("dollars per hour") the reading of its currency
-      follows. Empty if the text does not begin with a known unit, or if the unit
-      continues with unknown words ("miles per lap"). Also empty for "in" or one name in
-      the singular, which may mean something else ("second place", "dollar bills").
+    Empty if there is none, or if it continues with unknown words ("miles per lap").
+    Also empty for "in" or one name in the singular, which may mean something else
+    ("second place", "dollar bills").
     """
     leading = _LEADING.match(text)
     words = _words(leading[0] if leading else "")
@@ -193,7 +184,6 @@ def _words(text: str) -> list[str]:
 
 
 def _is_compound(first: str, second: str) -> bool:
-    """Returns whether "-" joins two words to one adjective, as in "three-digit"."""
     if first.lower() == "non":
         return True
     single = len(first) == 1 and _lookup(first) is None
@@ -250,19 +240,13 @@ def _with_per(words: list[str]) -> list[str]:
 
 
 def _things(words: list[str]) -> Reading | None:
-    """Parses words for things that are counted, or a known unit "of" something.
-
-    Returns:
-      Reading of the words, in the notation of `Unit`. None if the words are not a noun
-      phrase, or contain "per", a power or a unit among other words.
-    """
+    """Parses words for things that are counted, or a known unit "of" something."""
     lower = [word.lower() for word in words]
     at = next((i for i, word in enumerate(lower) if word in table.PLACES), len(words))
     known = _known(words[:at])
-    nouns = [word for word in lower[:at] if word not in table.FILLER and word != "-"]
-    behind = [
-        w for w in lower[at:] if w not in table.FILLER | table.PLACES and w != "-"
-    ]
+    silent = table.FILLER | {"-"}
+    nouns = [word for word in lower[:at] if word not in silent]
+    behind = [word for word in lower[at:] if word not in silent | table.PLACES]
     if lower[at : at + 1] == ["to"] or not all(map(_is_plain, nouns + behind)):
         return None
     if {"per", "/", "square", "sq", "squared", "cubic", "cubed"}.intersection(lower):
@@ -315,8 +299,7 @@ def _nested(one: set[str], other: set[str]) -> bool:
 def may_be_missing(unit: Unit) -> bool:
     """Returns whether an answer may omit a unit, without regard to the problem.
 
-    A plural names what is counted. A singular after a number may be an operation or a
-    number: inverse, halved, score.
+    It may not omit a singular, which may be an operation or a number: halved, score.
     """
     if isinstance(unit, str):
         return True
@@ -327,33 +310,26 @@ def may_be_missing(unit: Unit) -> bool:
 
 
 def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
-    """Returns whether a text names the things in a unit; neutral words need no name.
+    """Returns whether a text with the stems `named_by` names the things in a unit.
 
-    Dimensions need no name. Words that may be an operation ("halved") count as unnamed.
-
-    Args:
-      unit: unit of an answer.
-      named_by: stems of the words of the text.
+    Dimensions and neutral words need no name. Words that may be an operation ("halved")
+    count as unnamed.
     """
     if isinstance(unit, str):
         return {*map(stem, unit.split(" of ")[1:])} <= named_by | _NEUTRAL_STEMS
-    operations = any(
-        noun.endswith("ed") or noun in table.NO_NOUN for noun in _heads(unit)
-    )
-    named = words_of(unit) <= named_by | _NEUTRAL_STEMS
-    return _names_things(unit) and named and not operations
+    if any(noun.endswith("ed") or noun in table.NO_NOUN for noun in _heads(unit)):
+        return False
+    words = {stem(mark.removeprefix("of ").rstrip("-")) for mark in unit}
+    return _names_things(unit) and words <= named_by | _NEUTRAL_STEMS
 
 
 def answers(
     unit: frozenset[str], nouns: frozenset[str], others: frozenset[str]
 ) -> bool:
-    """Returns whether an answer counts the things that the problem asks for.
+    """Returns whether an answer counts what the problem asks for, by the stems `nouns`.
 
-    Args:
-      unit: words of the answer's unit.
-      nouns: stems of accepted nouns, such as those that the problem asks for.
-      others: stems of the words before these nouns, which may replace a noun: "12
-        more".
+    `others` are stems of the words before these nouns, which may replace a noun: "12
+    more".
     """
     heads = _heads(unit)
     named = [mark.rstrip("-") for mark in unit if mark.endswith("-")] + heads
@@ -371,62 +347,50 @@ def _heads(unit: frozenset[str]) -> list[str]:
     return [m for m in unit if not m.startswith("of ") and not m.endswith("-")]
 
 
-def words_of(unit: frozenset[str]) -> frozenset[str]:
-    """Returns the stems of the words of a unit."""
-    return frozenset(stem(mark.removeprefix("of ").rstrip("-")) for mark in unit)
-
-
-def _dimensions(exponents: dict[str, int]) -> str:
-    return " ".join(f"{d}^{e}" for d, e in sorted(exponents.items()) if e)
-
-
 def _known(words: list[str]) -> Reading | None:
     """Returns the reading of words that are only known units, else None."""
     if words and words[-1] in ("/", "per", "a", "an", "*", "-"):
         return None
-    exponents: dict[str, int] = {}
-    scale = Fraction(1)
+    factors: list[tuple[table.Entry, int]] = []  # units and their exponents
     sign, pending = 1, 1
-    last: tuple[dict[str, int], Fraction, int] | None = None
-
-    def include(unit: dict[str, int], size: Fraction, times: int) -> Fraction:
-        for name, exponent in unit.items():
-            exponents[name] = exponents.get(name, 0) + exponent * times
-        return scale * size**times
-
     position = 0
     while position < len(words):
         word = words[position]
         position += 1
-        if (raised := table.POWERS.get(word.lower())) is not None:
-            if not word.lower().endswith("d"):
-                pending = raised
-            elif last is None:
-                return None
-            else:
-                scale = include(last[0], last[1], last[2] * (raised - 1))
-        elif word in ("/", "per") or (word in ("an", "a") and last is not None):
+        raised = table.POWERS.get(word.lower())
+        if raised is not None and not word.lower().endswith("d"):
+            pending = raised
+        elif word in ("/", "per") or (word in ("an", "a") and factors):
             sign = -1
-        elif word == "^" or word.isdigit():
-            negative = word == "^" and words[position : position + 1] == ["-"]
-            position += negative
-            digits = word if word.isdigit() else "".join(words[position : position + 1])
-            position += word == "^"
-            if last is None or digits not in ("1", "2", "3"):
+        elif raised is not None or word == "^" or word.isdigit():
+            if word == "^":
+                negative = words[position : position + 1] == ["-"]
+                digits = words[position + negative : position + negative + 1]
+                position += 1 + negative
+                if digits not in (["1"], ["2"], ["3"]):
+                    return None
+                raised = -int(digits[0]) if negative else int(digits[0])
+            elif raised is None and word in ("1", "2", "3"):
+                raised = int(word)
+            if not factors or raised is None:
                 return None
-            times = last[2] * ((-1 if negative else 1) * int(digits) - 1)
-            scale = include(last[0], last[1], times)
-        elif word in ("*", "-") and last is not None:
+            factors[-1] = factors[-1][0], factors[-1][1] * raised
+        elif word in ("*", "-") and factors:
             continue
         elif (entry := _lookup(word)) is not None:
-            if "unit" in entry[0] and not exponents:
+            if "unit" in entry[0] and not factors:
                 # "square units" and "units" do not name a unit.
                 power = words[position:]
                 return Reading(None) if power in ([], ["^", "2"], ["^", "3"]) else None
-            last = (*entry, sign * pending)
-            scale = include(*last)
+            factors.append((entry, sign * pending))
             pending = 1
         else:
             return None
-    dimensions = _dimensions(exponents)
+    exponents = collections.Counter[str]()
+    scale = Fraction(1)
+    for (unit, size), times in factors:
+        scale *= size**times
+        for name, exponent in unit.items():
+            exponents[name] += exponent * times
+    dimensions = " ".join(f"{d}^{e}" for d, e in sorted(exponents.items()) if e)
     return Reading(dimensions, scale) if dimensions else None

@@ -300,11 +300,11 @@ def test_no_handler_and_no_timer_is_used():
 
 
 def test_bad_arguments_are_named(pool):
-    with pytest.raises(ValueError, match="workers must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="workers=0: must be at least 1"):
         VerifierPool(0)
-    with pytest.raises(ValueError, match="positive seconds, not 0"):
+    with pytest.raises(ValueError, match="timeout=0: must be a positive"):
         VerifierPool(1, timeout=0)
-    with pytest.raises(TypeError, match="not '42'"):
+    with pytest.raises(TypeError, match="golds='42'"):
         pool.judge([(_boxed("42"), "42", None)])
 
 
