@@ -435,8 +435,9 @@ def _ordered(a: t.Node, b: t.Node) -> list[t.Node]:
 
 
 def _names_coordinates(node: t.Node) -> bool:
-    related = isinstance(node, t.Rel | t.Chain)
-    return related and isinstance(steps_of(node)[0].left, t.Tuple)
+    if not isinstance(node, t.Rel | t.Chain):
+        return False
+    return isinstance(steps_of(node)[0].left, t.Tuple)
 
 
 def _is_several(node: t.Node) -> bool:

@@ -346,8 +346,9 @@ def _joined(nodes: list[t.Node], word: str) -> t.Node:
             # x != 2, 5: all reals except 2 and 5
             values = [value, *others]
             if all(isinstance(v, t.Expression) and not t.symbols(v) for v in values):
-                signs = {t.Sign(): t.ONE}, {t.Sign(): t.MINUS_ONE}
-                apart = dict.fromkeys(t.substitute(v, s) for v in values for s in signs)
+                signs = t.ONE, t.MINUS_ONE
+                each = (t.substitute(v, {t.Sign(): s}) for v in values for s in signs)
+                apart = dict.fromkeys(each)
                 if len(apart) > 1:
                     rest = t.SetOp("minus", t.REALS, t.Braces(tuple(apart)))
                     return t.Rel("in", label, rest)
