@@ -31,8 +31,8 @@ from rollout.vllm.sampler import (
     PROBE_TOLERANCE,
     Probe,
     VllmSampler,
+    WeightFolder,
 )
-from rollout.vllm.weight_folder import WeightFolder
 from sharding.rules import laid_out, place, shards
 
 _PROBE_LENGTH = 300

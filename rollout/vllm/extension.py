@@ -1,7 +1,7 @@
 """Loads published weights inside vLLM, and checks the API key of requests.
 
 vLLM imports this module in its workers (`--worker-extension-cls`) and in its API
-server (`--middleware`). The module requires torch and vLLM, but not JAX.
+server (`--middleware`).
 """
 
 import hmac
@@ -16,17 +16,9 @@ from safetensors import safe_open
 from vllm.lora.request import LoRARequest
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
 
-from rollout.vllm.checksum import checksum
+from rollout.vllm.client import ADAPTER, checksum
 
-# The name of the served adapters, also in `client`, and their id in vLLM.
-ADAPTER, _ADAPTER_ID = "policy-adapter", 1
-
-
-def served_shapes(config: transformers.PretrainedConfig) -> dict[str, list[int]]:
-    """Returns the shape of each parameter by Hugging Face name, without allocation."""
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
-    return {name: list(p.shape) for name, p in model.named_parameters()}
+_ADAPTER_ID = 1  # the id of the served adapters in vLLM
 
 
 class PolicyWorker:
@@ -46,10 +38,7 @@ class PolicyWorker:
     def check_policy(
         self, shapes: dict[str, list[int]], dtype: str, owner: str, token: str
     ) -> str:
-        """Checks that this server can serve the policy of a trainer.
-
-        The server must have the model and the dtype of the trainer, and must be able to
-        read the trainer's weight folder.
+        """Checks the model, the dtype, and access to the trainer's weight folder.
 
         Args:
           shapes: the shapes of the policy's tensors, by Hugging Face name.
@@ -57,7 +46,11 @@ class PolicyWorker:
           owner: the path of a file in the trainer's weight folder.
           token: the content of the file `owner`.
         """
-        served = served_shapes(self.model_config.hf_config)
+        with torch.device("meta"):  # builds the model without memory for its weights
+            model = transformers.AutoModelForCausalLM.from_config(
+                self.model_config.hf_config
+            )
+        served = {name: list(p.shape) for name, p in model.named_parameters()}
         serving_dtype = str(self.model_config.dtype).removeprefix("torch.")
         if serving_dtype != dtype:
             return (
@@ -83,15 +76,9 @@ class PolicyWorker:
         return ""
 
     def load_policy(self, path: str, checksums: dict[str, int]) -> str:
-        """Replaces the served weights.
+        """Replaces the served weights by those of a `client.PublishedWeights`.
 
-        Args:
-          path: the path of a safetensors file with Hugging Face names.
-          checksums: the checksum of each tensor, by name.
-
-        Returns:
-          An error message, or "". After an error the weights may be a mixture of two
-          versions, so the server must not sample.
+        After an error they may be a mixture of two versions.
         """
         try:
             self.reload_weights(weights_iterator=_checked_tensors(path, checksums))
@@ -103,14 +90,10 @@ class PolicyWorker:
         return ""
 
     def load_adapter(self, path: str, checksums: dict[str, int]) -> str:
-        """Replaces the served adapters for all requests that use them.
+        """Replaces the served adapters by those of a `client.PublishedWeights`.
 
         vLLM's own route to replace adapters (`load_inplace`) would read the file again
         for each token.
-
-        Args:
-          path: the path of the weights file in a PEFT folder.
-          checksums: the checksum of each tensor, by name.
         """
         try:
             for _ in _checked_tensors(path, checksums):
@@ -126,11 +109,7 @@ class PolicyWorker:
 def _checked_tensors(
     path: str, checksums: dict[str, int]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields `(name, tensor)` of all tensors of a file, after checking each checksum.
-
-    Raises:
-      ValueError: a checksum differs, or the file and `checksums` have different names.
-    """
+    """Yields the name and content of each tensor, after checking its checksum."""
     with safe_open(path, "pt") as file:
         names = set(file.keys())
         for name in sorted(checksums.keys() ^ names):

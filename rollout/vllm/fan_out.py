@@ -5,7 +5,6 @@ graded while others are generated.
 """
 
 import collections
-import contextlib
 import dataclasses
 import queue
 import secrets
@@ -22,7 +21,7 @@ from rollout.types import (
     SamplingParams,
     start_completions,
 )
-from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
+from rollout.vllm.client import ServerBusy, ServerGone, ServerRefused
 from rollout.vllm.fleet import Member, ServerFleet
 from rollout.vllm.server import ServerFailed
 
@@ -38,7 +37,7 @@ class FleetSampler:
         """Creates a sampler.
 
         Args:
-          fleet: the servers that serve the model.
+          fleet: the started servers of one model.
           max_model_len: the maximum length of a prompt with its completion.
         """
         self._fleet, self._max_model_len = fleet, max_model_len
@@ -92,13 +91,7 @@ class FleetSampler:
         in_flight: dict[str, Member] = {}  # by request name
 
         def draw(prompt: Sequence[int], start: Completion, own_seed: int) -> Completion:
-            """Samples one completion, and repeats the request if a server fails.
-
-            Args:
-              prompt: the token ids of the prompt.
-              start: the completion so far.
-              own_seed: the random seed of the completion.
-            """
+            """Continues a completion, and repeats the request if a server fails."""
             faults = 0
             text = [*prompt, *start.token_ids.tolist()]
             left = params.max_tokens - len(start.token_ids)
@@ -119,10 +112,8 @@ class FleetSampler:
                             version_of=self._version_of,
                             name=name,
                         )
-                        return start.followed_by(drawn)
-                    except Aborted as abort:
-                        if ending.is_set():
-                            return start.followed_by(abort.drawn)
+                        if not drawn.unfinished or ending.is_set():
+                            return start.followed_by(drawn)
                     except ServerBusy:
                         pass
                     except ServerGone as error:
@@ -161,7 +152,7 @@ class FleetSampler:
             finished.put(None)
 
         def abort() -> None:
-            """Aborts all requests that are running at the time of the call."""
+            """Aborts all requests that run at the time of the call."""
             names_of = collections.defaultdict(list)
             for name, member in list(in_flight.items()):
                 names_of[member].append(name)
@@ -174,25 +165,20 @@ class FleetSampler:
                     if not error.internal:
                         raise
 
-        def next_finished():
-            while True:
-                # Return all finished completions before the next call of `on_pause`.
-                with contextlib.suppress(queue.Empty):
-                    return finished.get_nowait()
-                if on_pause is not None and on_pause() and not ending.is_set():
-                    ending.set()
-                    abort()
-                try:
-                    return finished.get(timeout=_PAUSE_SECONDS)
-                except queue.Empty:
-                    if ending.is_set():
-                        abort()
-
         workers = min(fleet.slots, len(todo))
         fleet.run(work, workers)
         try:
             while workers:
-                item = next_finished()
+                paused = finished.empty() and on_pause is not None and on_pause()
+                if paused and not ending.is_set():
+                    ending.set()
+                    abort()
+                try:
+                    item = finished.get(timeout=_PAUSE_SECONDS)
+                except queue.Empty:
+                    if ending.is_set():
+                        abort()  # also requests that started during the last abort
+                    continue
                 if isinstance(item, Exception):
                     raise item
                 if item is None:

@@ -2,8 +2,7 @@
 
 A server is restarted and updated if it does not answer, could not load weights, or has
 requests but processes no token for `stall_seconds`. The fleet does not restart a server
-given by `rollout.vllm.url`; it waits until the server answers again. The sampler passes
-callbacks that check a server, update it, and verify its log-probs after a restart.
+given by its URL; it waits until the server answers again.
 """
 
 import contextlib
@@ -24,6 +23,7 @@ from rollout.vllm.client import (
 )
 from rollout.vllm.server import ServerFailed, ServerProcess
 
+_START_SECONDS = 1800.0  # maximum time until a server answers
 _CALLERS = 4  # concurrent calls of `sample`, such as training and an evaluation
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,6 @@ class ServerFleet:
         urls: Sequence[str] = (),
         api_key: str = "",
         concurrency: int = 255,
-        start_seconds: float = 1800.0,
         stall_seconds: float = 120.0,
         max_restarts: int = 3,
     ):
@@ -69,14 +68,12 @@ class ServerFleet:
           api_key: the key of the servers at `urls`.
           concurrency: the maximum number of concurrent requests per server. One fewer
             than the server's slots leaves a slot for the probe.
-          start_seconds: the seconds that a server may take to start.
           stall_seconds: the seconds without a processed token after which a server with
-            requests is considered hung.
+            requests is restarted.
           max_restarts: the maximum restarts of a server between two calls of
             `update_all`.
         """
         self._concurrency = concurrency
-        self._start_seconds = start_seconds
         self._stall_seconds = stall_seconds
         self.max_restarts = max_restarts
         self._changed = threading.Condition()
@@ -100,10 +97,10 @@ class ServerFleet:
         """Starts the servers; `update_all` waits for them.
 
         Args:
-          attach: a function that checks a server after each start.
-          update: a function that loads the current weights into a server.
-          check_restarted: a function that checks a restarted server, given the client
-            and the result of `update`.
+          attach: checks a server after each start.
+          update: loads the current weights into a server.
+          check_restarted: checks a restarted server, given its client and the result of
+            `update`.
         """
         self._attach, self._update = attach, update
         self._check_restarted = check_restarted
@@ -140,7 +137,8 @@ class ServerFleet:
             member.restarts = 0
         results = self._on_each(self._bring_up)
         self._raise_if_none_left()
-        return [(m.client, result) for m, result in results.items() if not m.dead]
+        found = zip(self.members, results, strict=True)
+        return [(member.client, result) for member, result in found if not member.dead]
 
     @contextlib.contextmanager
     def slot(
@@ -148,8 +146,7 @@ class ServerFleet:
     ) -> Iterator[tuple[Member, int] | None]:
         """Waits for a free slot; yields the least busy server and the server's epoch.
 
-        Args:
-          unless: a function that ends the wait when it returns True; None is yielded.
+        Yields None as soon as `unless` returns True.
 
         Raises:
           ServerGone: the fleet was closed.
@@ -189,7 +186,7 @@ class ServerFleet:
 
         Args:
           member: the server.
-          epoch: the server's epoch at the time of the request. Of several reports with
+          epoch: the server's epoch when the request was sent. Of several reports with
             the same epoch, only the first restarts the server.
           error: the error of the request.
         """
@@ -211,17 +208,20 @@ class ServerFleet:
         for member in self.members:
             member.client.close()
         self._threads.shutdown(wait=False)
-        self._on_each(_stop)
+
+        def stop(member: Member) -> None:
+            if member.process is not None:
+                member.process.stop()
+
+        self._on_each(stop)
 
     # -- restarts --------------------------------------------------------------------
 
     def _bring_up(self, member: Member) -> Any:
-        """Waits until a server is started, checks it and loads the current weights.
+        """Waits for a server, checks it after a start, and updates it.
 
-        A server that fails meanwhile is restarted.
-
-        Returns:
-          The result of `update`; None if all restarts are used up.
+        A server that fails meanwhile is restarted. Returns the result of `update`, or
+        None if all restarts are used up.
         """
         with member.lock:
             while not member.dead:
@@ -254,19 +254,18 @@ class ServerFleet:
 
     def _wait_for(self, member: Member) -> None:
         if member.process is not None:
-            member.process.wait_ready(self._start_seconds)
+            member.process.wait_ready(_START_SECONDS)
             return
-        deadline = time.monotonic() + self._start_seconds
+        deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
                 member.client.call("GET", "/health", timeout=5)
                 return
             except (ServerGone, ServerBusy) as error:
                 if self.closed or time.monotonic() > deadline:
-                    url = member.client.url
                     raise ServerFailed(
-                        f"the vLLM server at {url} does not answer ({error}); start"
-                        " it, or correct config.rollout.vllm.url or --url"
+                        f"{error}: start the vLLM server at this address, or correct"
+                        " config.rollout.vllm.url or --url"
                     ) from None
                 time.sleep(0.5)
 
@@ -305,28 +304,24 @@ class ServerFleet:
                 self._changed.notify_all()
 
     def _restart(self, member: Member, error: Exception) -> None:
-        """Restarts a server, or marks it dead after `max_restarts`.
-
-        The caller must hold `member.lock`.
-        """
+        """Restarts a server or marks it dead; the caller must hold `member.lock`."""
         if self.closed:
             raise ServerGone("sampling was stopped")
         member.up = member.attached = False
         member.restarts += 1
-        if member.restarts > self.max_restarts:
+        member.dead = member.restarts > self.max_restarts
+        if member.process is not None:
+            member.process.stop(at_once=True)
+        if member.dead:
+            self._last_error = error
             log.error(
                 "a vLLM server failed more than %d times and is abandoned: %s",
                 self.max_restarts,
                 error,
             )
-            member.dead = True
-            self._last_error = error
-            if member.process is not None:
-                member.process.stop(at_once=True)
             return
         self.restarts += 1
         if member.process is not None:
-            member.process.stop(at_once=True)
             self._start(member, member.process)
 
     def _start(self, member: Member, process: ServerProcess) -> None:
@@ -350,10 +345,9 @@ class ServerFleet:
                 if not member.up or not member.pending or member.lock.locked():
                     continue
                 epoch, (count, since) = member.epoch, member.progress
+                timeout = min(10.0, self._stall_seconds)
                 try:
-                    now = member.client.tokens_processed(
-                        timeout=min(10.0, self._stall_seconds)
-                    )
+                    now = member.client.tokens_processed(timeout=timeout)
                 except (ServerGone, ServerBusy, ServerRefused):
                     now = count
                 if now != count:
@@ -363,16 +357,8 @@ class ServerFleet:
                     error = ServerGone(f"{member.client.url} {silence}")
                     self._take_out(member, epoch, error)
 
-    def _on_each(self, act: Callable[[Member], Any]) -> dict[Member, Any]:
-        """Calls `act` for all servers in parallel; returns the results by server.
-
-        Raises the first error after all calls have ended.
-        """
+    def _on_each(self, act: Callable[[Member], Any]) -> list[Any]:
+        """Calls `act` for all servers in parallel; raises an error after all calls."""
         with ThreadPoolExecutor(max(1, len(self.members))) as pool:
-            calls = {member: pool.submit(act, member) for member in self.members}
-        return {member: call.result() for member, call in calls.items()}
-
-
-def _stop(member: Member) -> None:
-    if member.process is not None:
-        member.process.stop()
+            calls = [pool.submit(act, member) for member in self.members]
+        return [call.result() for call in calls]

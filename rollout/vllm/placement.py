@@ -29,7 +29,7 @@ def make_servers(
       key: the flag or config key that sets `python`, for error messages.
       folder: the folder of the model.
       logs: the folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
-      spec: other fields of `ServerSpec`.
+      **spec: other fields of `ServerSpec`.
 
     Raises:
       ValueError: the interpreter does not exist.
@@ -63,9 +63,10 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed; or it is empty, the machine has GPUs, and JAX
-        uses all of them or has several processes. `_gpus_of_jax` and `_check_shared`
-        list further errors.
+      ValueError: `devices` is malformed or has a GPU twice; or it is empty, the machine
+        has GPUs, and JAX uses all of them or has several processes; or JAX and vLLM
+        share a GPU, and their memory shares are not set or exceed 1 in sum; or the GPUs
+        of JAX are unknown, because CUDA_VISIBLE_DEVICES has other names than numbers.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
@@ -101,17 +102,7 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 def _check_shared(
     sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
 ) -> None:
-    """Checks that no two servers share a GPU, and the memory shares of JAX and vLLM.
-
-    Args:
-      sets: the GPUs of each server.
-      own: the GPUs that JAX uses.
-      fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
-
-    Raises:
-      ValueError: two servers share a GPU; or JAX and vLLM share a GPU, and their memory
-        shares are not set or exceed 1 in sum.
-    """
+    """Checks that no two servers share a GPU, and the memory shares of JAX and vLLM."""
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(
@@ -120,18 +111,12 @@ def _check_shared(
         )
     shared = sorted(taken.keys() & set(own))
     share_of_jax = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or 0)
-    if shared and not (fraction and share_of_jax):
+    if shared and not (fraction and share_of_jax and fraction + share_of_jax <= 1):
         raise ValueError(
-            f"GPUs {shared} are used by both JAX and vLLM; give them disjoint sets"
+            f"GPUs {shared} are used by both JAX and vLLM: give them disjoint sets"
             " (CUDA_VISIBLE_DEVICES and config.rollout.vllm.devices), or set both"
-            " config.rollout.vllm.gpu_memory_utilization and"
-            " XLA_PYTHON_CLIENT_MEM_FRACTION"
-        )
-    if shared and fraction + share_of_jax > 1:
-        raise ValueError(
-            f"GPUs {shared} are used by both JAX and vLLM: the sum of"
             f" config.rollout.vllm.gpu_memory_utilization={fraction} and"
-            f" XLA_PYTHON_CLIENT_MEM_FRACTION={share_of_jax} must be at most 1"
+            f" XLA_PYTHON_CLIENT_MEM_FRACTION={share_of_jax}, to a sum of at most 1"
         )
 
 
@@ -149,11 +134,7 @@ def _gpus_of_machine() -> list[int]:
 
 
 def _gpus_of_jax() -> tuple[int, ...]:
-    """Returns the ids, on this machine, of the GPUs that this process uses.
-
-    Raises:
-      ValueError: JAX uses GPUs, and CUDA_VISIBLE_DEVICES has other names than numbers.
-    """
+    """Returns the ids, on this machine, of the GPUs that this process uses."""
     held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = visible.split(",") if visible and held else []

@@ -1,19 +1,44 @@
-"""Samples from vLLM servers and checks that they serve the policy in training."""
+"""Publishes the policy to vLLM servers, and samples from them.
 
+A publish writes a version to a folder, has the servers load it, and compares their
+log-probs of a fixed prompt (the probe) with the trainer's.
+
+    ROOT/policy-weights-PID-TOKEN/     the folder of one run, mode 700
+        owner                          locked while the trainer runs; contains TOKEN
+        0/model.safetensors            two versions: the served one and
+        1/model.safetensors            the one being published
+
+A version of adapters consists of adapter_model.safetensors and adapter_config.json.
+ROOT is shared memory, or a directory that the servers share with the trainer.
+"""
+
+import fcntl
+import logging
+import math
+import os
+import pathlib
 import secrets
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from models.safetensors_io import Specs
+from models.safetensors_io import Specs, write_tensors
 from rollout.types import Completion, SamplingParams
-from rollout.vllm.client import LoadFailed, OutOfStep, VllmClient
+from rollout.vllm.client import (
+    LoadFailed,
+    OutOfStep,
+    PublishedWeights,
+    VllmClient,
+    checksum,
+)
 from rollout.vllm.fan_out import FleetSampler
 from rollout.vllm.fleet import ServerFleet
-from rollout.vllm.weight_folder import PublishedWeights, WeightFolder
 
+Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
 Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 
 # Largest mean absolute difference of log-probs that rounding explains, by dtype.
@@ -23,9 +48,155 @@ PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
 ADAPTER_PROBE_TOLERANCE = {"float32": 3e-4, "bfloat16": 0.1, "float16": 0.04}
 PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
+SHARED_MEMORY = pathlib.Path("/dev/shm")
+_VERSIONS = 2  # a failed publish returns to the previous version
+_PREFIX = "policy-weights-"
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+log = logging.getLogger(__name__)
+
+
+class WeightFolder:
+    """Writes versions of the policy, and keeps the served one during a publish."""
+
+    def __init__(
+        self,
+        weight_dir: str = "",
+        *,
+        fallback: pathlib.Path,
+        export: Export,
+        specs: Specs,
+        dtype: str,
+        file: str = "model.safetensors",
+        described: Mapping[str, str] | None = None,
+    ):
+        """Creates the folder, and removes the folders of killed trainers.
+
+        Args:
+          weight_dir: the parent of the folder; if empty, shared memory.
+          fallback: the parent if `weight_dir` is empty and shared memory is too small.
+          export: yields `(name in the file, host array)` for the tensors of a parameter
+            tree.
+          specs: `(shape, dtype)` of each tensor from `export`.
+          dtype: the serving dtype, which all `specs` have.
+          file: the name of a version's weights file.
+          described: the texts of a version's other files, by name.
+
+        Raises:
+          OSError: two versions do not fit, or the parent is not writable.
+        """
+        # vLLM's reload does not update a tied head, so publish the head separately.
+        self._tied = _EMBEDDING in specs and _HEAD not in specs
+        self.specs = dict(specs) | ({_HEAD: specs[_EMBEDDING]} if self._tied else {})
+        self.dtype = dtype
+        self._export = export
+        self._file, self._described = file, described or {}
+        self._bytes = sum(
+            math.prod(s) * kind.itemsize for s, kind in self.specs.values()
+        )
+        parents = (
+            [pathlib.Path(weight_dir)] if weight_dir else [SHARED_MEMORY, fallback]
+        )
+        for parent in parents:
+            parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(parent)
+            try:
+                _check_space(parent, _VERSIONS * self._bytes)
+                break
+            except OSError as error:
+                if parent is parents[-1]:
+                    raise
+                log.warning("%s; using %s, which is slower", error, fallback)
+        self.token = secrets.token_hex(16)
+        self.path, lock = _claim(parent.absolute(), self.token)
+        self._lock: int | None = lock
+        self.owner = self.path / "owner"  # servers prove access by reading this file
+
+    def write(
+        self, params: Any, label: str, *, keep: PublishedWeights | None
+    ) -> PublishedWeights:
+        """Writes a version, one tensor at a time, to a folder that `keep` does not use.
+
+        Raises:
+          OSError: the folder is full; `keep` is not changed.
+        """
+        slots = [self.path / str(i) / self._file for i in range(_VERSIONS)]
+        path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
+        path.parent.mkdir(exist_ok=True)
+        for name, text in self._described.items():
+            (path.parent / name).write_text(text, encoding="utf-8")
+        held = path.stat().st_size if path.exists() else 0
+        _check_space(self.path, self._bytes - held)
+        checksums: dict[str, int] = {}
+
+        def tensors() -> Iterator[tuple[str, np.ndarray]]:
+            for name, array in self._export(params):
+                array = np.ascontiguousarray(array)
+                checksums[name] = checksum(array)
+                yield name, array
+                if self._tied and name == _EMBEDDING:
+                    checksums[_HEAD] = checksums[name]
+                    yield _HEAD, array
+
+        try:
+            write_tensors(path, self.specs, tensors())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return PublishedWeights(label, str(path), checksums)
+
+    def close(self) -> None:
+        """Removes the folder; a second call has no effect."""
+        if self._lock is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = None
+
+
+def _remove_abandoned(root: pathlib.Path) -> None:
+    """Removes folders that no trainer locks; a killed process loses its locks."""
+    for folder in root.glob(f"{_PREFIX}*"):
+        try:
+            with (folder / "owner").open("r+") as owner:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:  # an earlier removal was interrupted
+            pass
+        except OSError:  # in use, or owned by another user
+            continue
+        log.info("removing %s, which no trainer uses", folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
+    """Creates and locks the folder of a run; returns it and the lock's descriptor."""
+    # Until it is locked, the folder has a name that `_remove_abandoned` ignores.
+    unnamed = pathlib.Path(tempfile.mkdtemp(prefix=".policy-", dir=root))
+    lock = os.open(unnamed / "owner", os.O_RDWR | os.O_CREAT, 0o600)
+    os.write(lock, token.encode())
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        log.warning(
+            "%s: file locks fail (%s); if the trainer is killed, delete its folder",
+            root,
+            error.strerror,
+        )
+    return unnamed.rename(root / f"{_PREFIX}{os.getpid()}-{token[:8]}"), lock
+
+
+def _check_space(folder: pathlib.Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(
+            f"{folder} has {free / 1e9:.2f} GB free, but the policy's weights need"
+            f" {needed / 1e9:.2f} GB; set config.rollout.vllm.weight_dir to a directory"
+            " with more space"
+        )
+
 
 class VllmSampler(FleetSampler):
     """Implements `PolicySampler` with one or several vLLM servers."""
+
+    _sync_seconds = 600.0  # the timeout of each request of a publish
 
     def __init__(
         self,
@@ -37,7 +208,6 @@ class VllmSampler(FleetSampler):
         probe_tolerance: float,
         max_model_len: int,
         in_flight: str = "abort",
-        sync_seconds: float = 600.0,
         model_specs: Specs | None = None,
     ):
         """Starts the servers; the first `publish` waits for them.
@@ -46,9 +216,8 @@ class VllmSampler(FleetSampler):
           fleet: the servers, not yet started.
           weights: the folder that publishes weights to the servers.
           probe: a function of parameters and sequences that returns the trainer's
-            log-probs at temperature 1. Each result is `float32 [n]`, entry t for token
-            t; only the last 16 entries, those of the completion, are used. Called with
-            one sequence per server in each publish.
+            log-probs at temperature 1, `float32 [n]` with entry t for token t. Called
+            with one sequence per server in each publish.
           probe_prompt: the token ids of the probe's prompt, long enough to fill several
             blocks of the key-value cache.
           probe_tolerance: the largest mean absolute difference of log-probs after an
@@ -56,7 +225,6 @@ class VllmSampler(FleetSampler):
           max_model_len: the maximum length of a prompt with its completion.
           in_flight: the effect of a publish on running requests: "abort" drops and
             repeats them, "keep" continues them with the new weights.
-          sync_seconds: the timeout of each phase of a weight update.
           model_specs: the shapes and dtypes of the servers' model if only adapters are
             published; None if all weights are.
         """
@@ -66,7 +234,6 @@ class VllmSampler(FleetSampler):
         self._probe_prompt = list(probe_prompt)
         self._probe_tolerance = probe_tolerance
         self._in_flight = in_flight
-        self._sync_seconds = sync_seconds
         self._adapter = model_specs is not None
         self._model_specs = weights.specs if model_specs is None else model_specs
         # Labels contain a run id, to detect two trainers that update one server.
@@ -104,7 +271,7 @@ class VllmSampler(FleetSampler):
             )
         return int(version)
 
-    # -- weights ---------------------------------------------------------------------
+    # -- publish ---------------------------------------------------------------------
 
     def publish(self, params: Any, version: int) -> None:
         """Serves `params` as `version` on all servers, and checks their log-probs.
@@ -132,14 +299,14 @@ class VllmSampler(FleetSampler):
                 self._fleet.update_all()
             raise
         updated = time.monotonic()
-        gaps = self._check_probes(params, [(c, answer) for c, (_, answer) in found])
+        gap = self._compare(params, [(client, answer) for client, (_, answer) in found])
         self._metrics = {
             "sampler/write_seconds": written - begin,
             "sampler/update_seconds": updated - written,
             "sampler/publish_seconds": time.monotonic() - begin,
             "sampler/pause_seconds": max(pause for _, (pause, _) in found),
-            "sampler/probe_gap_mean": float(gaps.mean()),
-            "sampler/probe_gap_max": float(gaps.max()),
+            "sampler/probe_gap_mean": float(gap.mean()),
+            "sampler/probe_gap_max": float(gap.max()),
         }
 
     def _attach(self, client: VllmClient) -> None:
@@ -159,17 +326,9 @@ class VllmSampler(FleetSampler):
         )
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
-        """Loads the current weights into a server.
-
-        Returns:
-          The seconds for which the server was paused, and its completion of the probe
-          prompt.
-        """
-        current = self._published
+        """Loads the current weights; returns the pause in seconds and the probe."""
         paused = client.update(
-            label=current.label,
-            path=current.path,
-            checksums=current.checksums,
+            self._published,
             mode=self._in_flight,
             timeout=self._sync_seconds,
             adapter=self._adapter,
@@ -186,54 +345,48 @@ class VllmSampler(FleetSampler):
 
     # -- probe -----------------------------------------------------------------------
 
-    def _check_probes(
+    def _compare(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
     ) -> np.ndarray:
-        """Compares the servers' log-probs of probe completions with the trainer's.
-
-        Args:
-          params: the published parameters.
-          answers: the client and the probe completion of each server.
+        """Compares the probe completion of each server with the trainer's log-probs.
 
         Returns:
           The absolute differences of all probe tokens, in nats.
 
         Raises:
-          OutOfStep: see `_check_probe`.
+          OutOfStep: see `_gap`.
         """
         sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
         scored = self._probe(params, sequences)
         own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
         gaps = [
-            self._check_probe(client, answer, logprobs)
+            self._gap(client, answer, logprobs)
             for (client, answer), logprobs in zip(answers, own, strict=True)
         ]
         self._probed = self._published.label, answers[0][1].token_ids, own[0]
         return np.concatenate(gaps)
 
-    def _check_probe(
+    def _gap(
         self, client: VllmClient, answer: Completion, own: np.ndarray
     ) -> np.ndarray:
-        """Compares a server's log-probs of a probe completion with the trainer's.
+        """Returns the absolute differences of a server's and the trainer's log-probs.
 
         Args:
           client: the client of the server.
           answer: the server's completion of the probe prompt.
           own: the trainer's log-probs of the leading tokens of `answer`.
 
-        Returns:
-          The absolute difference for each entry of `own`, in nats.
-
         Raises:
-          OutOfStep: the server sampled with another version, or the mean difference
-            exceeds the tolerance.
+          OutOfStep: the server sampled with another version or did not finish, or the
+            mean difference exceeds the tolerance.
         """
         version = self._version_of(self._published.label)
-        if (answer.versions != version).any():
+        versions = sorted(set(answer.versions.tolist()))
+        if answer.unfinished or versions != [version]:
             raise OutOfStep(
-                f"{client.url} sampled with version {answer.versions.min()} after"
-                f" version {version} was published to it; restart the server, and stop"
-                " any other trainer that updates it"
+                f"{client.url} sampled {len(answer.token_ids)} probe tokens with"
+                f" versions {versions} after version {version} was published to it;"
+                " restart the server, and stop any other trainer that updates it"
             )
         served = answer.sampler_logprobs
         gap = np.abs(own - served[: len(own)])
@@ -257,7 +410,7 @@ class VllmSampler(FleetSampler):
         are compared, as far as they equal those of the last publish.
 
         Raises:
-          OutOfStep: the first token differs, or `_check_probe` fails.
+          OutOfStep: the first token differs, or see `_gap`.
         """
         _, answer = found
         label, token_ids, own = self._probed
@@ -270,4 +423,4 @@ class VllmSampler(FleetSampler):
                 f" {answer.token_ids[0]} for the probe, but token {token_ids[0]} before"
                 " the restart, with the same weights and seed; restart the run"
             )
-        self._check_probe(client, answer, own[:same])
+        self._gap(client, answer, own[:same])

@@ -68,11 +68,7 @@ class ServerSpec:
 
 
 def command(spec: ServerSpec, *, port: int) -> list[str]:
-    """Returns the server's command line.
-
-    `vllm serve` is not used, because it requires a distribution with the name `vllm`,
-    and the CPU build has another name.
-    """
+    """Returns the server's command line."""
     load_format = "auto" if spec.lora_rank else spec.load_format
     arguments = {
         "--model": spec.model,
@@ -110,6 +106,7 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
         # torch cannot rewind one on a CPU, so a seeded request would end the engine.
         switches.append("--no-enable-chunked-prefill")
         arguments["--max-num-batched-tokens"] = max(spec.max_model_len, 4096)
+    # `vllm serve` requires a distribution `vllm`; the CPU build has another name.
     module = [spec.python, "-m", "vllm.entrypoints.openai.api_server"]
     flat = [str(part) for pair in arguments.items() for part in pair]
     return [*module, *flat, *switches, *spec.extra_args]
@@ -139,8 +136,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     else:
         added["CUDA_VISIBLE_DEVICES"] = ""
         added["VLLM_CPU_KVCACHE_SPACE"] = _CPU_KV_CACHE_GIB
-        # Schedule and decode in one process, as on a single GPU. By default vLLM starts
-        # a second process on all cores but one.
+        # Schedule and decode in one process that has all cores, as on a single GPU.
         usual = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         usual["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
         inherited = usual | inherited
@@ -148,11 +144,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a free port below 32768.
-
-    Linux uses the ports from 32768 for outgoing connections. One of those could be
-    taken in the seconds before the server binds it.
-    """
+    """Returns a free port that Linux does not give to outgoing connections."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         try:
@@ -170,12 +162,7 @@ class ServerProcess:
     """
 
     def __init__(self, spec: ServerSpec, *, log_file: pathlib.Path):
-        """Prepares a server without starting it.
-
-        Args:
-          spec: the description of the server.
-          log_file: the file that the output of all starts is appended to.
-        """
+        """Prepares a server, whose starts append their output to `log_file`."""
         self.spec = spec
         self.log_file = log_file
         self._process: subprocess.Popen | None = None
@@ -209,10 +196,7 @@ class ServerProcess:
             )
 
     def wait_ready(self, timeout: float) -> None:
-        """Waits until the server answers.
-
-        Args:
-          timeout: the maximum seconds to wait.
+        """Waits up to `timeout` seconds until the server answers.
 
         Raises:
           ServerFailed: the server exited or was too slow; the message has the end of
@@ -223,26 +207,24 @@ class ServerProcess:
         assert process is not None, "call start first"
         client = VllmClient(self.url, api_key=self.spec.api_key)
         begin = time.monotonic()
-        while True:
-            if process.poll() is not None:
-                raise ServerFailed(
-                    f"vLLM exited with status {process.returncode} while starting;"
-                    f" the end of {self.log_file}:\n{self.log_tail()}"
-                )
+        while process.poll() is None and time.monotonic() - begin < timeout:
             try:
                 client.call("GET", "/health", timeout=2)
-                break
             except ServerGone:
                 time.sleep(0.1)
-            if time.monotonic() - begin > timeout:
-                self.stop()
-                raise ServerFailed(
-                    f"vLLM was not ready after {timeout:.0f} s; the end of"
-                    f" {self.log_file}:\n{self.log_tail()}"
-                )
-        log.info("vLLM at %s ready in %.0f s", self.url, time.monotonic() - begin)
+                continue
+            log.info("vLLM at %s ready in %.0f s", self.url, time.monotonic() - begin)
+            return
+        if process.poll() is None:
+            self.stop()
+            reason = f"was not ready after {timeout:.0f} s"
+        else:
+            reason = f"exited with status {process.returncode} while starting"
+        raise ServerFailed(
+            f"vLLM {reason}; the end of {self.log_file}:\n{self._log_tail(30)}"
+        )
 
-    def log_tail(self, lines: int = 30) -> str:
+    def _log_tail(self, lines: int) -> str:
         """Returns the last `lines` lines that were logged since the last start."""
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
@@ -250,20 +232,16 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """Returns one line with the last error in the log, and the path of the log.
-
-        Errors that report only that the engine is dead are ignored. If the log has no
-        other error, the line says that no reason is given.
-        """
-        found = re.findall(r"\b\w*(?:Error|Exception): .+", self.log_tail(1000))
+        """Returns one line with the last error in the log, and the path of the log."""
+        found = re.findall(r"\b\w*(?:Error|Exception): .+", self._log_tail(1000))
+        # EngineDeadError says only that there was an error before.
         causes = [text for text in found if "EngineDead" not in text]
         return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Ends the whole process tree; a second call has no effect.
+        """Ends the process tree, `at_once` or after a grace period.
 
-        Args:
-          at_once: whether to kill without a grace period, as for a hung server.
+        A second call has no effect.
         """
         if self._process is None or self._lifeline is None:
             return
@@ -306,12 +284,15 @@ def main() -> None:
         # Every user of the machine can read arguments.
         parser.error("--api-key: set VLLM_API_KEY in the environment instead")
     port = options.__dict__.pop("port")
-    spec = ServerSpec(
-        python=sys.executable,
-        extra_args=tuple(extra),
-        api_key=os.environ.get("VLLM_API_KEY", ""),
-        **vars(options) | {"devices": tuple(options.devices)},
-    )
+    try:
+        spec = ServerSpec(
+            python=sys.executable,
+            extra_args=tuple(extra),
+            api_key=os.environ.get("VLLM_API_KEY", ""),
+            **vars(options) | {"devices": tuple(options.devices)},
+        )
+    except ValueError as error:
+        parser.error(str(error))
     run = command(spec, port=port)
     os.execve(run[0], run, environment(spec))
 

@@ -4,8 +4,7 @@
 
 The starting process holds the other end of the LIFELINE pipe. When that process ends,
 even by `kill -9`, the kernel closes the pipe, and the supervisor ends the command's
-process tree. A byte `k` on the pipe ends the tree without a grace period. vLLM has an
-API server, an engine and workers, and a parent-death signal would reach only the first.
+process tree. A parent-death signal would reach only the first process of the tree.
 Imports only the standard library, to start in milliseconds.
 """
 
@@ -29,11 +28,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
-    """Starts `command` below a supervisor process.
-
-    Args:
-      command: the command and its arguments.
-      **popen: arguments of `subprocess.Popen`.
+    """Starts `command` below a supervisor process, with arguments of `Popen`.
 
     Returns:
       The supervisor's process, and the file descriptor of the pipe. Close the pipe to

@@ -17,9 +17,8 @@ from models.decoder import Decoder, head_table
 from models.hf import DTYPES, export_tensors, load_params, tensor_specs
 from rollout.types import SamplingParams
 from rollout.vllm.fleet import ServerFleet
-from rollout.vllm.sampler import VllmSampler
+from rollout.vllm.sampler import VllmSampler, WeightFolder
 from rollout.vllm.server import ServerProcess, ServerSpec
-from rollout.vllm.weight_folder import WeightFolder
 from sharding.mesh import make_mesh
 from tests.models import reference
 

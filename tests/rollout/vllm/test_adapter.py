@@ -10,8 +10,12 @@ from models import hf, lora, peft_folder
 from models.decoder import abstract_params, param_shardings
 from rollout.vllm.client import LoadFailed
 from rollout.vllm.fleet import ServerFleet
-from rollout.vllm.sampler import ADAPTER_PROBE_TOLERANCE, OutOfStep, VllmSampler
-from rollout.vllm.weight_folder import WeightFolder
+from rollout.vllm.sampler import (
+    ADAPTER_PROBE_TOLERANCE,
+    OutOfStep,
+    VllmSampler,
+    WeightFolder,
+)
 from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm

@@ -27,7 +27,7 @@ from tests.tools.tiny import make_model
         ([0, 1, 2, 3], (0, 1), "gpu0", (0.0, ""), "devices='gpu0': must be GPU ids"),
         ([0, 1], (0, 1), "", (0.0, ""), r"JAX uses all GPUs of this machine \(\[0"),
         ([0], (0,), "0", (0.4, ""), "set both .* XLA_PYTHON_CLIENT_MEM_FRACTION"),
-        ([0], (0,), "0", (0.7, "0.4"), r"utilization=0\.7 .*FRACTION=0\.4 must be"),
+        ([0], (0,), "0", (0.7, "0.4"), r"utilization=0\.7 .*FRACTION=0\.4, to a sum"),
         ([0], (0,), "0", (0.5, "0.4"), [(0,)]),
         ([], (), "", (0.0, ""), [()]),
     ],

@@ -16,9 +16,9 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout.vllm import weight_folder
-from rollout.vllm.checksum import checksum
-from rollout.vllm.weight_folder import WeightFolder
+from rollout.vllm import sampler
+from rollout.vllm.client import checksum
+from rollout.vllm.sampler import WeightFolder
 from tests.rollout.vllm.policies import ROOT
 
 FLOAT32 = np.dtype(np.float32)
@@ -78,17 +78,17 @@ def test_room_for_two_versions_is_checked_before_a_byte_is_written(
         _folder(tmp_path, size=size)
     assert list(tmp_path.iterdir()) == []
     # Without a weight_dir it is shared memory, or a folder on the disk.
-    monkeypatch.setattr(weight_folder, "SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(sampler, "SHARED_MEMORY", tmp_path / "shm")
     disk = tmp_path / "disk"
     small = {"lm_head.weight": ((1000,), FLOAT32)}
     settings = dict(fallback=disk, export=dict.items, specs=small, dtype="float32")
     assert WeightFolder(**settings).path.parent == tmp_path / "shm"
-    check = weight_folder._check_space
+    check = sampler._check_space
 
     def no_room(folder, needed):
         check(folder, needed if folder == disk else 2**62)
 
-    monkeypatch.setattr(weight_folder, "_check_space", no_room)
+    monkeypatch.setattr(sampler, "_check_space", no_room)
     assert WeightFolder(**settings).path.parent == disk
     assert "GB free" in caplog.text and "using" in caplog.text
 
