@@ -27,64 +27,40 @@ from sharding.rules import constrain, laid_out, mesh_axes, shards, spec
 
 @flax.struct.dataclass
 class Slots:
-    """Represents the decode state of B slots.
+    """Represents the decode state of B slots."""
 
-    Attributes:
-      cache: the keys and values of all tokens except the last.
-      token: int32 `[B]`, the last token, which is not in the cache yet.
-      uniforms: float32 `[B, W, 2]`, the uniform random numbers that select each token.
-      count: int32 `[B]`, the number of tokens sampled so far.
-      limit: int32 `[B]`, the maximum number of tokens to sample.
-      done: bool `[B]`, whether the completion has ended or the slot is unused.
-      token_ids: int32 `[B, W]`, the sampled tokens.
-      logprobs: float32 `[B, W]`, the log-probabilities of the sampled tokens.
-    """
-
-    cache: KVCache
-    token: jax.Array
-    uniforms: jax.Array
-    count: jax.Array
-    limit: jax.Array
-    done: jax.Array
-    token_ids: jax.Array
-    logprobs: jax.Array
+    cache: KVCache  # keys and values of all tokens except the last
+    token: jax.Array  # int32 [B], the last token, which is not in the cache yet
+    uniforms: jax.Array  # float32 [B, W, 2], random numbers that select each token
+    count: jax.Array  # int32 [B], number of tokens sampled so far
+    limit: jax.Array  # int32 [B], maximum number of tokens to sample
+    done: jax.Array  # bool [B], the completion has ended or the slot is unused
+    token_ids: jax.Array  # int32 [B, W], the sampled tokens
+    logprobs: jax.Array  # float32 [B, W], their log-probabilities
 
 
 @flax.struct.dataclass
 class Dynamic:
-    """Holds sampling parameters as arrays, so that changes need no compilation.
+    """Holds sampling parameters as arrays, so that other values need no compilation."""
 
-    Attributes:
-      temperature, top_p: float32 scalars; see `rollout.inverse_cdf.draw_tokens`.
-      stop_ids: int32 `[8]`, the stop tokens, padded with -1; longer if there are more.
-    """
-
-    temperature: jax.Array
-    top_p: jax.Array
-    stop_ids: jax.Array
+    temperature: jax.Array  # float32 scalar; see `draw_tokens`
+    top_p: jax.Array  # float32 scalar; see `draw_tokens`
+    stop_ids: jax.Array  # int32, the stop tokens, padded with -1 to 8 or more
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:
     """Converts the sampling parameters of a call to arrays."""
+    ids = () if params.ignore_stop else params.stop_token_ids
+    padding = [-1] * (8 - len(ids))
     return Dynamic(
         temperature=jnp.float32(params.temperature),
         top_p=jnp.float32(params.top_p),
-        stop_ids=_stop_ids(params),
+        stop_ids=jnp.asarray([*ids, *padding], jnp.int32),
     )
 
 
-def _stop_ids(params: SamplingParams) -> jax.Array:
-    """Returns the stop tokens, int32 `[8]` or longer, padded with -1."""
-    ids = () if params.ignore_stop else params.stop_token_ids
-    size = max(8, len(ids))
-    return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)
-
-
 def _specs(state: Slots) -> Slots:
-    """Returns the partition spec of each array of the state, in the same structure.
-
-    Slots are sharded as "batch", and the cache also as "kv_heads".
-    """
+    """Returns the partition spec of each array of the state, in the same structure."""
     lead = [None] * (state.cache.k[0].ndim - 4)
     cache, prefix = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
     specs = jax.tree.map(lambda _: spec("batch"), state)
@@ -115,17 +91,14 @@ def empty(
 
     Args:
       model: the inference model.
-      batch: B, the number of slots.
-      size: S, the number of cache columns of a slot.
-      width: W, the maximum number of new tokens of a slot.
+      batch, size, width: B, S and W.
       prefix: the length of the prefix that all prompts share; 0 for none.
     """
-    cache = KVCache.zeros(
-        model.config, batch, size, model.dtype, stacked=model.stacked, prefix=prefix
-    )
     assert model.mesh is not None
     state = Slots(
-        cache=cache,
+        cache=KVCache.zeros(
+            model.config, batch, size, model.dtype, stacked=model.stacked, prefix=prefix
+        ),
         token=jnp.zeros(batch, jnp.int32),
         uniforms=jnp.zeros((batch, width, 2), jnp.float32),
         count=jnp.zeros(batch, jnp.int32),
@@ -140,11 +113,6 @@ def empty(
 @functools.partial(jax.jit, static_argnums=0)
 def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
     """Computes the keys and values of packed prompts.
-
-    Args:
-      model, params: an `InferenceDecoder` and its parameters.
-      rows: the packed rows, arrays `[Q, T]`. If there are more copies of the weights
-        than rows, the other copies compute padding.
 
     Returns:
       Tuples of keys `[L, Q, K, H, T]` and of values `[L, Q, K, T, H]`, one array for
@@ -168,8 +136,7 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 def _first_rows(mesh, lead, count: int, entries):
     """Replicates the first `count` rows of arrays that are sharded by rows.
 
-    Each replica adds its own rows to an array of `count` rows. XLA's partitioner would
-    gather the padding rows too.
+    XLA's partitioner would gather the padding rows too.
     """
     axes = mesh_axes("batch")
 
@@ -195,7 +162,7 @@ def _first_rows(mesh, lead, count: int, entries):
 def insert(
     mesh, state: Slots, root, k, v, places: Places, slot, last, limit, path
 ) -> Slots:
-    """Starts completions in free slots.
+    """Returns the state with completions started in free slots.
 
     Args:
       mesh: the mesh of the state.
@@ -210,9 +177,6 @@ def insert(
       limit: int32 `[R]`, the maximum number of tokens of each completion.
       path: uint32 `[R, 2]`, the indices of prompt and completion in the call of
         `sample`. They and `root` determine the completion's random numbers.
-
-    Returns:
-      The new decode state.
     """
 
     # Draw for all tokens at once: one hash takes as long as hundreds of hashes.
@@ -251,9 +215,7 @@ def decode(
 ):
     """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
 
-    The devices of a copy of the weights exchange only sums `[B, D]` (D is the model
-    width) and what `draw_tokens` exchanges. All devices synchronize when the loop
-    checks how many slots are done.
+    All devices synchronize when the loop checks how many slots are done.
 
     Args:
       model, params: an `InferenceDecoder` and its parameters.
@@ -264,8 +226,8 @@ def decode(
       min_done: int32, the number of done slots at which to return.
 
     Returns:
-      The new state, and the tuple of its done, count, token_ids and logprobs. The tuple
-      is replicated on all devices, so that all processes make the same decisions.
+      The new state, and the tuple of its done, count, token_ids and logprobs, which is
+      replicated on all devices: all processes make the same decisions.
     """
     mesh = model.mesh
     table = head_table(params)
@@ -337,16 +299,14 @@ def decode(
             logprobs=jnp.where(here, logprob[:, None], state.logprobs),
         )
 
-    # Computed once per check; it then grows by one with each token.
-    def longest(state: Slots) -> jax.Array:
-        return jnp.max(jnp.where(state.done, 0, state.cache.length))
-
     def some(drawn: jax.Array, state: Slots) -> tuple[jax.Array, Slots]:
+        # Computed once per check; it then grows by one with each token.
+        longest = jnp.max(jnp.where(state.done, 0, state.cache.length))
         _, state = jax.lax.fori_loop(
             0,
             settings.tokens,
             lambda i, carry: (carry[0], body(carry[0] + i, carry[1])),
-            (longest(state), state),
+            (longest, state),
             unroll=settings.tokens == 1,
         )
         return drawn + settings.tokens, state
@@ -357,16 +317,12 @@ def decode(
         (jnp.int32(0), state),
     )
     drawn = state.done, state.count, state.token_ids, state.logprobs
-    return (
-        _pin(state, mesh),
-        jax.lax.with_sharding_constraint(drawn, laid_out(mesh)),
-    )
+    drawn = jax.lax.with_sharding_constraint(drawn, laid_out(mesh))
+    return _pin(state, mesh), drawn
 
 
 def compact(mesh, state: Slots, keep) -> Slots:
-    """Copies completions to a smaller batch, one array at a time to save memory.
-
-    Returns the new decode state.
+    """Returns a smaller state, copied one array at a time to save memory.
 
     Args:
       mesh: the mesh of the state.

@@ -21,13 +21,9 @@ _BLOCK = 128
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Describes how the vocabulary is sharded, and reduces arrays over its shards.
+    """Describes how the vocabulary is sharded, and reduces arrays over its shards."""
 
-    Attributes:
-      axes: the mesh axes that shard the vocabulary; `()` if it is not sharded.
-    """
-
-    axes: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()  # mesh axes that shard the vocabulary
 
     def sum(self, x: jax.Array) -> jax.Array:
         return jax.lax.psum(x, self.axes) if self.axes else x
@@ -152,11 +148,7 @@ class _Tiles:
         return x.reshape(self._rows, -1, _BLOCK)
 
     def all(self, sums: jax.Array) -> jax.Array:
-        """Adds the block sums `[B, N]` of all devices.
-
-        Returns:
-          The sums of all blocks of the vocabulary, equal on all devices.
-        """
+        """Returns the sums `[B, N]` of all blocks, given those of this device."""
         if not self._split.axes:
             return sums
         whole = jnp.zeros((self._rows, self._vocabulary // _BLOCK + 2), sums.dtype)
@@ -165,14 +157,11 @@ class _Tiles:
         return self._split.sum(whole)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns the entries of one block per row, equal on all devices.
+        """Returns one block `[B, 128]` per row, and a mask of the vocabulary's entries.
 
         Args:
           cut: the result of `cut`.
-          block: int `[B]`, the index of a block in the whole vocabulary.
-
-        Returns:
-          The entries `[B, 128]`, and a mask, False past the end of the vocabulary.
+          block: int `[B]`, the index of the block in the whole vocabulary.
         """
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
@@ -181,12 +170,11 @@ class _Tiles:
         return self._split.sum(jnp.where(here, own, 0)), word < self._vocabulary
 
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
-        """Returns the index `[B]` of the first block whose maximum is `top`, if any.
+        """Returns the index `[B]` of the first block whose maximum is the row's.
 
         Args:
           tops: the maximum of each block on this device, `[B, N]`.
-          top: the maximum of each row, `[B, 1]`. If it is NaN, the result is the last
-            block.
+          top: the maximum of each row, `[B, 1]`; if NaN, the last block is returned.
         """
         block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
         found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)
@@ -200,13 +188,8 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
     """Samples an index of each row in proportion to its weight.
 
-    Args:
-      weights: the weights, `[B, N]`.
-      uniform: a random number in [0, 1) for each row.
-
-    Returns:
-      The first index `[B]` at which the cumulative weight exceeds `uniform` times the
-      sum of the weights; the last index if there is none.
+    It is the first index at which the cumulative weight exceeds `uniform` times the sum
+    of the weights, or else the last.
     """
     cumulative = jnp.cumsum(weights, axis=-1)
     goal = uniform * cumulative[:, -1]
@@ -219,9 +202,8 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Arr
 
     The nucleus is the smallest set of the largest weights, with ties, that has at least
     `top_p` of the total. The threshold is found by bisection on float32 bit patterns,
-    which have the same order as the positive values they represent, until one weight is
-    left between the bounds; with a sharded vocabulary, always in 31 steps. Weights
-    below about 1e-7 of the total are lost to rounding.
+    which have the same order as the positive values they represent. Weights below about
+    1e-7 of the total are lost to rounding.
     """
     total = split.sum(jnp.sum(weights, axis=-1))
     goal = top_p * total

@@ -44,6 +44,8 @@ class JaxSampler:
     def __init__(self, layout: Layout, params: Params, *, version: int = 0):
         """Creates the sampler and publishes `params` of `layout.trained`."""
         self._layout, self._model, self._mesh = layout, layout.model, layout.mesh
+        # Whether prefill can compute a common prefix of prompts only once.
+        self.shares_prefixes = self._model.attention in SHARES_PREFIXES
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
@@ -61,11 +63,6 @@ class JaxSampler:
     def close(self) -> None:
         self.make_room()
 
-    @property
-    def shares_prefixes(self) -> bool:
-        """Returns whether prefill can compute a common prefix of prompts only once."""
-        return self._model.attention in SHARES_PREFIXES
-
     def batches(self) -> list[int]:
         """Returns the decode batch sizes, ascending."""
         return self._layout.batches()
@@ -77,7 +74,7 @@ class JaxSampler:
 
         Args:
           partial: whether to compile prefill for partial completions too.
-          on_compiled: a function called after each batch size of `batches`.
+          on_compiled: called after each batch size of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         prefix = self._layout.prefix
@@ -91,12 +88,8 @@ class JaxSampler:
             state = decoding.empty(self._model, batch, columns, width, prefix)
             for shape in shapes:
                 block = self.read(0, [[0]], 0, shape)
-                state = decoding.insert(
-                    self._mesh,
-                    state,
-                    root,
-                    *_padded([], [], block, batch, self._layout.refill(batch)),
-                )
+                padded = _padded([], [], block, batch, self._layout.refill(batch))
+                state = decoding.insert(self._mesh, state, root, *padded)
             state, *_ = self._decode(state, dynamic, False, batch)
             self._compact(state, {}, batch)
             on_compiled()
@@ -150,12 +143,8 @@ class JaxSampler:
                 tasks, block = waiting.take(min(len(free), refill))
                 slots = [free.pop(0) for _ in tasks]
                 running.update(zip(slots, tasks, strict=True))
-                state = decoding.insert(
-                    self._mesh,
-                    state,
-                    root,
-                    *_padded(slots, tasks, block, batch, refill),
-                )
+                padded = _padded(slots, tasks, block, batch, refill)
+                state = decoding.insert(self._mesh, state, root, *padded)
             ends = refill if waiting else self._ends_to_compact(running, batch)
             idle = batch - len(running)
             min_done = idle + min(ends, len(running))
@@ -186,7 +175,8 @@ class JaxSampler:
     ):
         """Decodes until `min_done` slots are done, or `on_pause` returns True.
 
-        Signals are handled between calls of the decode program.
+        Returns:
+          The decode state, the results, and whether `on_pause` returned True.
         """
         while True:
             state, drawn = decoding.decode(
@@ -198,10 +188,9 @@ class JaxSampler:
                 dynamic,
                 min_done,
             )
-            if np.sum(drawn[0]) >= min_done:
-                return state, _Results(*jax.device_get(drawn)), False
-            if on_pause is not None and on_pause():
-                return state, _Results(*jax.device_get(drawn)), True
+            reached = np.sum(drawn[0]) >= min_done
+            if reached or (on_pause is not None and on_pause()):
+                return state, _Results(*jax.device_get(drawn)), not reached
 
     def _ends_to_compact(self, running, batch: int) -> int:
         """Returns how many completions must end for the batch to shrink or be empty."""
@@ -212,8 +201,6 @@ class JaxSampler:
 
     def _compact(self, state, running, batch: int):
         """Shrinks the batch while the running completions fit into a smaller one.
-
-        An idle slot takes as much time as a running one.
 
         Returns:
           The decode state, the running tasks by their new slots, and the batch size.
@@ -241,13 +228,10 @@ class JaxSampler:
         """Prefills prompts in order until packed rows of `shape` are full.
 
         Args:
-          first: the index, in the queue, of the first of these prompts.
-          prompts: the prompts in order; those that do not fit are not read.
+          first: the index of the first of these prompts in the queue.
+          prompts: the prompts; those that do not fit are not read.
           shared: the length of the prefix that all prompts share.
           shape: the number of rows and the length of a row.
-
-        Returns:
-          The keys and values of the prompts that fit, with their places.
         """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
@@ -258,20 +242,13 @@ class JaxSampler:
 
 
 class _Task(NamedTuple):
-    """Represents a completion to sample.
+    """Represents a completion to sample."""
 
-    Attributes:
-      prompt, sample: the indices of its prompt and completion in the call.
-      text: the index of the text to prefill.
-      partial: the partial completion of an earlier call.
-      limit: the maximum number of tokens to add.
-    """
-
-    prompt: int
-    sample: int
-    text: int
-    partial: Completion
-    limit: int
+    prompt: int  # index of its prompt in the call
+    sample: int  # index of the completion among those of the prompt
+    text: int  # index of the text to prefill
+    partial: Completion  # the completion so far
+    limit: int  # maximum number of tokens to add
 
 
 class _Results(NamedTuple):
@@ -298,20 +275,13 @@ class _Results(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Holds the keys and values of texts that were prefilled together.
+    """Holds the keys and values of R texts that were prefilled together."""
 
-    Attributes:
-      first: the index, in the queue, of the first of these texts.
-      last_tokens: int32 `[R]`, the last token of each text, which is not prefilled.
-      k, v: the keys and values of the packed rows; see `decoding.prefill`.
-      places: the places of the R texts in the rows.
-    """
-
-    first: int
-    last_tokens: np.ndarray
-    k: Entries
+    first: int  # index of the first of these texts in the queue
+    last_tokens: np.ndarray  # int32 [R], last token of each text, not prefilled
+    k: Entries  # of the packed rows; see `decoding.prefill`
     v: Entries
-    places: Places
+    places: Places  # of the R texts in the rows
 
     @property
     def end(self) -> int:
@@ -360,11 +330,7 @@ class _Waiting:
         return bool(self._tasks)
 
     def take(self, most: int):
-        """Removes up to `most` tasks from the queue.
-
-        Returns:
-          The tasks, whose texts all belong to one prefilled block, and the block.
-        """
+        """Removes up to `most` tasks of one prefilled block; returns them and it."""
         first = self._tasks[0].text
         if self._block is None or first >= self._block.end:
             is_partial, *others = self._is_partial[first:]
@@ -373,11 +339,11 @@ class _Waiting:
             shape = self._shapes[is_partial]
             self._block = None  # frees the old block before the next prefill
             self._block = self._sampler.read(first, texts, self._shared, shape)
-        tasks: list[_Task] = []
-        while self._tasks and self._tasks[0].text < self._block.end:
-            if len(tasks) == most:
-                break
-            tasks.append(self._tasks.popleft())
+        end = self._block.end
+        ready = itertools.takewhile(lambda task: task.text < end, self._tasks)
+        tasks = list(itertools.islice(ready, most))
+        for _ in tasks:
+            self._tasks.popleft()
         return tasks, self._block
 
 

@@ -1,8 +1,7 @@
 """Chooses the shapes and shardings of the sampler's weights, cache and slots.
 
 By default, each copy of the weights is split over as few devices as can hold it
-together with its part of the cache. Each copy has its own slots. Weights are
-transferred only by a publish.
+together with its part of the cache. Each copy has its own slots.
 """
 
 import dataclasses
@@ -33,87 +32,52 @@ _READ_PART = 8
 
 
 class PlatformSettings(NamedTuple):
-    """Holds the settings of prefill and decode for a platform.
+    """Holds the settings of prefill and decode for a platform."""
 
-    Attributes:
-      layers: whether all layers are stacked in one array with a loop over layers.
-      columns: the number of cache columns read at a time; 0 for all.
-      tokens: the number of tokens per slot between two checks for ended completions.
-      call: the maximum number of tokens per slot in one call; signals are handled
-        between calls.
-      read: the maximum number of prompt tokens that each copy prefills at a time; lower
-        with many copies. A longer prompt is prefilled as a whole.
-      min_prefix: the minimum length of a common prefix of all prompts that is cached
-        once for all slots; 0 disables this, as the GPU kernel requires.
-      parts: the numbers by which `slots` is divided to get the decode batch sizes.
-      one_pass: the argument of `rollout.inverse_cdf.draw_tokens` with this name.
-    """
-
-    layers: bool
-    columns: int
-    tokens: int
-    call: int
+    layers: bool  # stack all layers in one array, with a loop over layers
+    columns: int  # cache columns read at a time; 0 for all
+    tokens: int  # tokens per slot between two checks for ended completions
+    call: int  # maximum tokens per slot in one call; signals are handled between calls
+    # Maximum number of prompt tokens that each copy prefills at a time; lower with many
+    # copies. A longer prompt is prefilled as a whole.
     read: int
+    # Minimum length of a common prefix of all prompts that is cached once for all
+    # slots; 0 disables this, as the GPU kernel requires.
     min_prefix: int = 0
-    parts: tuple[int, ...] = (8, 4, 2, 1)
-    one_pass: bool = False
+    parts: tuple[int, ...] = (8, 4, 2, 1)  # decode batch sizes: `slots` divided by each
+    one_pass: bool = False  # see `rollout.inverse_cdf.draw_tokens`
 
 
-# TPUs read slices of a stacked array in place; GPUs and CPUs copy them first. `call` is
-# chosen so that one call takes about a second.
-_SETTINGS = {
-    "cpu": PlatformSettings(
-        layers=False, columns=0, tokens=1, call=4, read=1024, min_prefix=64
-    ),
-    "gpu": PlatformSettings(
-        layers=False,
-        columns=64,
-        tokens=8,
-        call=64,
-        read=2048,
-        parts=(4, 1),
-        one_pass=True,
-    ),
-    "tpu": PlatformSettings(
-        layers=True,
-        columns=256,
-        tokens=8,
-        call=64,
-        read=2048,
-        min_prefix=64,
-        parts=(4, 1),
-    ),
-}
+_CPU = PlatformSettings(
+    layers=False, columns=0, tokens=1, call=4, read=1024, min_prefix=64
+)
+# TPUs read slices of a stacked array in place; GPUs and CPUs copy them first.
+_TPU = PlatformSettings(
+    layers=True, columns=256, tokens=8, call=64, read=2048, min_prefix=64, parts=(4, 1)
+)
+_GPU = _TPU._replace(layers=False, columns=64, min_prefix=0, one_pass=True)
+_SETTINGS = {"cpu": _CPU, "gpu": _GPU, "tpu": _TPU}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """Describes the shapes of the sampler on the devices of the model in training.
 
-    Attributes:
-      trained: the model in training, with its mesh.
-      tensor: the number of devices that share one copy of the weights.
-      slots: the maximum number of completions decoded together, to be rounded up to a
-        multiple of the number of copies.
-      prompt_length, response_length: the lengths that the programs are compiled for;
-        longer prompts or responses need further compilation.
-      prefix: the length of the common prefix of all prompts, cached once for all slots;
-        0 for no prefix. Calls with a shorter common prefix need further compilation.
-      partial: whether calls continue partial completions.
-      settings: the platform's settings of prefill and decode.
-      bucket: the multiple that lengths are rounded up to. Lengths above the compiled
-        ones are rounded up to the bucket times a power of two, but not above the
-        model's maximum context length.
+    Longer prompts or responses, or a shorter common prefix, need further compilation.
     """
 
-    trained: Decoder
-    tensor: int
+    trained: Decoder  # the model in training, with its mesh
+    tensor: int  # number of devices that share one copy of the weights
+    # Maximum number of completions decoded together, to be rounded up to a multiple of
+    # the number of copies.
     slots: int
-    prompt_length: int
+    prompt_length: int  # the lengths that the programs are compiled for
     response_length: int
-    prefix: int
-    partial: bool
+    prefix: int  # length of the common prefix of all prompts; 0: none is cached
+    partial: bool  # whether calls continue partial completions
     settings: PlatformSettings
+    # Multiple that lengths are rounded up to. Lengths above the compiled ones are
+    # rounded up to the bucket times a power of two, or to the model's maximum context.
     bucket: int = 64
 
     @functools.cached_property
@@ -145,13 +109,7 @@ class Layout:
         return shards("batch", self.mesh)
 
     def lengths(self, prompt: int, response: int, prefix: int) -> tuple[int, int]:
-        """Returns the cache columns and the maximum number of new tokens of a slot.
-
-        Args:
-          prompt: the length of the longest prompt.
-          response: the maximum number of new tokens.
-          prefix: the length of the shared prefix of the prompts.
-        """
+        """Returns the cache columns and the maximum number of new tokens of a slot."""
         prompt = self._known(prompt, self.prompt_length)
         response = self._known(response, self.response_length)
         step = self.settings.columns or self.bucket
@@ -186,11 +144,6 @@ class Layout:
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
         """Returns the number of rows and the row length of a prefill of prompts.
 
-        Each copy of the weights gets one row for its share of the prompts of one
-        insertion, with at most `settings.read` tokens or the length of the longest
-        prompt. With many copies the rows are shorter, and if needed fewer, to limit the
-        number of prefilled tokens.
-
         Args:
           batch: the decode batch size.
           prompt: the length of the longest prompt.
@@ -198,16 +151,12 @@ class Layout:
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
     def prefill_partial(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
-        """Returns the rows and the row length to prefill partial completions.
-
-        Args:
-          batch: the decode batch size.
-          columns: the number of cache columns.
-          prefix: the length of the shared prefix.
-        """
+        """Returns the same as `prefill` for partial completions with their prompts."""
         return self._reading(batch, prefix + columns)
 
     def _reading(self, batch: int, longest: int) -> tuple[int, int]:
+        # Each copy reads one row for its share of one insertion. With many copies the
+        # rows are shorter, and if needed fewer, to limit the number of tokens.
         most = max(_READERS * self.settings.read, self.cached // _READ_PART)
         needed = self.refill(batch) // self.copies * longest
         each = most // self.copies // self.bucket * self.bucket
@@ -304,9 +253,9 @@ def make_layout(
         if odd:
             continue
         layout = Layout(
-            trained,
-            count,
-            slots,
+            trained=trained,
+            tensor=count,
+            slots=slots,
             prompt_length=prompt_length,
             response_length=response_length,
             prefix=prefix,

@@ -60,24 +60,19 @@ def programs(
         lambda: inspect.unwrap(decoding.empty)(model, batch, columns, width, prefix)
     )
     state = placed(state, decoding.shardings(state, mesh))
+    params = SamplingParams(max_tokens=1, stop_token_ids=(0,))
     dynamic = jax.tree.map(
         lambda x: array(x.shape, x.dtype),
-        jax.eval_shape(
-            lambda: decoding.dynamic_params(
-                SamplingParams(max_tokens=1, stop_token_ids=(0,))
-            )
-        ),
+        jax.eval_shape(lambda: decoding.dynamic_params(params)),
     )
 
-    def reading(shape) -> tuple:
-        row = array(shape, jnp.int32)
-        return model, weights, Rows(row, row, row, row)
-
-    read = {"prefill": reading(layout.prefill(batch, 1))}
+    shapes = {"prefill": layout.prefill(batch, 1)}
     if partial:
-        read["prefill_partial"] = reading(
-            layout.prefill_partial(batch, columns, prefix)
-        )
+        shapes["prefill_partial"] = layout.prefill_partial(batch, columns, prefix)
+    read = {
+        name: (model, weights, Rows(*[array(shape, jnp.int32)] * 4))
+        for name, shape in shapes.items()
+    }
     k, v = jax.tree.map(
         lambda x: array(
             x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")
@@ -104,14 +99,7 @@ def programs(
         ),
         "decode": Program(
             decoding.decode,
-            (
-                model,
-                layout.settings,
-                False,
-                weights,
-                state,
-                dynamic,
-                array((), jnp.int32),
-            ),
+            (model, layout.settings, False, weights, state, dynamic)
+            + (array((), jnp.int32),),
         ),
     }

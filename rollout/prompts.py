@@ -65,9 +65,5 @@ def pack(
         prefixes[row, here] = 1 if shared else 0
         places.append((row, end, shared + rest))
         end += rest
-    of_rows, starts, lengths = np.array(places, np.int32).reshape(-1, 3).T
-    host: Any = of_rows, starts, lengths, np.int32(shared)
-    return (
-        Rows(ids, positions, segments, prefixes),
-        Places(*host),
-    )
+    host: Any = *np.array(places, np.int32).reshape(-1, 3).T, np.int32(shared)
+    return Rows(ids, positions, segments, prefixes), Places(*host)

@@ -11,23 +11,14 @@ FinishReason = Literal["stop", "length", "unfinished"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Holds the sampling parameters of one call of `Sampler.sample`.
+    """Holds the sampling parameters of one call of `Sampler.sample`."""
 
-    Attributes:
-      n: the number of completions per prompt.
-      max_tokens: the maximum number of tokens per completion, with the stop token.
-      temperature: the temperature of the sampling distribution; 0 is greedy decoding.
-      top_p: the nucleus mass in (0, 1]; 1 samples from the full distribution.
-      stop_token_ids: the ids that end a completion. The stop token is its last token.
-      ignore_stop: whether to always sample `max_tokens` tokens (for benchmarks).
-    """
-
-    n: int = 1
-    max_tokens: int
-    temperature: float = 1.0
-    top_p: float = 1.0
-    stop_token_ids: tuple[int, ...]
-    ignore_stop: bool = False
+    n: int = 1  # completions per prompt
+    max_tokens: int  # maximum tokens per completion, with the stop token
+    temperature: float = 1.0  # 0 is greedy decoding
+    top_p: float = 1.0  # nucleus mass in (0, 1]; 1 samples from the full distribution
+    stop_token_ids: tuple[int, ...]  # ids that end a completion, as its last token
+    ignore_stop: bool = False  # always sample `max_tokens` tokens, as benchmarks do
 
     def __post_init__(self):
         if self.n < 1:
@@ -122,11 +113,11 @@ class Sampler(Protocol):
           seed: a non-negative random seed, a new one for each call (`rollout.seeds`).
           partial: the completions of each prompt that an earlier call returned. The
             unfinished ones are continued with the current weights.
-          on_finished: a function called with (prompt index, sample index, completion)
-            when a completion ends, in any order, on the calling thread.
-          on_pause: a function called regularly on the calling thread. Its exceptions
-            end the call. If it returns True, sampling stops, and the completions that
-            have not ended are returned unfinished.
+          on_finished: called with (prompt index, sample index, completion) when a
+            completion ends, in any order, on the calling thread.
+          on_pause: called regularly on the calling thread. Its exceptions end the call.
+            If it returns True, sampling stops, and the completions that have not ended
+            are returned unfinished.
 
         Returns:
           The `params.n` completions of each prompt.
