@@ -48,14 +48,14 @@ def make_vllm_sampler(
 ) -> PolicySampler:
     """Makes a sampler that starts vLLM servers or connects to running ones.
 
-    It can sample after the first publish. Every process calls this function; those
-    other than process 0 get a `FollowerSampler`.
+    Every process calls this function; those other than process 0 get a
+    `FollowerSampler`.
 
     Args:
       c: the run's config.
       model: the trainer's decoder, with its mesh.
       folder: folder of the base model.
-      workdir: folder for the servers' logs, and `WeightFolder`'s fallback for weights.
+      workdir: folder for the servers' logs, and for weights if /dev/shm is too small.
       prompt: token ids of a prompt, from which the probe's prompt is made.
 
     Raises:

@@ -1,8 +1,8 @@
 """Samples tokens from logits by inverting the CDF, without sorting the vocabulary.
 
-The vocabulary may be sharded over devices. They then exchange, for each row, the sum of
-each block of 128 entries, the entries of two blocks, and at most a few dozen other
-numbers. Except for rounding, the sampled tokens do not depend on the sharding.
+The vocabulary may be sharded over devices. They then exchange, for each row, little
+more than the sum of each block of 128 entries and the entries of two blocks. Except for
+rounding, the sampled tokens do not depend on the sharding.
 
 Axes: B rows, V vocabulary, W entries of the vocabulary on this device, N blocks of 128
 entries.

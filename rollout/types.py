@@ -21,10 +21,6 @@ class SamplingParams:
     ignore_stop: bool = False  # always sample `max_tokens` tokens, as benchmarks do
 
     def __post_init__(self):
-        if self.n < 1:
-            raise ValueError(f"n={self.n}: must be at least 1")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens={self.max_tokens}: must be at least 1")
         if not self.temperature >= 0:
             raise ValueError(f"temperature={self.temperature}: must be 0 or more")
         if not 0 < self.top_p <= 1:

@@ -166,6 +166,18 @@ class VllmClient:
             raise ServerRefused(message, answer.status)
         return text
 
+    def healthy(self) -> bool:
+        """Returns whether the server answers and its engine is alive."""
+        try:
+            self.call("GET", "/health", timeout=5)
+        except (ServerGone, ServerBusy):
+            return False
+        except ServerRefused as error:
+            if not error.internal:
+                raise
+            return False
+        return True
+
     def cut(self) -> None:
         """Breaks all open connections; their callers get `ServerGone` at once.
 

@@ -190,7 +190,7 @@ class ServerFleet:
             the same epoch, only the first restarts the server.
           error: the error of the request.
         """
-        if not self._healthy(member):
+        if not member.client.healthy():
             self._take_out(member, epoch, error)
 
     def cut(self) -> None:
@@ -238,7 +238,7 @@ class ServerFleet:
                     self._restart(member, error)
                     raise
                 except ServerRefused as error:
-                    if not error.internal or self._healthy(member):
+                    if not error.internal or member.client.healthy():
                         raise
                     if member.process is not None and not member.attached:
                         # A server that fails on its first request would fail again.
@@ -257,26 +257,13 @@ class ServerFleet:
             member.process.wait_ready(_START_SECONDS)
             return
         deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                member.client.call("GET", "/health", timeout=5)
-                return
-            except (ServerGone, ServerBusy) as error:
-                if self.closed or time.monotonic() > deadline:
-                    raise ServerFailed(
-                        f"{error}: start the vLLM server at this address, or correct"
-                        " config.rollout.vllm.url or --url"
-                    ) from None
-                time.sleep(0.5)
-
-    def _healthy(self, member: Member) -> bool:
-        if member.process is not None and member.process.pid is None:
-            return False
-        try:
-            member.client.call("GET", "/health", timeout=5)
-        except (ServerGone, ServerBusy, ServerRefused):
-            return False
-        return True
+        while not member.client.healthy():
+            if self.closed or time.monotonic() > deadline:
+                raise ServerFailed(
+                    f"{member.client.url}: no vLLM server answers; start one at this"
+                    " address, or correct config.rollout.vllm.url or --url"
+                )
+            time.sleep(0.5)
 
     def _take_out(self, member: Member, epoch: int, error: Exception) -> None:
         with self._changed:

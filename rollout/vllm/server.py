@@ -21,7 +21,7 @@ import time
 
 from rollout.types import SamplerError
 from rollout.vllm import supervisor
-from rollout.vllm.client import ServerGone, VllmClient
+from rollout.vllm.client import VllmClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Prefixes of environment variables that a server inherits: system, accelerators, vLLM.
@@ -201,20 +201,16 @@ class ServerProcess:
         Raises:
           ServerFailed: the server exited or was too slow; the message has the end of
             its log.
-          ServerBusy, ServerRefused: the server answered with an error.
         """
         process = self._process
         assert process is not None, "call start first"
         client = VllmClient(self.url, api_key=self.spec.api_key)
         begin = time.monotonic()
-        while process.poll() is None and time.monotonic() - begin < timeout:
-            try:
-                client.call("GET", "/health", timeout=2)
-            except ServerGone:
-                time.sleep(0.1)
-                continue
-            log.info("vLLM at %s ready in %.0f s", self.url, time.monotonic() - begin)
-            return
+        while process.poll() is None and (waited := time.monotonic() - begin) < timeout:
+            if client.healthy():
+                log.info("vLLM at %s ready in %.0f s", self.url, waited)
+                return
+            time.sleep(0.1)
         if process.poll() is None:
             self.stop()
             reason = f"was not ready after {timeout:.0f} s"

@@ -3,9 +3,6 @@
 import os
 import pathlib
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -136,41 +133,6 @@ def test_restarts_are_bounded(policy, tmp_path):
             _step(sampler, lambda: _strike(sampler, "api", signal.SIGKILL))
     finally:
         sampler.close()
-
-
-TRAINER = """
-    import pathlib, sys, time
-    from tests.rollout.vllm import policies
-    from rollout.vllm import supervisor
-    tmp, folder = map(pathlib.Path, sys.argv[1:])
-    policy = policies.Policy.load(folder)
-    sampler = policies.make_sampler(policy, tmp)
-    sampler.publish(policy.params, 0)
-    pid = sampler._fleet.members[0].process.pid
-    tree = [pid, *supervisor.descendants(pid)]
-    print("tree", *tree, flush=True)
-    sampler.sample(policies.prompts(48), policies.draw(300), seed=0)
-    time.sleep(600)
-"""
-
-
-@pytest.mark.failure(11)
-def test_no_process_outlives_a_killed_trainer(policy, tmp_path):
-    trainer = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(TRAINER), tmp_path, policy.folder],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=policies.ROOT,
-    )
-    line = next(line for line in trainer.stdout if line.startswith("tree"))
-    tree = [int(pid) for pid in line.split()[1:]]
-    assert len(tree) >= 3
-    trainer.kill()
-    trainer.wait()
-    deadline = time.monotonic() + 10
-    while alive := [pid for pid in tree if pathlib.Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < deadline, f"still there after 10 s: {alive}"
-        time.sleep(0.1)
 
 
 def test_tokens_report_their_version_across_an_update(running, tmp_path):

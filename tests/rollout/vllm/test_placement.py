@@ -16,13 +16,7 @@ from tests.tools.tiny import make_model
     [
         ([0, 1, 2, 3], (0, 1), "", (0.0, ""), [(2,), (3,)]),
         ([0, 1, 2, 3], (0, 1), "2,3", (0.0, ""), [(2, 3)]),
-        (
-            [0, 1, 2, 3],
-            (0, 1),
-            "1;2",
-            (0.0, ""),
-            r"GPUs \[1\] are used by both JAX",
-        ),
+        ([0, 1, 2, 3], (0, 1), "1;2", (0.0, ""), r"GPUs \[1\] are used by both JAX"),
         ([0, 1, 2, 3], (0, 1), "2,3;3", (0.0, ""), r"GPUs \[3\] are given to more tha"),
         ([0, 1, 2, 3], (0, 1), "gpu0", (0.0, ""), "devices='gpu0': must be GPU ids"),
         ([0, 1], (0, 1), "", (0.0, ""), r"JAX uses all GPUs of this machine \(\[0"),
