@@ -296,20 +296,17 @@ class ServerFleet:
             raise ServerGone("sampling was stopped")
         member.up = member.attached = False
         member.restarts += 1
-        member.dead = member.restarts > self.max_restarts
+        if member.restarts > self.max_restarts:
+            self._last_error = error
+            member.dead = True
+            times = self.max_restarts
+            log.error("a vLLM server failed after %d restarts: %s", times, error)
+        else:
+            self.restarts += 1
         if member.process is not None:
             member.process.stop(at_once=True)
-        if member.dead:
-            self._last_error = error
-            log.error(
-                "a vLLM server failed more than %d times and is abandoned: %s",
-                self.max_restarts,
-                error,
-            )
-            return
-        self.restarts += 1
-        if member.process is not None:
-            self._start(member, member.process)
+            if not member.dead:
+                self._start(member, member.process)
 
     def _start(self, member: Member, process: ServerProcess) -> None:
         process.start()
