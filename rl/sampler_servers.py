@@ -55,7 +55,7 @@ def make_vllm_sampler(
       c: the run's config.
       model: the trainer's decoder, with its mesh.
       folder: folder of the base model.
-      workdir: folder for the servers' logs, and for weights if /dev/shm is too small.
+      workdir: folder for the servers' logs, and `WeightFolder`'s fallback for weights.
       prompt: token ids of a prompt, from which the probe's prompt is made.
 
     Raises:

@@ -329,7 +329,7 @@ class _Waiting:
         return bool(self._tasks)
 
     def take(self, most: int):
-        """Removes up to `most` tasks of one prefilled block; returns them and it."""
+        """Removes up to `most` tasks of one block; returns them and the block."""
         first = self._tasks[0].text
         if self._block is None or first >= self._block.end:
             is_partial, *others = self._is_partial[first:]

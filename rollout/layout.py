@@ -77,7 +77,7 @@ class Layout:
     partial: bool  # whether calls continue partial completions
     settings: PlatformSettings
     # Multiple that lengths are rounded up to. Lengths above the compiled ones are
-    # rounded up to the bucket times a power of two, or to the model's maximum context.
+    # rounded up to the bucket times a power of two, at most to the model's context.
     bucket: int = 64
 
     @functools.cached_property
@@ -88,21 +88,19 @@ class Layout:
     @functools.cached_property
     def model(self) -> InferenceDecoder:
         config = served_config(self.trained.config, self.tensor)
+        # On GPU only the kernel reads blocks of columns: an XLA loop of dynamic length
+        # waits for the host after each block.
+        gpu = platform(self.mesh) == "gpu"
+        by_blocks = self.trained.attention == "triton" or not gpu
         return InferenceDecoder(
             config,
             self.mesh,
             dtype=self.trained.dtype,
             attention=self.trained.attention,
             stacked=config.num_layers if self.settings.layers else 1,
-            # On GPU only the kernel reads blocks of columns: an XLA loop of dynamic
-            # length waits for the host after each block.
-            cache_block=self.settings.columns if self._by_blocks else 0,
-            joins=platform(self.mesh) == "gpu",
+            cache_block=self.settings.columns if by_blocks else 0,
+            joins=gpu,
         )
-
-    @property
-    def _by_blocks(self) -> bool:
-        return self.trained.attention == "triton" or platform(self.mesh) != "gpu"
 
     @functools.cached_property
     def copies(self) -> int:

@@ -27,10 +27,7 @@ COMPLETIONS = "/v1/completions"
 LOAD_ADAPTER = "/v1/load_lora_adapter"
 ADAPTER = "policy-adapter"  # the name of the served adapters
 _REQUEST = "generate-tokens-"  # the prefix that vLLM adds to request names
-_TRAINING = (  # routes that training needs
-    *("/collective_rpc", "/pause", "/resume", "/update_weight_version"),
-    *(GENERATE, ABORT),
-)
+_CONTROL = ("/collective_rpc", "/pause", "/resume", "/update_weight_version")
 _WORDS = 512  # 32-bit words per row of a checksum
 
 
@@ -240,7 +237,7 @@ class VllmClient:
         Args:
           max_model_len: the maximum length of a prompt with its completion.
           policy: the arguments of `extension.PolicyWorker.check_policy`.
-          timeout: the seconds that `check_policy` may take.
+          timeout: the maximum seconds without data during `check_policy`.
           adapter: whether only adapters will be published.
 
         Raises:
@@ -248,7 +245,7 @@ class VllmClient:
           ServerGone, ServerBusy, ServerRefused: the errors of `call`.
         """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
-        needed = (*_TRAINING, LOAD_ADAPTER) if adapter else _TRAINING
+        needed = [*_CONTROL, GENERATE, ABORT, *([LOAD_ADAPTER] if adapter else [])]
         if missing := [route for route in needed if route not in routes]:
             how = " --lora_rank RANK" if adapter else ""
             raise ServerRefused(
@@ -283,9 +280,7 @@ class VllmClient:
         It is unfinished if the server ended the request, by `abort` or for an update.
 
         Args:
-          prompt: the token ids of the prompt.
-          params: the sampling parameters; `n` is ignored.
-          seed: the random seed of this completion.
+          prompt, params, seed: the request; `n` of the parameters is ignored.
           version_of: converts a version label to a policy version; called with "" for a
             server that reports no labels.
           name: a unique name of the request, for `abort`.

@@ -37,7 +37,7 @@ class FleetSampler:
         """Creates a sampler.
 
         Args:
-          fleet: the started servers of one model.
+          fleet: the servers of one model.
           max_model_len: the maximum length of a prompt with its completion.
         """
         self._fleet, self._max_model_len = fleet, max_model_len

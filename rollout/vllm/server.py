@@ -144,7 +144,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a free port that Linux does not give to outgoing connections."""
+    """Returns a free port below those that Linux gives to outgoing connections."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         try:
@@ -217,7 +217,7 @@ class ServerProcess:
         else:
             reason = f"exited with status {process.returncode} while starting"
         raise ServerFailed(
-            f"vLLM {reason}; the end of {self.log_file}:\n{self._log_tail(30)}"
+            f"vLLM {reason}; read {self.log_file}, which ends:\n{self._log_tail(30)}"
         )
 
     def _log_tail(self, lines: int) -> str:
