@@ -177,7 +177,8 @@ TREE = """
     import os, signal, subprocess, sys, time
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if len(sys.argv) == 2:
-        subprocess.Popen([sys.executable, "-c", open(sys.argv[1]).read(), "x", "y"],
+        own = open(sys.argv[1]).read()
+        subprocess.Popen([sys.executable, "-S", "-c", own, "x", "y"],
                          start_new_session=True)
     time.sleep(600)
 """
@@ -199,7 +200,7 @@ def test_the_process_tree_ends_with_its_starter(tmp_path, blow):
     script = tmp_path / "tree.py"
     script.write_text(textwrap.dedent(TREE))
     program = tmp_path / "vllm"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} {script} {script}\n")
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -S {script} {script}\n")
     program.chmod(0o755)
     starter = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(STARTER), program, tmp_path],
