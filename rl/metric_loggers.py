@@ -5,17 +5,15 @@ Metrics are written to the workdir first. A logger that raises an exception is r
 with a warning; the run continues.
 """
 
-import contextlib
 import functools
 import pathlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from rl.problems.functions import load_function
-from rl.processes.stopping import one_line
 
 
 class Sink(Protocol):
@@ -57,42 +55,6 @@ def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
         else:
             raise ValueError(f"{key}: {name!r} must be 'wandb' or 'module:function'")
     return makers
-
-
-class Sinks:
-    """Calls the metric loggers of a run; removes a logger that raises an exception."""
-
-    def __init__(
-        self,
-        makers: Mapping[str, Maker],
-        workdir: pathlib.Path,
-        *,
-        config: Mapping[str, Any],
-        keep: int,
-    ):
-        self._open: dict[str, Sink] = {}
-        for name, maker in makers.items():
-            with self._guarded(name):
-                self._open[name] = maker(workdir, config=dict(config), keep=keep)
-
-    def call(self, method: str, *arguments: Any) -> None:
-        """Calls a method of every open logger."""
-        for name, sink in list(self._open.items()):
-            with self._guarded(name):
-                getattr(sink, method)(*arguments)
-
-    @contextlib.contextmanager
-    def _guarded(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self._open.pop(name, None)
-            reason = one_line(error)
-            print(
-                f"WARNING: config.log.sinks: {name!r} failed and is not called again:"
-                f" {reason}",
-                flush=True,
-            )
 
 
 def _wandb() -> Maker:

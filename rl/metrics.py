@@ -17,7 +17,8 @@ import numpy as np
 
 from rl.files import Rows, read_rows, replace_rows
 from rl.groups.stats import RolloutStats
-from rl.metric_loggers import Maker, Sinks
+from rl.metric_loggers import Maker, Sink
+from rl.processes.stopping import one_line
 from rl.progress import duration
 from rl.types import Batch
 from rl.workdir.board import Board
@@ -50,7 +51,7 @@ class MetricsWriter:
     ):
         """
         Args:
-          workdir: folder for `metrics.jsonl`, `samples.jsonl` and `tensorboard/`.
+          workdir: folder of the run.
           keep: the step that the run resumes after; rows of later steps are removed.
             -1 for a new run.
           evaluated: the step of the last evaluation; later evaluations are removed.
@@ -68,9 +69,12 @@ class MetricsWriter:
             front={tag for tags in HEADLINE.values() for tag in tags},
             config=config,
         )
-        self._sinks = Sinks(sinks or {}, workdir, config=config, keep=keep)
+        self._sinks: dict[str, Sink] = {}
+        for name, maker in (sinks or {}).items():
+            with self._guarded(name):
+                self._sinks[name] = maker(workdir, config=dict(config), keep=keep)
         self._opened = contextlib.ExitStack()
-        self._opened.callback(self._sinks.call, "close")
+        self._opened.callback(self._log, "close")
         for part in (self._board, self._samples, self._metrics):
             self._opened.callback(part.close)
 
@@ -80,23 +84,41 @@ class MetricsWriter:
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
         self._metrics.write({"step": step, **dict.fromkeys(plain), **finite})
         self._board.scalars(step, finite)
-        self._sinks.call("scalars", step, finite)
+        self._log("scalars", step, finite)
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
         """Writes histograms to TensorBoard and the loggers; leaves out empty arrays."""
         some = {name: array for name, array in values.items() if len(array)}
         self._board.histograms(step, some)
-        self._sinks.call("histograms", step, some)
+        self._log("histograms", step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Writes completions to samples.jsonl, TensorBoard and the loggers."""
         self._samples.write(*({"step": step, **row} for row in rows))
         self._board.samples(step, rows)
-        self._sinks.call("samples", step, rows)
+        self._log("samples", step, rows)
 
     def close(self) -> None:
         """Closes all files and loggers, even if one fails."""
         self._opened.close()
+
+    def _log(self, method: str, *arguments: Any) -> None:
+        """Calls a method of all metric loggers that have not failed."""
+        for name, sink in list(self._sinks.items()):
+            with self._guarded(name):
+                getattr(sink, method)(*arguments)
+
+    @contextlib.contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._sinks.pop(name, None)
+            print(
+                f"WARNING: config.log.sinks: {name!r} failed and is not called again:"
+                f" {one_line(error)}",
+                flush=True,
+            )
 
 
 class Stopwatch:
@@ -203,11 +225,7 @@ def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, f
 def verifier_metrics(
     before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, float]:
-    """Returns the increase of each count of `Rewards.counts`, as metrics.
-
-    Args:
-      before, after: the counts at the start and at the end of a step.
-    """
+    """Returns the increase of each count of `Rewards.counts` during a step."""
     return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
 
 
@@ -223,8 +241,7 @@ def console_line(
     """Returns a line for the console with the main metrics of a step; see `LEGEND`.
 
     Args:
-      step: number of steps done.
-      steps: number of steps of the run.
+      step, steps: number of steps done, and of the run.
       m: metrics of the step.
       left: estimated seconds to the end of the run; None if the step compiled programs.
     """
