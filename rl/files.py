@@ -8,6 +8,7 @@ import codecs
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -34,8 +35,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     """Makes and locks a folder; the lock is also released when the process ends.
 
     Raises:
-      BlockingIOError: another process has locked the folder.
-      OSError: the folder cannot be made, or its file system does not support locks.
+      OSError: the folder is locked by another process, or it cannot be locked.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -128,26 +128,38 @@ def read_rows(
     """
     if appended and not path.exists():
         return
-    number = 0
+    for number, line in read_lines(path):
+        where = f"{path}:{number}"
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+            for start, advice in _NOT_JSONL.items():
+                if line.startswith(start):
+                    raise ValueError(f"{path}: {advice}")
+        if not line.strip():
+            continue
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(
+                f"{where}: line longer than {MAX_LINE_BYTES // 2**20} MiB; give a JSONL"
+                " file, with one row per line"
+            )
+        if appended and not line.endswith(b"\n") and not _is_whole(line):
+            return
+        yield where, _parsed(line, where)
+
+
+def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+    """Yields the number and the content of each line of a file.
+
+    Only the first `MAX_LINE_BYTES + 1` bytes of a line are read into memory.
+    """
     with path.open("rb") as file:
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            if number == 1:
-                line = line.removeprefix(codecs.BOM_UTF8)
-                for start, advice in _NOT_JSONL.items():
-                    if line.startswith(start):
-                        raise ValueError(f"{path}: {advice}")
-            if not line.strip():
-                continue
-            where = f"{path}:{number}"
-            if len(line) > MAX_LINE_BYTES:
-                most = f"{MAX_LINE_BYTES // 2**20} MiB"
-                raise ValueError(
-                    f"{where}: line longer than {most}; is this a JSONL file?"
-                )
-            if appended and not line.endswith(b"\n") and not _is_whole(line):
+        for number in itertools.count(1):
+            part = line = file.readline(MAX_LINE_BYTES + 1)
+            if not line:
                 return
-            yield where, _parsed(line, where)
+            yield number, line
+            while len(part) > MAX_LINE_BYTES and not part.endswith(b"\n"):
+                part = file.readline(MAX_LINE_BYTES + 1)
 
 
 def sha256(path: pathlib.Path) -> str:
@@ -167,29 +179,25 @@ def fetched(name: str) -> pathlib.Path:
     Raises:
       ValueError: a name with `hf://` has another form, or the download failed.
     """
-    if name.startswith(HUB):
-        return _download(name)
-    return pathlib.Path(os.path.expandvars(name)).expanduser()
-
-
-def _download(spec: str) -> pathlib.Path:
+    if not name.startswith(HUB):
+        return pathlib.Path(os.path.expandvars(name)).expanduser()
     import huggingface_hub
-    import huggingface_hub.errors
+    from huggingface_hub.errors import HfHubHTTPError
 
-    parts = spec.removeprefix(HUB).split("/", 2)
+    parts = name.removeprefix(HUB).split("/", 2)
     if len(parts) != 3:
-        raise ValueError(f"{spec}: must be hf://OWNER/DATASET/PATH")
-    name, _, revision = parts[1].partition("@")
+        raise ValueError(f"{name}: must be hf://OWNER/DATASET/PATH")
+    owner, (dataset, _, revision), path = parts[0], parts[1].partition("@"), parts[2]
     try:
         file = huggingface_hub.hf_hub_download(
-            f"{parts[0]}/{name}",
-            parts[2],
-            repo_type="dataset",
-            revision=revision or None,
+            f"{owner}/{dataset}", path, repo_type="dataset", revision=revision or None
         )
-    except (huggingface_hub.errors.HfHubHTTPError, OSError, ValueError) as error:
+    except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
-        raise ValueError(f"{spec}: could not be downloaded: {reason}") from None
+        raise ValueError(
+            f"{name}: could not be downloaded ({reason}); correct it, or give a local"
+            " file"
+        ) from None
     return pathlib.Path(file)
 
 

@@ -44,7 +44,7 @@ class Watch:
         self.covered = False  # hidden while a nested watch is shown
 
     def update(self, done: int = 1) -> None:
-        """Adds `done` to the number of finished units."""
+        """Counts `done` more finished units."""
         self._done += done
         self._first = self._first or (time.time(), self._done)
 
@@ -54,10 +54,7 @@ class Watch:
         return time.time() - self._began
 
     def text(self, columns: int = 0) -> str:
-        """Returns the progress as a line of text.
-
-        With `columns`, the line has at most this width, and a bar for a known total.
-        """
+        """Returns the progress as a line, with a bar if `columns` limits its width."""
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.time() - since, 1e-9)
         if self._total and columns:
@@ -116,13 +113,8 @@ def hush() -> None:
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
     """Shows the progress of the work in the `with` block; yields its counter.
 
-    Without a `total` only the time is shown. A nested watch hides the outer one until
-    the nested one ends.
-
-    Args:
-      name: name of the work.
-      total: number of units of work, if known.
-      unit: name of a unit, in the plural.
+    Without a `total` number of units only the time is shown. `unit` is the name of a
+    unit, in the plural. A nested watch hides the outer one until the nested one ends.
     """
     count, outer = Watch(name, total, unit), _within.get()
     ended = threading.Event()
@@ -147,13 +139,7 @@ def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Wa
 def phase(
     name: str, what: str, *, total: int | None = None, unit: str = ""
 ) -> Iterator[Watch]:
-    """Shows progress like `watch`, and prints a line at the start and at the end.
-
-    Args:
-      name: name of the work.
-      what: description of the work, for the first line.
-      total, unit: see `watch`.
-    """
+    """Shows progress like `watch`, after a line with `what`, and before a last line."""
     if not _hushed.is_set():
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     with watch(name, total=total, unit=unit) as count:
@@ -174,12 +160,7 @@ def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
 class WatchedSampler:
     """Wraps a sampler and shows how many completions of a call are finished."""
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        name: str,
-        check_stop: Callable[[], None] = lambda: None,
-    ):
+    def __init__(self, sampler: Sampler, name: str, check_stop: Callable[[], None]):
         """
         Args:
           sampler: the sampler to call.

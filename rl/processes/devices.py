@@ -22,11 +22,7 @@ GPU_SHARE = 0.92
 
 
 def take_gpu_memory() -> None:
-    """Sets the share of each GPU's memory that JAX may allocate to `GPU_SHARE`.
-
-    A share in the environment variable XLA_PYTHON_CLIENT_MEM_FRACTION has precedence.
-    Call it before JAX initializes its devices.
-    """
+    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets it."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", str(GPU_SHARE))
 
 
@@ -34,12 +30,8 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
     """Sets XLA's flags so that GPU programs are deterministic, bit for bit.
 
     By default XLA may use atomic additions, and it selects kernels by timing them. The
-    flags that the environment variable XLA_FLAGS already has are not changed. Call this
-    function before JAX initializes its devices.
-
-    Args:
-      workdir: the selected kernels are stored in `workdir`/autotune, so that a resumed
-        run uses the same kernels; None does not store them.
+    selected kernels are stored in `workdir`, so that a resumed run uses them again.
+    Flags that the environment variable XLA_FLAGS already has are not changed.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_gpu_deterministic_ops" not in flags:
@@ -86,10 +78,8 @@ def join_cpu_devices(mesh: Mesh) -> None:
 
     Gloo connects a group at its first collective. If one process arrives 30 seconds
     after another, for example after a longer compilation, the first one fails and the
-    second hangs. Later collectives of a connected group wait without this limit.
-
-    Every process must call it with the same mesh before any other joint computation. It
-    does nothing for a single process or on other platforms.
+    second hangs. Later collectives of a connected group wait without this limit. Every
+    process must call this function before any other joint computation.
     """
     if jax.process_count() == 1 or mesh.devices.flat[0].platform != "cpu":
         return
@@ -121,8 +111,7 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 
     Args:
       c: the run's config.
-      workdir: folder in which a deterministic run stores XLA's selected kernels, or
-        None.
+      workdir: folder in which a deterministic run stores XLA's selected kernels.
 
     Raises:
       ValueError: the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is set.

@@ -48,11 +48,7 @@ class _Group(SingleProcess):
     alone = False
 
     def __init__(self, expected_errors: Errors):
-        """Starts to watch the other processes.
-
-        Args:
-          expected_errors: types of errors that are printed without a traceback.
-        """
+        """Watches the other processes; prints `expected_errors` without a traceback."""
         self._expected = expected_errors
         self._client: Any = global_state.client
         self._index = jax.process_index()
@@ -123,12 +119,9 @@ class _Group(SingleProcess):
         os._exit(end["status"])
 
     def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
-        """Ends every process; does nothing after the end of the run.
+        """Ends every process, unless the run has ended.
 
-        Args:
-          status: exit status of every process.
-          reason: the last line that every process prints; empty prints nothing.
-          process: index of the process that failed, which the others print; or None.
+        All print `reason` if it is not empty, and the index of the failed `process`.
         """
         if self._ended.is_set():
             return
@@ -174,9 +167,8 @@ class Leader(_Group):
         """Sends a command to all followers, which receive commands in order.
 
         Raises:
-          RuntimeError: it was called outside the main thread, where the order of joint
-            calls would be undefined.
-          TypeError: an argument cannot be encoded; see `encode`.
+          RuntimeError: the caller is not the main thread, so the order of joint calls
+            is undefined.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -201,11 +193,7 @@ class Follower(_Group):
     leads = False
 
     def receive(self) -> Message:
-        """Waits for the leader's next command and returns it.
-
-        Raises:
-          ValueError: the bytes are not a message of `rl.processes.messages`.
-        """
+        """Waits for the leader's next command and returns it."""
         key = next(self._calls)
         value = self._wait_for(key)
         readers = self._client.key_value_increment(f"{key}/readers", 1)
@@ -222,10 +210,7 @@ Processes = SingleProcess | Leader | Follower
 
 
 def _broadcast(size: int, message: bytes = b"") -> bytes:
-    """Returns the leader's message in all processes; each of them must call this.
-
-    The `size` bytes are broadcast over the devices. Followers pass no message.
-    """
+    """Broadcasts the leader's message of `size` bytes over the devices."""
     chunks = []
     for start in range(0, size, 4 * _CHUNK):
         part = message[start : start + 4 * _CHUNK].ljust(4 * _CHUNK, b"\0")

@@ -78,9 +78,7 @@ class JointEngine:
 def lead(
     processes: Processes, make_engine: Callable[[], E], *, config: str, embedded: bool
 ) -> E:
-    """Makes the engine of the leader or of a single process.
-
-    The leader first sends the command "begin"; the followers then make their engines.
+    """Makes the engine of a single process, or of the leader and its followers.
 
     Args:
       processes: the leader's connection to the run's processes, or the single process.
@@ -102,17 +100,9 @@ class _Left(Exception):
 
 
 def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
-    """Executes the leader's commands until the leader ends the run.
+    """Executes the leader's commands and returns the exit status that ends the run.
 
-    Args:
-      leader: receives the leader's commands.
-      make_engine: makes this process's engine, given the leader's config as JSON.
-
-    Returns:
-      The exit status of the run.
-
-    Raises:
-      ValueError: a command is unknown or invalid.
+    `make_engine` makes this process's engine, given the leader's config as JSON.
     """
 
     def pause() -> bool:

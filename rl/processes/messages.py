@@ -40,10 +40,9 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
         if kind in _DATACLASSES:
             fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
             return {_KIND: kind, _CONTENT: to_plain(fields)}
-        array = (
-            isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf"
-        )
-        if array or value is None or isinstance(value, str | bool | int | float):
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+            return value
+        if value is None or isinstance(value, str | bool | int | float):
             return value
         raise TypeError(
             f"command {name!r}: cannot send an argument of type {kind} to other"

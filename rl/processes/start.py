@@ -37,20 +37,16 @@ def start(
     *,
     expected_errors: Errors,
 ) -> Processes:
-    """Connects the processes of this run; does nothing for a single process.
+    """Connects the processes of this run before JAX initializes its devices.
 
-    Call it before JAX initializes its devices. If the first three arguments are None,
-    JAX reads the environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs).
-    If the processes do not all connect within 5 minutes, this process ends.
+    If the first three arguments are None, JAX reads the environment (SLURM, TPU pods,
+    GKE, Open MPI, Kubernetes indexed jobs). If the processes do not all connect within
+    5 minutes, this process ends.
 
     Args:
-      coordinator: address `host:port` of process 0, with a free port.
-      num_processes: number of processes; 1 ignores the environment.
-      process_id: index of this process, 0 for the leader.
+      coordinator, num_processes, process_id: the flags of these names; one process
+        ignores the environment.
       expected_errors: types of errors that are printed without a traceback.
-
-    Returns:
-      This process's connection to the others: a leader, a follower or a single process.
 
     Raises:
       ValueError: the arguments are invalid, or the processes could not be connected.

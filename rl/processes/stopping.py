@@ -65,13 +65,10 @@ class SingleProcess:
     """Represents the only process of a run; its methods do nothing.
 
     The classes of `rl.processes.group` override the methods for several processes.
-
-    Attributes:
-      alone: whether this is the only process.
-      leads: whether this process runs the training loop and ends the run.
     """
 
-    alone, leads = True, True
+    alone = True
+    leads = True  # whether this process runs the training loop and ends the run
 
     def watch_signals(self, on_signal: Callable[[int], None]) -> None:
         """Calls `on_signal`, in the leader, with the first signal that is reported."""
@@ -103,18 +100,11 @@ class StopSignals:
     """Ends the command on SIGTERM, Ctrl-C and others; see the module's docstring.
 
     A signal to any process of a run ends all its processes. Enter this context manager
-    in the main thread.
-
-    Attributes:
-      finish: function that waits for a save in progress; called before a process that
-        does not end in time is killed.
+    in the main thread. A process that does not end in time prints `message`.
     """
 
     def __init__(self, message: str):
-        """
-        Args:
-          message: last line of a process that is killed because it did not end in time.
-        """
+        # Waits for a save in progress, before a process is killed.
         self.finish: Callable[[], None] = lambda: None
         self._message = message
         self._processes = SingleProcess()
@@ -158,9 +148,9 @@ class StopSignals:
     def interruptible(self) -> Iterator[None]:
         """Lets a signal raise Stopped in the `with` block; the caller then saves.
 
-        With several processes only `check` raises Stopped: call it at intervals. The
-        block begins and ends with a call of `check`. Stopped may also be raised while
-        the block is left, so catch it outside the block, in the same function.
+        With several processes only `check` raises Stopped: call it at intervals.
+        Stopped may also be raised while the block is left, so catch it outside the
+        block, in the same function.
         """
         with self._during(_Phase(interrupts=True, patience=math.inf)):
             self.check()
@@ -173,8 +163,7 @@ class StopSignals:
         """Lets work in the `with` block continue after a signal, for a limited time.
 
         The next call of `check` raises Stopped. The process is killed if the block does
-        not end within `grace_seconds` after the signal, or after its own beginning if
-        the signal was earlier.
+        not end within `grace_seconds` after the signal and its own beginning.
         """
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
@@ -250,8 +239,7 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
     Args:
       message: last line after a signal, such as how to resume. It is not printed after
         a second signal.
-      command: function that takes the `StopSignals`, runs the command and returns the
-        exit status.
+      command: runs with these `StopSignals` and returns the exit status.
     """
     with StopSignals(message) as stop:
         try:

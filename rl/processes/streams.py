@@ -38,10 +38,7 @@ class _Outlasted:
 
 
 def outlast_output() -> None:
-    """Wraps stdout and stderr so that writing to them never raises OSError.
-
-    After an error, for example of a closed pipe, all text of the stream is discarded.
-    """
+    """Wraps stdout and stderr so that writing to them never raises OSError."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Outlasted):

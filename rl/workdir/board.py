@@ -32,16 +32,13 @@ class Board:
         folder: pathlib.Path,
         *,
         keep: int,
-        front: Set[str] = frozenset(),
-        config: Mapping[str, Any] | None = None,
+        front: Set[str],
+        config: Mapping[str, Any],
     ):
-        """
-        Args:
-          folder: folder of the event files.
-          keep: the step that the run resumes after. TensorBoard drops points of later
-            steps from earlier event files.
-          front: tags that are also shown in the group `FRONT`.
-          config: hyperparameters by name.
+        """Starts a file; TensorBoard then drops earlier points of steps after `keep`.
+
+        The tags `front` are also shown in the group `FRONT`. `config` has
+        hyperparameters by name.
         """
         folder.mkdir(exist_ok=True)
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}"

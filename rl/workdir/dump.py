@@ -40,8 +40,7 @@ def dump_updates(
       workdir: folder of the run.
       step: number of steps done before this one.
       groups: groups of the step's batch.
-      mini_batches, hypers: arguments of `Engine.update`.
-      stats: result of `Engine.update`.
+      mini_batches, hypers, stats: arguments and result of `Engine.update`.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():

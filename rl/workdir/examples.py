@@ -23,20 +23,11 @@ def example_rows(
     samples: Annotated[int, Range(0, 8)],
     after: str,
 ) -> list[dict[str, Any]]:
-    """Returns completions of a step that are worth reading, as rows of samples.jsonl.
+    """Returns at most `samples` completions worth reading, as rows of samples.jsonl.
 
     They come from the example groups of `stats`, in this order: the completions with
     the best and the worst reward; the first suspect, truncated and repetitive ones, if
-    any; the first of each group. Those beyond `samples` rows are left out. Each row
-    holds the prompt with its special tokens.
-
-    Args:
-      stats: rollout stats of the step, with example groups.
-      decode: converts a completion's token ids to text.
-      decode_prompt: converts a prompt's token ids to text.
-      samples: maximum number of rows.
-      after: delimiter (`reward.after`); the verifier ignores text before its last
-        occurrence. "" for none.
+    any; the first of each group. `after` is `reward.after`.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []
@@ -101,12 +92,7 @@ def _example(
 
 
 def suspicion(row: Mapping[str, Any], *, after: str = "") -> str:
-    """Returns why a verdict may be wrong, or an empty string.
-
-    Args:
-      row: a row of samples.jsonl.
-      after: see `example_rows`.
-    """
+    """Returns why the verdict of a row may be wrong, or an empty string."""
     if row["correct"]:
         if row["finish_reason"] == "length":
             return "right, though it was cut off"

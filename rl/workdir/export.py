@@ -36,14 +36,12 @@ def serve_as_trained(
     template: str,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Replaces the base's generation config and chat template by the run's.
+    """Replaces the generation config and chat template in a copy of the base's files.
 
     Args:
       folder: folder with copies of the base model's config and tokenizer files.
-      stop_token_ids: stop tokens of the run.
+      stop_token_ids, template, tokenizer: those of the run.
       temperature: sampling temperature at the end of the run.
-      template: the prompt template, `data.template`.
-      tokenizer: tokenizer of the base model.
     """
     path = folder / "generation_config.json"
     of_base = json.loads(path.read_text("utf-8")) if path.is_file() else {}

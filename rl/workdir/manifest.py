@@ -138,11 +138,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
 
 
 def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
-    """Compares only the config with the manifest, before the base model is made.
-
-    Raises:
-      ValueError: a difference is not one of `MAY_CHANGE`, or the manifest is damaged.
-    """
+    """Compares only the config with the manifest, before the base model is made."""
     if content := _read(workdir / "manifest.json"):
         before = content["identity"]
         _refuse(workdir, differences(before, {**before, "config": _config(spec)}))
@@ -153,9 +149,6 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
 
     Otherwise the run would resume at an earlier step and drop later metrics. A folder
     `STEP.damaged` of the named checkpoint also passes.
-
-    Raises:
-      ValueError: the checkpoint is missing, or a row is invalid.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
@@ -203,7 +196,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
         if not all(isinstance(part, dict) for part in content["identity"].values()):
             raise TypeError("a section is not an object")
         if not all(isinstance(row["after"], int) for row in content["history"]):
-            raise TypeError("a row of the history has no step")
+            raise TypeError("history: an entry of `after` is not a whole number")
         return content
     except FileNotFoundError:
         return None

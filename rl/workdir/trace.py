@@ -15,11 +15,7 @@ class Trace(contextlib.AbstractContextManager["Trace"]):
     """
 
     def __init__(self, workdir: pathlib.Path, *, steps: Sequence[int]):
-        """
-        Args:
-          workdir: folder of the run.
-          steps: the first and the last step to trace, counted from 1; empty for none.
-        """
+        """Takes the first and the last step to trace, counted from 1; or no steps."""
         self._first, self._last = steps or (0, 0)
         self._folder = workdir / "profile"
         self._running = False

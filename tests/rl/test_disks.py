@@ -78,7 +78,7 @@ def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
 @pytest.mark.failure(31)
 def test_points_that_the_disk_does_not_take_name_their_file(tmp_path):
     with mounted(tmp_path / "disk", "size=1m") as disk:
-        board = Board(disk / "tensorboard", keep=0)
+        board = Board(disk / "tensorboard", keep=0, front=set(), config={})
         fill(disk)
         with pytest.raises(OSError) as caught:
             # More than is held back before the file is written to.

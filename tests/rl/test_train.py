@@ -625,7 +625,7 @@ DAMAGED = [
     ("manifest.json", lambda text: text[:-20], "damaged ("),
     ("manifest.json", _without_config, "damaged (a section is not an object)"),
     ("manifest.json", lambda text: text.replace('"after": 0', '"after": null'),
-     "damaged (a row of the history has no step)"),
+     "damaged (history: an entry of `after` is not a whole number)"),
 ]  # fmt: skip
 
 

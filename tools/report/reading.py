@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from configs.reading import changes
-from rl.files import MAX_LINE_BYTES
+from rl.files import MAX_LINE_BYTES, read_lines
 from tools.page import is_number
 
 _MOST_BYTES = 64 * 2**20  # larger JSON files are not read
@@ -161,28 +161,20 @@ def _rows(
     """
     if not path.is_file():
         return []
-    rows, bad, number, too_long = [], [], 0, False
-    with path.open("rb") as file:
-        while line := file.readline(MAX_LINE_BYTES):
-            if not line.endswith(b"\n"):
-                if len(line) < MAX_LINE_BYTES:
-                    break
-                too_long = True
-                continue
-            number += 1
-            try:
-                if too_long:
-                    raise ValueError("longer than the limit")
-                row = json.loads(line)
-                step = row["step"]
-                if not (isinstance(step, int) and 0 <= step < 10**9 and fits(row)):
-                    raise ValueError("not a row of this file")
-                rows.append(row)
-            except _WRONG:
-                bad.append(number)
-            too_long = False
-    if too_long:
-        bad.append(number + 1)
+    rows, bad = [], []
+    for number, line in read_lines(path):
+        if not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
+            break
+        try:
+            if len(line) > MAX_LINE_BYTES:
+                raise ValueError("longer than the limit")
+            row = json.loads(line)
+            step = row["step"]
+            if not (isinstance(step, int) and 0 <= step < 10**9 and fits(row)):
+                raise ValueError("not a row of this file")
+            rows.append(row)
+        except _WRONG:
+            bad.append(number)
     if bad:
         named = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
         wrong.append(f"{path.name}: {len(bad)} unreadable lines: {named}")
