@@ -118,10 +118,9 @@ RULES = (
 class Alarms:
     """Compares each step's metrics with the limits of `RULES`.
 
-    `Rule.beyond` decides whether an alarm is active at a step. Every active alarm gives
-    a warning. An alarm of `alarms.stop_on` ends the run after `alarms.patience` active
-    steps in a row; or, if the alarm's value is a count (`Rule.counts`), when this count
-    reaches the limit.
+    Every active alarm gives a warning. An alarm of `alarms.stop_on` ends the run after
+    `alarms.patience` active steps in a row; or, if the alarm's value is a count
+    (`Rule.counts`), when this count reaches the limit.
     """
 
     def __init__(self, settings: base.Alarms):
@@ -130,47 +129,32 @@ class Alarms:
         self._reward: float | None = None
         self._unmoved = 0
 
-    def check(self, metrics: Metrics) -> tuple[list[str], str | None]:
+    def check(self, metrics: Metrics) -> tuple[dict[str, str], str | None]:
         """Checks the metrics of a step.
 
         Returns:
-          A list of warnings, and the reason to end the run (None to continue).
+          The warnings by alarm, and the reason to end the run (None to continue).
         """
-        warnings: list[str] = []
-        due: list[str] = []
-        for rule, value, text in self._active(metrics):
-            warnings.append(text)
-            row = self._in_a_row[rule.name]
-            over = value >= rule.limit if rule.counts else row >= self.settings.patience
-            if over and rule.name in self.settings.stop_on:
-                n = self.settings.patience
-                rows = "" if rule.counts else f"; {n} such steps in a row end the run"
-                due.append(f"{rule.name}: {text}{rows}")
-        return warnings, next(iter(due), None)
-
-    def warnings(self, metrics: Metrics) -> dict[str, str]:
-        """Returns a step's warnings by alarm name; counts the step, as `check` does."""
-        return {rule.name: text for rule, _, text in self._active(metrics)}
-
-    def _active(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:
-        """Returns the active alarms of a step, each with its value and message."""
         metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
         names = ", ".join(_not_finite(metrics)[:3])
-        active = []
+        patience = self.settings.patience
+        warnings: dict[str, str] = {}
+        due: list[str] = []
         for rule in RULES:
             value = rule.value(metrics)
-            if rule.beyond(value, rule.limit):
-                self._in_a_row[rule.name] = self._in_a_row.get(rule.name, 0) + 1
-                active.append((rule, value, rule.says.format(value, names=names)))
-            else:
+            if not rule.beyond(value, rule.limit):
                 self._in_a_row[rule.name] = 0
-        return active
+                continue
+            row = self._in_a_row[rule.name] = self._in_a_row.get(rule.name, 0) + 1
+            text = warnings[rule.name] = rule.says.format(value, names=names)
+            over = value >= rule.limit if rule.counts else row >= patience
+            if over and rule.name in self.settings.stop_on:
+                end = f"; {patience} such steps in a row end the run"
+                due.append(f"{rule.name}: {text}{'' if rule.counts else end}")
+        return warnings, next(iter(due), None)
 
     def _count_unmoved(self, metrics: Metrics) -> int:
-        """Counts the steps since the mean reward last changed.
-
-        Steps without a mean reward are ignored.
-        """
+        """Counts the steps since the mean reward, where a step has one, changed."""
         reward = metrics.get("reward/mean")
         if reward is not None:
             same = self._reward is not None and math.isclose(reward, self._reward)

@@ -131,8 +131,7 @@ def write_score(folder: pathlib.Path, score: float) -> None:
 
 def write_sums(folder: pathlib.Path) -> None:
     """Writes a checkpoint's `SHA256SUMS`: the SHA-256 of each file but the score."""
-    sums = _hash_files(folder, sorted(_files_in(folder)))
-    lines = (f"{sha}  {name}\n" for name, sha in sums.items())
+    lines = (f"{sha}  {name}\n" for name, sha in _hash_files(folder).items())
     files.replace(folder / SUMS, "".join(lines))
 
 
@@ -151,18 +150,17 @@ def verify(folder: pathlib.Path) -> None:
     try:
         pairs = [line.split("  ", 1) for line in sums.read_text().splitlines()]
         stated = {name: sha for sha, name in pairs}
-        there = _files_in(folder)
-        for name in sorted(stated.keys() ^ there):
-            is_so = "missing" if name in stated else f"not listed in {SUMS}"
-            raise CorruptCheckpointError(f"{folder / name}: {is_so}")
-        for name, sha in _hash_files(folder, sorted(there)).items():
-            if sha != stated[name]:
-                raise CorruptCheckpointError(f"{folder / name}: wrong SHA-256")
-    except CorruptCheckpointError:
-        raise
+        own = _hash_files(folder)
     except (OSError, ValueError) as error:
         where = getattr(error, "filename", None) or sums
         raise CorruptCheckpointError(f"{where}: {one_line(error)[:300]}") from None
+    for name in sorted(stated.keys() | own.keys()):
+        if name not in own:
+            raise CorruptCheckpointError(f"{folder / name}: missing")
+        if name not in stated:
+            raise CorruptCheckpointError(f"{folder / name}: not listed in {SUMS}")
+        if own[name] != stated[name]:
+            raise CorruptCheckpointError(f"{folder / name}: wrong SHA-256")
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
@@ -207,14 +205,11 @@ def _late_score(score: Any) -> dict[str, Any]:
     return {"score": score, "sha256": hash_json(score)}
 
 
-def _hash_files(folder: pathlib.Path, names: list[str]) -> dict[str, str]:
+def _hash_files(folder: pathlib.Path) -> dict[str, str]:
+    """Returns the SHA-256 of each file that `SHA256SUMS` must list, by path."""
+    own = {SUMS, SCORE, f".{SUMS}.part", f".{SCORE}.part"}
+    paths = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
+    names = sorted({path.relative_to(folder).as_posix() for path in paths} - own)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         hashes = pool.map(files.sha256, (folder / name for name in names))
         return dict(zip(names, hashes, strict=True))
-
-
-def _files_in(folder: pathlib.Path) -> set[str]:
-    """Returns the relative paths of the files that `SHA256SUMS` must list."""
-    own = {SUMS, SCORE, f".{SUMS}.part", f".{SCORE}.part"}
-    paths = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
-    return {path.relative_to(folder).as_posix() for path in paths} - own

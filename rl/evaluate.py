@@ -85,9 +85,7 @@ def evaluate(
     Args:
       problems: at least one problem, with unique ids.
       prompts: token ids of each problem's prompt, template applied.
-      sampler: samples the completions.
-      params: sampling settings; temperature 0 with n=1 gives greedy pass@1.
-      seed: seed of the sampling.
+      sampler, params, seed: see `Sampler.sample`.
       decode: converts token ids to text without special tokens.
       judge: scores groups of completions, given their problems.
       curve: a subset of the problems, which is also summarised separately, as "curve",
@@ -197,16 +195,11 @@ def summarise(
     `accuracy` is avg@k: the mean over problems of the share of correct completions.
     `pass@k` is computed for k = n and for all powers of two below n, where n is the
     smallest number of completions of a problem. `accuracy` and `pass@k` have 95%
-    intervals (`mean_interval`). `rules` counts verdicts by rule. Completions without a
-    verdict (`unjudged`) count as wrong. `reward` and `component/NAME` are means over
-    the completions that have this value; verifier-only scores have none. `tokens_*` use
-    the completions whose number of tokens is known. `repeated` and `truncated` are
-    absent unless known for all completions.
-
-    Args:
-      scored: the scored completions of the benchmark, at least one.
-      clusters: cluster of each problem by id, if problems are not independent; see
-        `templates_of`.
+    intervals (`mean_interval`) with `clusters` of problems (`templates_of`). `rules`
+    counts verdicts by rule. Completions without a verdict (`unjudged`) count as wrong.
+    `reward` and `component/NAME` are means over the completions that have this value;
+    verifier-only scores have none. `tokens_*` use the completions whose number of
+    tokens is known. `repeated` and `truncated` are absent unless known for all.
     """
     groups = by_problem(scored)
     if not groups:
@@ -271,12 +264,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 def accuracy_of(
     correct: Sequence[Sequence[bool]], clusters: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Returns avg@k with its 95% interval, and the number of problems.
-
-    Args:
-      correct: the verdicts of each problem's completions.
-      clusters: cluster of each problem, see `mean_interval`.
-    """
+    """Returns avg@k with its 95% interval (`mean_interval`), and the problem count."""
     scores = avg_at_k(correct)
     return {
         "accuracy": float(scores.mean()),

@@ -163,10 +163,7 @@ def _open_run(
     processes: group.Processes,
     stop: StopSignals,
 ) -> Iterator["_Run"]:
-    """Yields the run, restored from its newest intact checkpoint if it has one.
-
-    The sampler then serves the restored policy, or the base model.
-    """
+    """Yields the run, restored from its newest intact checkpoint if it has one."""
     run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
     stop.finish = parts.engine.checkpoints.finish
     with phase("serve", "publishes the base or the newest checkpoint"):
@@ -192,16 +189,7 @@ def _open_run(
 
 @dataclasses.dataclass(kw_only=True)
 class _Run:
-    """Represents a run in progress.
-
-    Attributes:
-      done: number of steps done, which is also the policy version.
-      base: summary of the base model's evaluation; None before that evaluation.
-      latest: summary of the newest evaluation; None before the first one.
-      evaluated: the step of the newest evaluation; -1 before the first one.
-      healthy: False if the last step had a warning; True before a process's first step.
-      started: Unix time at which the run would have started without interruptions.
-    """
+    """Represents a run in progress."""
 
     spec: RunSpec
     workdir: pathlib.Path
@@ -209,11 +197,12 @@ class _Run:
     processes: group.Processes
     stop: StopSignals
     writer: MetricsWriter = dataclasses.field(init=False)
-    done: int = 0
-    base: dict[str, Any] | None = None
-    latest: dict[str, Any] | None = None
-    evaluated: int = -1
-    healthy: bool = True
+    done: int = 0  # number of steps done, which is also the policy version
+    base: dict[str, Any] | None = None  # summary of the base model's evaluation
+    latest: dict[str, Any] | None = None  # summary of the newest evaluation
+    evaluated: int = -1  # step of the newest evaluation
+    healthy: bool = True  # whether the last step had no warning
+    # Unix time at which the run would have started without interruptions.
     started: float = dataclasses.field(default_factory=time.time)
     _compiles: Compiles = dataclasses.field(default_factory=Compiles)
     _compiled: int = 0
@@ -237,13 +226,7 @@ class _Run:
     def save(
         self, state: Mapping[str, Any], *, healthy: bool, wait: bool = False
     ) -> None:
-        """Saves a checkpoint of the policy after `done` steps.
-
-        Args:
-          state: the loop's state, see `state`.
-          healthy: see `rl.checksums.Record`.
-          wait: whether to wait until the checkpoint is written or its save has failed.
-        """
+        """Saves a checkpoint of the policy after `done` steps; may wait for its end."""
         evaluated = self.latest if state["evaluated"] == self.done else None
         score = score_of(evaluated or {})
         with self.stop.saving():
@@ -254,9 +237,8 @@ class _Run:
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Returns the result of `work`, which a signal may interrupt.
 
-        If Stopped, Shortfall, RewardError or SamplerError ends the work, it is raised
-        again. If the base has been evaluated, a checkpoint of the state before the work
-        is saved first.
+        If the work is ended, a checkpoint of the state before it is saved, unless the
+        base has not been evaluated yet.
         """
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.
@@ -299,11 +281,7 @@ class _Run:
         updates: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Writes histograms of a step and returns the metrics of its updates.
-
-        Calls `dump_updates` if an update was skipped. `clock` must have measured the
-        phase "update".
-        """
+        """Writes histograms, and a dump if an update was skipped; returns metrics."""
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
             engine.checkpoints.finish()
@@ -325,11 +303,6 @@ class _Run:
         self, of_update: Mapping[str, float], stats: RolloutStats, clock: Stopwatch
     ) -> None:
         """Writes the metrics of a step and some of its completions, and checks alarms.
-
-        Args:
-          of_update: metrics of the step's updates; empty without an update.
-          stats: statistics of the step's sampling.
-          clock: stopwatch of the step.
 
         Raises:
           Alarm: an alarm ends the run.
@@ -354,7 +327,7 @@ class _Run:
         )
         self.writer.samples(self.done, examples)
         warnings, alarm = self.parts.alarms.check(metrics)
-        for warning in warnings:
+        for warning in warnings.values():
             print(f"WARNING: step {self.done}: {warning}", flush=True)
         if alarm:
             raise Alarm(alarm)
@@ -368,8 +341,7 @@ class _Run:
     def evaluate(self, *, whole: bool = False) -> None:
         """Evaluates the policy on the held-out sets.
 
-        Uses all problems before the first step, after the last, and if `whole` is set;
-        otherwise the first `eval.problems` problems of each set (0: all).
+        Uses all problems before the first step, after the last, and if `whole` is set.
         """
         whole = whole or self.base is None or self.done == self.config.steps
         summary = self.interruptible(
@@ -384,8 +356,7 @@ class _Run:
     def finish(self, ended: str) -> dict[str, Any]:
         """Exports the policy and returns the content of summary.json.
 
-        Args:
-          ended: why the run ended before its last step; "" if it did not.
+        `ended` says why the run ended before its last step.
         """
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped

@@ -107,14 +107,10 @@ def next_commands(workdir: pathlib.Path) -> str:
         shlex.quote(str(workdir / name)) for name in ("tensorboard", "evaluation")
     )
     folder = shlex.quote(str(workdir))
-    return "\n".join(
-        [
-            "next:",
-            f"  python -m tools.report {folder}",
-            f"  tensorboard --logdir {board}",
-            f"  python -m tools.evaluate --model {folder} --benchmarks held_out"
-            f" --template run --out {evaluation}",
-        ]
+    return (
+        f"next:\n  python -m tools.report {folder}\n  tensorboard --logdir {board}\n"
+        f"  python -m tools.evaluate --model {folder} --benchmarks held_out"
+        f" --template run --out {evaluation}"
     )
 
 
@@ -158,11 +154,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 
 
 def _example(spec: RunSpec) -> dict[str, str]:
-    """Returns lines about the first training problem, by name.
-
-    They show its prompt, its gold answer, and the rewards of the gold answer and of a
-    wrong one.
-    """
+    """Returns the first prompt, its gold, and rewards of a right and a wrong answer."""
     problem = spec.train[0]
     ids = spec.prompt_of(problem).tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
@@ -192,10 +184,7 @@ def _example(spec: RunSpec) -> dict[str, str]:
 
 
 def _find_vllm(c: RunConfig) -> str:
-    """Checks that all servers of `vllm.url` answer, or without any, that vLLM exists.
-
-    Returns:
-      A line with the servers' addresses, or with vLLM's version.
+    """Returns a line with the addresses of the vLLM servers, or with vLLM's version.
 
     Raises:
       ValueError: a server does not answer, or `vllm.python` does not have vLLM.
@@ -215,15 +204,15 @@ def _find_vllm(c: RunConfig) -> str:
     if urls:
         return f"vLLM: {', '.join(urls)} answers"
     command = [v.python, "-c", _VLLM]
-    done: subprocess.CompletedProcess[str] | None = None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        reason = (done.stderr.strip().splitlines() or [""])[-1]
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = str(error)
-    if done is None or done.returncode:
-        raise ValueError(
-            f"config.rollout.vllm.python={v.python!r}: cannot import vLLM ({reason});"
-            " run `make vllm`, or set config.rollout.vllm.url to the servers' URLs"
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True
         )
+    except (OSError, subprocess.SubprocessError) as error:
+        output = str(getattr(error, "stderr", None) or error).splitlines()
+        raise ValueError(
+            f"config.rollout.vllm.python={v.python!r}: cannot import vLLM"
+            f" ({output[-1]}); run `make vllm`, or set config.rollout.vllm.url to the"
+            " servers' URLs"
+        ) from None
     return f"vLLM: {done.stdout.strip()} in {v.python}"

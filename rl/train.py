@@ -101,27 +101,20 @@ _OUT_OF_MEMORY = (
 
 
 def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
-    """Returns the content of summary.json if the run has done at least `steps` steps.
-
-    Returns None if it has not.
-
-    Raises:
-      ValueError: summary.json is damaged.
-    """
+    """Returns summary.json if the run has done at least `steps` steps, or None."""
     path = workdir / "summary.json"
     if not path.is_file():
         return None
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-        missing = sorted(_REPORTED - summary.keys())
-        if missing or not isinstance(summary["steps"], int):
-            raise TypeError(f"no {missing[0]}" if missing else "steps is not a number")
+        if missing := sorted(_REPORTED - summary.keys()):
+            raise TypeError(f"no {missing[0]}")
+        return summary if summary["steps"] >= steps else None
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path}: damaged ({error}); delete it, then run the same command, which"
             " evaluates and exports the newest checkpoint again"
         ) from None
-    return summary if summary["steps"] >= steps else None
 
 
 def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
@@ -236,10 +229,7 @@ def _lead(
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, spec)
         if summary := _finished(workdir, config.steps):
-            ignored = (
-                "; --accept_changes has no effect" if _ACCEPT_CHANGES.value else ""
-            )
-            print(f"{workdir}: finished already{ignored}")
+            print(f"{workdir}: finished already")
             return _report(summary, workdir)
         if not _ACCEPT_CHANGES.value:
             manifest.check_checkpoints(workdir)

@@ -67,24 +67,19 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
-    """Holds one prompt with one completion, ready to be packed into a row.
+    """Holds one prompt and its completion of C tokens, ready to be packed into a row.
 
     Attributes:
-      group: index of the group in the mini-batch; segments of a group share a prompt.
-      token_ids: int32 `[n]`, the prompt followed by the completion.
-      prompt_length: number of prompt tokens, which have no loss.
-      sampler_logprobs: float32 `[n - prompt_length]`, see the module's docstring.
-      off_policy: bool `[n - prompt_length]`, true for tokens sampled by another policy
-        version or by a program other than the trainer (vLLM).
-      stale: bool `[n - prompt_length]`, true for tokens sampled by another policy
-        version.
-      advantage: one advantage for all completion tokens, or `[n - prompt_length]`.
+      off_policy: bool `[C]`, true for tokens sampled by another policy version or by a
+        program other than the trainer (vLLM).
+      stale: bool `[C]`, true for tokens sampled by another policy version.
+      advantage: one advantage for all completion tokens, or `[C]`.
     """
 
-    group: int
-    token_ids: np.ndarray
+    group: int  # index in the mini-batch; segments of a group share a prompt
+    token_ids: np.ndarray  # int32, the prompt followed by the completion
     prompt_length: int
-    sampler_logprobs: np.ndarray
+    sampler_logprobs: np.ndarray  # float32 [C]
     off_policy: np.ndarray
     stale: np.ndarray
     advantage: float | np.ndarray
@@ -134,23 +129,13 @@ class Batch(flax.struct.PyTreeNode):
 
 
 class Hyper(flax.struct.PyTreeNode):
-    """Holds the scalars that may change between updates without recompilation.
-
-    Attributes:
-      learning_rate: learning rate of this update.
-      eps_low: lower clip bound; most losses clip probability ratios at `1 - eps_low`.
-      eps_high: upper clip bound; most losses clip probability ratios at `1 + eps_high`.
-      temperature: sampling temperature of the completions; log-probabilities are
-        computed at this temperature.
-      first_update: bool, whether this is the first update of its step, so that the old
-        policy equals the current policy.
-    """
+    """Holds the scalars that may change between updates without recompilation."""
 
     learning_rate: Scalar
-    eps_low: Scalar
-    eps_high: Scalar
-    temperature: Scalar
-    first_update: Scalar
+    eps_low: Scalar  # most losses clip probability ratios at 1 - eps_low
+    eps_high: Scalar  # and at 1 + eps_high
+    temperature: Scalar  # log-probabilities are computed at this temperature
+    first_update: Scalar  # whether the old policy of this update is the current one
 
 
 def make_hyper(

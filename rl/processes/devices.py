@@ -1,6 +1,5 @@
 """Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache."""
 
-import errno
 import itertools
 import os
 import pathlib
@@ -139,26 +138,22 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 def keep_programs(folder: str) -> None:
     """Enables JAX's compilation cache in `folder`; does nothing for an empty string.
 
-    If files cannot be written to the folder, prints a warning. If the folder can be
-    read, the programs in it are still used.
+    A folder that cannot be written gives a warning; programs in it are still used.
     """
     path = os.path.expanduser(folder)
-    if path and "://" not in path:  # a bucket is not checked
+    if not path:
+        return
+    if "://" not in path:  # a bucket is not checked
         try:
-            if path.startswith("~"):
-                raise OSError(errno.ENOENT, "there is no home folder")
             os.makedirs(path, exist_ok=True)
             tempfile.TemporaryFile(dir=path).close()
         except OSError as error:
-            used = os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
-            compiled = "the missing programs" if used else "all programs"
             print(
                 f"WARNING: config.compiled={folder!r}: cannot be written"
-                f" ({error.strerror}); every start compiles {compiled} again",
+                f" ({error.strerror}); every start compiles the programs that it lacks",
                 flush=True,
             )
-            if not used:
+            if not os.path.isdir(path):
                 return
             warnings.filterwarnings("ignore", "Error writing persistent compilation")
-    if path:
-        jax.config.update("jax_compilation_cache_dir", path)
+    jax.config.update("jax_compilation_cache_dir", path)

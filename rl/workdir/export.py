@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from configs.schema import flatten
 from rl.evaluate import headline
 from rl.files import markdown_table, replace, replace_json
 from rl.problems.templates import (
@@ -26,6 +27,12 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Keys retained from the base's generation config. Others, such as lengths and
 # penalties, were not used in training but would be applied by servers.
 _RETAINED = ("bos_token_id", "pad_token_id", "transformers_version")
+_RECIPE = """
+    batch.prompts_per_step rollout.group_size rollout.temperature
+    rollout.max_response_tokens objective.function objective.eps_low objective.eps_high
+    objective.kl_penalty objective.aggregation dynamic_sampling.filter model.lora.rank
+    schedule.learning_rate curriculum.stages reward.function reward.shuffle seed
+""".split()  # keys of the settings in a model card
 
 
 def serve_as_trained(
@@ -94,7 +101,7 @@ def model_card(
       step: the step of the exported weights.
       evaluations: results of `evaluate_sets` by name; empty ones are left out.
     """
-    model, data, rollout = config["model"], config["data"], config["rollout"]
+    model, data, settings = config["model"], config["data"], flatten(config)
     args = model["maker_args"] or {}
     base = model["path"] or args.get("package") or model["maker"]
     head: dict[str, Any] = {"library_name": "transformers"}
@@ -102,25 +109,7 @@ def model_card(
     head["tags"] = ["reinforcement-learning", "grpo", "jax"]
     if model["path"].count("/") == 1 and not pathlib.Path(model["path"]).exists():
         head["base_model"] = model["path"]
-    recipe = {
-        "steps": f"{step} of {config['steps']}",
-        "problems per step": config["batch"]["prompts_per_step"],
-        "group size": rollout["group_size"],
-        "temperature": rollout["temperature"],
-        "maximum tokens per completion": rollout["max_response_tokens"],
-        "clip": f"{config['objective']['eps_low']} below, "
-        f"{config['objective']['eps_high']} above",
-        "KL penalty": config["objective"]["kl_penalty"] or "none",
-        "objective": config["objective"]["function"],
-        "aggregation": config["objective"]["aggregation"],
-        "dynamic sampling": config["dynamic_sampling"]["filter"],
-        "low-rank adapters": _adapters(model.get("lora") or {}),
-        "learning rate": config["schedule"]["learning_rate"],
-        "stages": ", ".join(map(_stage, config["curriculum"]["stages"])) or "one",
-        "reward": config["reward"]["function"] or "the rule-based verifier, +1 or -1",
-        "rewards shuffled (a control)": config["reward"]["shuffle"],
-        "seed": config["seed"],
-    }
+    recipe = [[key, f"`{json.dumps(settings.get(key))}`"] for key in _RECIPE]
     # JSON values are valid YAML.
     lines = ["---", *(f"{k}: {json.dumps(v)}" for k, v in head.items()), "---", ""]
     lines += [
@@ -135,10 +124,12 @@ def model_card(
         "",
         "## Recipe",
         "",
-        *markdown_table(["", ""], [[k, f"`{v}`"] for k, v in recipe.items()]),
+        f"{step} of {config['steps']} steps, with these settings among others:",
+        "",
+        *markdown_table(["key", "value"], recipe),
         "## Data",
         "",
-        f"`{data['train']}` {_with_arguments(data['train_args'])}".rstrip(),
+        _source(data["train"], data["train_args"]),
         "",
         "Prompt template, which is also the chat template of this folder:",
         "",
@@ -151,7 +142,7 @@ def model_card(
     ]
     results = {name: summary for name, summary in evaluations.items() if summary}
     if results:
-        lines += [f"`{data['eval']}` {_with_arguments(data['eval_args'])}".rstrip(), ""]
+        lines += [_source(data["eval"], data["eval_args"]), ""]
         lines += [f"- {name}: {headline(summary)}" for name, summary in results.items()]
     else:
         lines += ["The model was not evaluated."]
@@ -176,18 +167,5 @@ def commit() -> str:
     return f"commit {head}" + (" with changes" if changed else "")
 
 
-def _with_arguments(arguments: Mapping[str, Any] | None) -> str:
-    return f"with `{json.dumps(arguments)}`" if arguments else ""
-
-
-def _adapters(sizes: Mapping[str, Any]) -> str:
-    if not sizes.get("rank"):
-        return "none"
-    return f"rank {sizes['rank']}, alpha {sizes['alpha']:g}, on {sizes['targets']}"
-
-
-def _stage(stage: Mapping[str, Any]) -> str:
-    """Returns a stage's name, followed by the settings that it overrides."""
-    course = {"name", "levels", "steps", "advance"}
-    own = [f"{k}={v}" for k, v in stage.items() if k not in course and v is not None]
-    return stage["name"] + (f" ({', '.join(own)})" if own else "")
+def _source(source: Any, arguments: Mapping[str, Any] | None) -> str:
+    return f"`{source}`" + (f" with `{json.dumps(arguments)}`" if arguments else "")

@@ -41,7 +41,7 @@ FIGURES = {
 
 
 def test_a_schedule_without_tokens_of_the_current_version_has_the_alarm_too():
-    ((said,), _) = _alarms().check({"off_policy/stale_gap": 3.0})
+    (said,) = _alarms().check({"off_policy/stale_gap": 3.0})[0].values()
     assert "sampler and trainer differ by 3.0000 nats/token" in said
 
 
@@ -54,7 +54,7 @@ def test_every_alarm_is_held_to_its_figures():
 @pytest.mark.parametrize("name", FIGURES)
 def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
     holds, quiet = FIGURES[name]
-    assert _alarms().check(quiet) == ([], None)
+    assert _alarms().check(quiet) == ({}, None)
     for action in ("warn", "stop"):
         stop_on = (name,) if action == "stop" else ()
         alarms = _alarms(stop_on=stop_on)
@@ -76,8 +76,9 @@ def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
 @pytest.mark.failure(27)
 def test_a_row_ends_where_the_alarm_does_and_is_part_of_the_state():
     alarms = _alarms()
-    assert "95% of the completions" in alarms.check({"sampling/truncated": 0.95})[0][0]
-    assert alarms.check({"sampling/truncated": 0.5}) == ([], None)
+    warnings, _ = alarms.check({"sampling/truncated": 0.95})
+    assert "95% of the completions" in warnings["truncated"]
+    assert alarms.check({"sampling/truncated": 0.5}) == ({}, None)
     for _ in range(2):
         assert alarms.check({"sampling/truncated": 1.0})[1] is None
     restored = _alarms()
@@ -90,7 +91,7 @@ def test_a_row_ends_where_the_alarm_does_and_is_part_of_the_state():
 @pytest.mark.failure(4)
 def test_a_gap_between_sampler_and_trainer_warns():
     warnings, _ = _alarms().check({"policy/sampler_gap_mean": 0.3})
-    assert "0.3000 nats" in warnings[0]
+    assert "0.3000 nats" in warnings["sampler_gap"]
 
 
 @pytest.mark.failure(23)
@@ -98,7 +99,8 @@ def test_updates_that_are_not_finite_warn_at_once_and_end_the_run_after_a_few():
     alarms = _alarms()
     warnings, due = alarms.check({"policy/skipped_in_a_row": 1})
     skipped = "1 consecutive updates were skipped, because they were not finite"
-    assert warnings[0].startswith(skipped) and len(warnings) == 1 and due is None
+    assert warnings["skipped_updates"].startswith(skipped)
+    assert len(warnings) == 1 and due is None
     _, due = alarms.check({"policy/skipped_in_a_row": 3})
     assert "3 consecutive updates" in due
 
@@ -107,20 +109,21 @@ def test_updates_that_are_not_finite_warn_at_once_and_end_the_run_after_a_few():
 def test_a_figure_that_is_no_number_is_not_taken_for_a_healthy_one():
     figures = {"policy/entropy": float("nan"), "policy/sampler_gap_mean": float("inf")}
     warnings, _ = _alarms().check(figures)
-    assert "metrics are not finite: policy/entropy, policy/sampler_gap_mean" in warnings
+    named = "metrics are not finite: policy/entropy, policy/sampler_gap_mean"
+    assert warnings["not_finite"] == named
 
 
 @pytest.mark.failure(41)
 def test_completions_without_a_verdict_warn():
-    ((warning,), _) = _alarms().check(FIGURES["unjudged"][0])
+    (warning,) = _alarms().check(FIGURES["unjudged"][0])[0].values()
     assert warning.startswith("2.0% of the completions have no verdict")
 
 
 def test_a_reward_that_moves_at_all_is_not_stuck():
     alarms = _alarms()
     for reward in (*[-1.0] * 10, -0.999, -0.999, *[-1.0] * 9):
-        assert alarms.check({"reward/mean": reward}) == ([], None)
-    assert alarms.check({}) == ([], None)  # a step that drew nothing has no say
-    assert alarms.check({"reward/mean": -1.0}) == ([], None)
-    ((warning,), _) = alarms.check({"reward/mean": -1.0})
+        assert alarms.check({"reward/mean": reward}) == ({}, None)
+    assert alarms.check({}) == ({}, None)  # a step that drew nothing has no say
+    assert alarms.check({"reward/mean": -1.0}) == ({}, None)
+    (warning,) = alarms.check({"reward/mean": -1.0})[0].values()
     assert warning.startswith("the mean reward has not changed for 10 steps")

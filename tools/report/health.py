@@ -58,7 +58,7 @@ def _alarms(run: Run) -> list[Finding]:
         held: dict[str, tuple[list[int], str]] = {}
         for row in run.steps:
             figures = {key: value for key, value in row.items() if key != "step"}
-            for name, text in alarms.warnings(figures).items():
+            for name, text in alarms.check(figures)[0].items():
                 steps, _ = held.get(name, ([], ""))
                 held[name] = [*steps, int(row["step"])], text
     except (TypeError, ValueError) as error:

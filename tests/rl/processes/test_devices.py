@@ -72,17 +72,12 @@ def test_a_run_without_compilation_is_refused():
 
 
 @pytest.mark.failure(87)
-def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsys):
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     before = jax.config.jax_compilation_cache_dir
     keep_programs(str(tmp_path / "file"))
-    monkeypatch.setattr(os.path, "expanduser", str)  # as without a home folder
-    keep_programs("~/cache")
-    warnings = capsys.readouterr().out.splitlines()
-    assert [line.partition("cannot be written ")[2] for line in warnings] == [
-        "(File exists); every start compiles all programs again",
-        "(there is no home folder); every start compiles all programs again",
-    ]
+    said = "cannot be written (File exists); every start compiles the programs that"
+    assert said in capsys.readouterr().out
     assert jax.config.jax_compilation_cache_dir == before
 
 
@@ -98,7 +93,7 @@ def test_a_cache_that_can_only_be_read_is_used(tmp_path, monkeypatch, capsys):
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
     said = capsys.readouterr().out
-    assert said.endswith("; every start compiles the missing programs again\n")
+    assert said.endswith("; every start compiles the programs that it lacks\n")
 
 
 @pytest.mark.failure(65)
