@@ -22,10 +22,8 @@ def base_folder(
 ) -> pathlib.Path:
     """Returns the base model's folder; makes or downloads the model if it is missing.
 
-    Args:
-      c: the run's config.
-      described_in: an empty folder, or None. If it is given and the model is missing,
-        only config and tokenizer are written there, and this folder is returned.
+    If the model is missing and `described_in`, an empty folder, is given, only config
+    and tokenizer are written there, and this folder is returned.
     """
     m = c.model
     if m.maker:

@@ -86,15 +86,13 @@ class Checkpoints:
         An existing checkpoint of the step is not written again.
 
         Args:
-          step: number of steps done.
+          step, healthy, score: see `Record`.
           state: the train state, which may be donated after this call.
           loop: JSON-serializable state of the training loop, which is copied.
-          healthy, score: see `Record`.
 
         Raises:
           NotFinite: the state holds a NaN or an infinity; nothing was written.
-          OSError: the disk has too little space, so nothing was written; or this or the
-            previous save failed.
+          OSError: the disk has too little space, or this or the previous save failed.
         """
         self.wait()
         # Process 0 decides: another process may see an old state of the file system.
@@ -204,11 +202,7 @@ class Checkpoints:
             _discard(self._folder / _DELETED)
 
     def record_score(self, step: int, score: float) -> None:
-        """Adds an evaluation score to the checkpoint of `step`, which must exist.
-
-        Raises:
-          OSError: the score cannot be written, or the previous save failed.
-        """
+        """Adds an evaluation score to the checkpoint of `step`, which must exist."""
         self.wait()
         if jax.process_index() == 0:
             checksums.write_score(self._folder / str(step), score)
@@ -225,11 +219,7 @@ class Checkpoints:
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the save in the background.
-
-        Raises:
-          OSError: the save failed; the message says where a run resumes.
-        """
+        """Waits for the save in the background; raises OSError if it failed."""
         if self._pending is None:
             return
         (step, future), self._pending = self._pending, None
@@ -244,10 +234,7 @@ class Checkpoints:
         """Reads the newest intact checkpoint, with the shardings of `abstract`.
 
         Newer, corrupt checkpoints are renamed to `STEP.damaged`, with a warning.
-
-        Args:
-          abstract: shapes, dtypes and shardings, see `abstract_state`.
-          make_room: frees device memory; called before each read of a checkpoint.
+        `make_room` frees device memory before each read of a checkpoint.
 
         Returns:
           The checkpoint's step, train state and loop state; None without a checkpoint.
@@ -410,7 +397,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def _discard(path: pathlib.Path) -> None:
-    """Removes a path; if that fails, prints a warning, and a later save tries again."""
+    """Removes a path, or prints a warning."""
     try:
         remove(path)
     except OSError as error:

@@ -92,9 +92,9 @@ class Engine:
         """Runs one update for each element of `hypers`, skipped if it is not finite.
 
         Args:
-          mini_batches: the micro-batches of each mini-batch, as NumPy arrays.
-          hypers: the scalars of each update. The mini-batches are used in order, and
-            again in each epoch (`ppo_epochs`).
+          mini_batches: the micro-batches of each mini-batch, as NumPy arrays. They are
+            used in order, and again in each epoch (`ppo_epochs`).
+          hypers: the scalars of each update.
 
         Returns:
           The statistics of each update (see `rl.update.objective.Objective`), with its
@@ -219,12 +219,8 @@ class Engine:
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
-        Adapters are also written alone, to the PEFT folder `adapter` next to `folder`.
-
-        Args:
-          folder: path of the folder, which is replaced if it exists.
-          card: content of the folder's README.md.
-          dtype: dtype of the exported weights.
+        Replaces an earlier `folder`, and writes `card` to its README.md. Adapters are
+        also written alone, to the PEFT folder `adapter` next to it.
 
         Returns:
           True if the policy was exported. False if the last update was skipped as not

@@ -122,8 +122,7 @@ def read_rows(
     last row is ignored.
 
     Raises:
-      ValueError: a line is too long or not a valid JSON object in UTF-8; the message
-        names file, line and reason. Or the file has another format, such as gzip.
+      ValueError: a line is too long or not a JSON object in UTF-8.
       OSError: the file cannot be read.
     """
     if appended and not path.exists():

@@ -18,14 +18,9 @@ from rollout.types import Sampler
 def evaluate_sets(
     spec: RunSpec, step: int, *, whole: bool, sampler: Sampler, judge: Reward
 ) -> dict[str, Any]:
-    """Evaluates the held-out sets of a run and prints the result.
+    """Evaluates the held-out sets of a run after `step` steps and prints the result.
 
-    Args:
-      spec: the checked run.
-      step: number of steps done.
-      whole: evaluate all problems instead of the first `eval.problems` of each set.
-      sampler: samples from the policy.
-      judge: computes the rewards of held-out completions.
+    Uses the first `eval.problems` problems of each set, or all if `whole` is set.
 
     Returns:
       The summary of the first set, with those of other sets under "sets"; `{}` if the

@@ -24,7 +24,6 @@ from rl.metrics import (
     distributions,
     sampling_metrics,
     speed_metrics,
-    verifier_metrics,
 )
 from rl.processes import group
 from rl.processes.compiles import Compiles
@@ -69,9 +68,8 @@ def train(
     Raises:
       ValueError: the run cannot start or continue, as in a workdir of another run.
       OSError: a file cannot be written, such as a checkpoint.
-      Stopped: a signal ended the run; completed steps are saved if there was time.
-      RewardError: a user's reward failed; completed steps are saved.
-      SamplerError: sampling cannot continue; completed steps are saved if possible.
+      Stopped, RewardError, SamplerError: a signal, a user's reward or the sampler ended
+        the run; completed steps are saved if possible.
       Alarm: an alarm of `alarms.stop_on` ended the run; earlier checkpoints stay.
     """
     c = spec.config
@@ -310,7 +308,10 @@ class _Run:
         engine, steps = self.parts.engine, self.config.steps
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
         metrics |= engine.sampler.metrics() | speed_metrics(metrics, clock)
-        metrics |= verifier_metrics(self._judged, self.parts.rewards.counts)
+        counts = self.parts.rewards.counts
+        metrics |= {
+            f"verifier/{k}": n - self._judged.get(k, 0) for k, n in counts.items()
+        }
         compiled = self._compiles.programs - self._compiled
         metrics["timing/compiled_programs"] = compiled
         metrics["checkpoint/step"] = engine.checkpoints.latest() or 0

@@ -222,13 +222,6 @@ def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, f
     return speeds
 
 
-def verifier_metrics(
-    before: Mapping[str, int], after: Mapping[str, int]
-) -> dict[str, float]:
-    """Returns the increase of each count of `Rewards.counts` during a step."""
-    return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
-
-
 LEGEND = (
     "columns: reward (mean), acc (share of correct completions), clip (share of clipped"
     " tokens), KL (nats/token from the step's initial policy), len (mean tokens)"

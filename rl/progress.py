@@ -7,7 +7,7 @@ ten seconds. With several processes only the leader prints.
 
 import contextlib
 import contextvars
-import os
+import shutil
 import sys
 import threading
 import time
@@ -83,19 +83,12 @@ class Watch:
                 continue
             shown = terminal
             if terminal:
-                text = f"\r{self.text(_columns(stream) - 1)}{_CLEAR}"
+                text = f"\r{self.text(shutil.get_terminal_size().columns - 1)}{_CLEAR}"
                 print(end=text, file=stream, flush=True)
             else:
                 print(self.text(), file=stream, flush=True)
         if shown:
             print(end=f"\r{_CLEAR}", file=stream, flush=True)
-
-
-def _columns(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except OSError:
-        return 80
 
 
 _hushed = threading.Event()

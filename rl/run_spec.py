@@ -317,6 +317,7 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
         raise ValueError(
             f"{key}={d.eval!r}: must be files, a function, or a dict of these by name"
         )
+    sets = []
     for name, source in d.eval.items():
         if not (isinstance(source, str) and source):
             raise ValueError(f"{key}.{name}={source!r}: must be files or a function")
@@ -325,16 +326,14 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
                 f"{key}: {name!r} cannot name a set; use letters, digits, - and _, and"
                 " not 'train'"
             )
+        sets.append((name, f"{key}.{name}", source, d.eval_args.get(name, {})))
     for name, arguments in d.eval_args.items():
         if name not in d.eval or not isinstance(arguments, Mapping):
             raise ValueError(
                 f"config.data.eval_args.{name}={arguments!r}: must be a dict of"
                 f" arguments for one of the sets {', '.join(d.eval)}"
             )
-    return [
-        (name, f"{key}.{name}", source, d.eval_args.get(name, {}))
-        for name, source in d.eval.items()
-    ]
+    return sets
 
 
 def _reward_formulas(c: RunConfig) -> Mapping[str, str]:

@@ -83,17 +83,9 @@ def open_parts(
 ) -> Iterator[Parts]:
     """Makes the parts of a run and closes them at the end.
 
-    Also records the run in the workdir and prints the start page.
-
-    Args:
-      spec: the checked run.
-      workdir: folder of the run.
-      processes: the leader's connection to the run's processes, or the single process.
-      check_stop: called at intervals during sampling; raises to end the run.
-      accept_changes: see `rl.workdir.manifest.begin`.
-
-    Raises:
-      ValueError: the workdir holds another run, or a part cannot be made.
+    Also records the run in the workdir and prints the start page. See `rl.loop.train`
+    for the arguments; `check_stop` is called at intervals during sampling, and raises
+    an error to end the run.
     """
     c = spec.config
     with phase("base", c.model.path or c.model.maker):
@@ -184,10 +176,6 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
     """Makes the engine: parameters, update step, sampler and checkpoints.
 
     With several processes every process calls it.
-
-    Args:
-      spec: the checked run.
-      workdir: folder for `checkpoints/`, `assets/`, and files of vLLM servers.
     """
     c = spec.config
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)

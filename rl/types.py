@@ -40,9 +40,7 @@ class Group:
     Completions that could not be judged are left out, so G may be below the group size.
 
     Attributes:
-      problem: the problem that the completions answer.
       prompt_ids: int32 `[P]`, token ids of the prompt, with `data.template` applied.
-      completions: the G sampled completions.
       correct: bool `[G]`, whether each completion is correct. Accuracy metrics use only
         this, and so does dynamic sampling unless it filters on rewards.
       raw: float32 `[G]`, the rewards before shaping, such as by length penalties.

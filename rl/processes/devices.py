@@ -46,14 +46,13 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     """Configures virtual CPU devices that use several cores and do not deadlock.
 
-    XLA runs a batched dot (attention scores) on one core of a CPU device. Several
-    devices with the rows sharded over them use more cores. Call it before JAX
-    initializes its devices.
+    XLA runs a batched dot (attention scores) on one core of a CPU device. Call it
+    before JAX initializes its devices.
 
     Args:
       cpu_devices: number of devices; 0 uses the largest divisor of `rows` that is at
         most the number of cores.
-      rows: number of rows of a micro-batch, which the devices share evenly.
+      rows: number of rows of a micro-batch, which are sharded over the devices.
     """
     cores = len(os.sched_getaffinity(0))
     count = cpu_devices

@@ -164,12 +164,8 @@ class Leader(_Group):
         self._watch(watch)
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Sends a command to all followers, which receive commands in order.
-
-        Raises:
-          RuntimeError: the caller is not the main thread, so the order of joint calls
-            is undefined.
-        """
+        """Sends a command to all followers, which receive commands in order."""
+        # In another thread the order of joint calls would be undefined.
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
                 f"command {name!r}: must be sent from the main thread, not from"

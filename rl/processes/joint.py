@@ -24,13 +24,8 @@ class JointEngine:
     """Wraps the leader's engine so that all processes call the methods of `JOINT`."""
 
     def __init__(self, engine: Any, leader: Leader, *, embedded: bool):
-        """
-        Args:
-          engine: the leader's engine.
-          leader: sends calls to the followers.
-          embedded: True if all processes sample together on their devices; False if
-            only the leader samples, from vLLM servers.
-        """
+        # Embedded: all processes sample together on their devices. Otherwise only the
+        # leader samples, from vLLM servers.
         self._engine, self._leader, self._embedded = engine, leader, embedded
 
     def __getattr__(self, name: str) -> Any:
@@ -78,16 +73,9 @@ class JointEngine:
 def lead(
     processes: Processes, make_engine: Callable[[], E], *, config: str, embedded: bool
 ) -> E:
-    """Makes the engine of a single process, or of the leader and its followers.
+    """Makes the engine of a single process, or a `JointEngine` with the followers.
 
-    Args:
-      processes: the leader's connection to the run's processes, or the single process.
-      make_engine: makes this process's engine.
-      config: the run's config as JSON, which followers compare with their own.
-      embedded: see `JointEngine`.
-
-    Returns:
-      The engine of a single process; otherwise a `JointEngine`.
+    Followers compare the JSON text `config` with their own config.
     """
     if not isinstance(processes, Leader):
         return make_engine()

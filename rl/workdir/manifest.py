@@ -52,15 +52,12 @@ Identity = Mapping[str, Mapping[str, Any]]
 
 
 class Change(NamedTuple):
-    """Represents a difference between two starts of a run.
-
-    With a `refused` difference the run resumes only with --accept_changes.
-    """
+    """Represents a difference between two starts of a run."""
 
     key: str
     before: Any
     now: Any
-    refused: bool
+    refused: bool  # whether the run resumes only with --accept_changes
 
     def __str__(self) -> str:
         return f"{self.key}: {_short(self.before)} -> {_short(self.now)}"
@@ -102,11 +99,6 @@ def differences(before: Identity, now: Identity) -> list[Change]:
 def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list[str]:
     """Compares this start of a run with the workdir's manifest, and records it there.
 
-    Args:
-      workdir: folder of the run.
-      now: identity of this start.
-      accept_changes: accept all differences, not only those of `MAY_CHANGE`.
-
     Returns:
       A line for each difference.
 
@@ -147,8 +139,7 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 def check_checkpoints(workdir: pathlib.Path) -> None:
     """Checks that the newest checkpoint named in metrics.jsonl, or a newer one, exists.
 
-    Otherwise the run would resume at an earlier step and drop later metrics. A folder
-    `STEP.damaged` of the named checkpoint also passes.
+    Otherwise the run would resume at an earlier step and drop later metrics.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
