@@ -264,45 +264,36 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
 
 
 @pytest.mark.parametrize(
-    ("completion", "changes", "said"),
+    ("completion", "changes", "after", "said"),
     [
-        (r"so \boxed{3}", {}, ""),
-        (r"so \boxed{142}", {}, ""),
-        ("it is 1.42", {}, ""),
-        ("it is 142.", {}, ""),
-        (r"so \boxed{42 apples}", {}, "wrong, though the answer contains the gold"),
-        ("it is 42.", {}, "no answer found, though it ends with the gold"),
-        (r"\boxed{7}", {"rule": "open"}, "wrong, since nothing was proved within the"),
-        (r"\boxed{42}", {"correct": True}, ""),
-        (r"\boxed{42}", {"correct": True, "finish_reason": "length"}, "it was cut off"),
-        (r"\boxed{42}", {"correct": True, "repeated": True}, "it is repetitive"),
+        (r"so \boxed{3}", {}, "", ""),
+        (r"so \boxed{142}", {}, "", ""),
+        ("it is 1.42", {}, "", ""),
+        ("it is 142.", {}, "", ""),
+        (r"so \boxed{42 apples}", {}, "", "wrong, though the answer contains the gold"),
+        ("it is 42.", {}, "", "no answer found, though it ends with the gold"),
+        (r"\boxed{7}", {"rule": "open"}, "", "wrong, since nothing was proved within"),
+        (r"\boxed{42}", {"correct": True}, "", ""),
+        (
+            r"\boxed{42}",
+            {"correct": True, "finish_reason": "length"},
+            "",
+            "was cut off",
+        ),
+        (r"\boxed{42}", {"correct": True, "repeated": True}, "", "it is repetitive"),
+        (r"so \boxed{42 apples}</think> no", {}, "</think>", ""),
+        ("it is 42.</think> no", {}, "</think>", ""),
+        ("it is 42.", {}, "</think>", ""),
+        (r"no</think> so \boxed{42 apples}", {}, "</think>", "wrong, though the answ"),
+        ("no</think> it is 42.", {}, "</think>", "no answer found, though it ends"),
     ],
 )
-def test_a_verdict_worth_a_second_look(completion, changes, said):
+def test_a_verdict_worth_a_second_look(completion, changes, after, said):
     row = {
         "completion": completion, "gold": "42", "correct": False, "repeated": False,
         "finish_reason": "stop", "rule": "different",
     }  # fmt: skip
-    found = suspicion(row | changes)
-    assert said in found and bool(said) == bool(found)
-
-
-@pytest.mark.parametrize(
-    ("completion", "said"),
-    [
-        (r"so \boxed{42 apples}</think> no", ""),
-        ("it is 42.</think> no", ""),
-        ("it is 42.", ""),
-        (r"no</think> so \boxed{42 apples}", "wrong, though the answer contains"),
-        ("no</think> it is 42.", "no answer found, though it ends with the gold"),
-    ],
-)
-def test_what_the_verifier_ignores_is_no_reason_for_a_second_look(completion, said):
-    row = {
-        "completion": completion, "gold": "42", "correct": False, "repeated": False,
-        "finish_reason": "stop", "rule": "different",
-    }  # fmt: skip
-    found = suspicion(row, after="</think>")
+    found = suspicion(row | changes, after=after)
     assert said in found and bool(said) == bool(found)
 
 

@@ -177,7 +177,7 @@ def test_a_run_leaves_what_it_promises(finished, cache):
     assert tokenizer.apply_chat_template(chat, tokenize=False) == "12+34?\n"
     assert model.generation_config.eos_token_id == [tokenizer.eos_token_id]
     card = (workdir / "hf" / "README.md").read_text()
-    assert f"| steps | `{STEPS} of {STEPS}` |" in card
+    assert f"{STEPS} of {STEPS} steps" in card
     assert "- base: avg@2" in card and "- final: avg@2" in card
     base = next(cache.glob("arithmetic-*")) / "model.safetensors"
     before, after = safetensors.numpy.load_file(base), _weights(workdir)
