@@ -19,11 +19,19 @@ from models import hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Params
 from rl.checkpoint import Checkpoints, abstract_state
-from rl.progress import phase
+from rl.progress import phase, watch
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.step import Score, Step, TrainState
-from rollout.types import Completion, PolicySampler
+from rollout.types import (
+    Completion,
+    Completions,
+    OnFinished,
+    OnPause,
+    PolicySampler,
+    SamplingParams,
+    start_completions,
+)
 from sharding.rules import place
 
 Reject = Callable[[Sequence[Batch]], list[Batch]]
@@ -51,6 +59,7 @@ class Engine:
       settings: the section `objective` of the config.
       reject: removes tokens from a mini-batch, which must have its old
         log-probabilities; None keeps all tokens.
+      check_stop: called at intervals during sampling; raises to end it.
     """
 
     config: DecoderConfig
@@ -65,11 +74,40 @@ class Engine:
     score_reference: Score
     settings: Objective
     reject: Reject | None
+    check_stop: Callable[[], None]
 
-    @property
-    def sample(self) -> Callable[..., list[list[Completion]]]:
-        """Returns the sampler's method `sample`, which uses the published policy."""
-        return self.sampler.sample
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        seed: int,
+        partial: Completions | None = None,
+        on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
+    ) -> list[list[Completion]]:
+        """Samples from the published policy and shows the progress; see `Sampler`."""
+        started = start_completions(prompts, params, partial)
+        total = sum(c.unfinished for completions in started for c in completions)
+
+        def finished(prompt: int, sample: int, completion: Completion) -> None:
+            count.update()
+            if on_finished is not None:
+                on_finished(prompt, sample, completion)
+
+        def pause() -> bool | None:
+            self.check_stop()
+            return None if on_pause is None else on_pause()
+
+        with watch("sample", total=total, unit="completions") as count:
+            return self.sampler.sample(
+                prompts,
+                params,
+                seed=seed,
+                partial=partial,
+                on_finished=finished,
+                on_pause=pause,
+            )
 
     @property
     def policy(self) -> Params:

@@ -18,6 +18,7 @@ from rl.groups.stats import RolloutStats
 from rl.held_out import scalars_of, score_of
 from rl.metrics import (
     LEGEND,
+    Compiles,
     MetricsWriter,
     Stopwatch,
     console_line,
@@ -26,7 +27,6 @@ from rl.metrics import (
     speed_metrics,
 )
 from rl.processes import group
-from rl.processes.compiles import Compiles
 from rl.processes.stopping import Stopped, StopSignals
 from rl.progress import phase, watch
 from rl.reward.rewards import RewardError

@@ -121,6 +121,18 @@ class MetricsWriter:
             )
 
 
+class Compiles:
+    """Counts the programs that JAX compiles or reads from its compilation cache."""
+
+    def __init__(self):
+        self.programs = 0  # since the creation of this object
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+
+    def _listen(self, event: str, duration_secs: float, **_: str | int) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.programs += 1
+
+
 class Stopwatch:
     """Measures the seconds of each phase of a step, and labels phases in traces."""
 

@@ -11,20 +11,10 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TextIO, TypeVar
 
 import tqdm
-
-from rollout.types import (
-    Completion,
-    Completions,
-    OnFinished,
-    OnPause,
-    Sampler,
-    SamplingParams,
-    start_completions,
-)
 
 Thing = TypeVar("Thing")
 
@@ -148,55 +138,6 @@ def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
         for thing in things:
             yield thing
             count.update()
-
-
-class WatchedSampler:
-    """Wraps a sampler and shows how many completions of a call are finished."""
-
-    def __init__(self, sampler: Sampler, name: str, check_stop: Callable[[], None]):
-        """
-        Args:
-          sampler: the sampler to call.
-          name: name of the work, such as "sample".
-          check_stop: called at intervals during sampling; raises to end it.
-        """
-        self._sampler, self._name, self._check_stop = sampler, name, check_stop
-
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
-        *,
-        seed: int,
-        partial: Completions | None = None,
-        on_finished: OnFinished | None = None,
-        on_pause: OnPause | None = None,
-    ) -> list[list[Completion]]:
-        """See `rollout.types.Sampler.sample`."""
-        started = start_completions(prompts, params, partial)
-        total = sum(c.unfinished for completions in started for c in completions)
-
-        def finished(prompt: int, sample: int, completion: Completion) -> None:
-            count.update()
-            if on_finished is not None:
-                on_finished(prompt, sample, completion)
-
-        def pause() -> bool | None:
-            self._check_stop()
-            return None if on_pause is None else on_pause()
-
-        with watch(self._name, total=total, unit="completions") as count:
-            return self._sampler.sample(
-                prompts,
-                params,
-                seed=seed,
-                partial=partial,
-                on_finished=finished,
-                on_pause=pause,
-            )
-
-    def close(self) -> None:
-        """Does nothing: the owner of the sampler closes it."""
 
 
 def duration(seconds: float) -> str:

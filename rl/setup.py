@@ -38,7 +38,7 @@ from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
 from rl.processes import group, joint
 from rl.processes.devices import join_cpu_devices
-from rl.progress import WatchedSampler, phase
+from rl.progress import phase
 from rl.reward.rewards import Rewards
 from rl.run_spec import EVALUATION, TRAINING, RunSpec, reference_model
 from rl.sampler_servers import make_vllm_sampler
@@ -102,14 +102,13 @@ def open_parts(
     print(start_page(spec, workdir), flush=True)
     engine = joint.lead(
         processes,
-        functools.partial(make_engine, spec, workdir),
+        functools.partial(make_engine, spec, workdir, check_stop),
         config=config_json(c),
         embedded=c.rollout.backend == "jax",
     )
     rewards = spec.open_rewards()
-    sample = WatchedSampler(engine, "sample", check_stop).sample
     rollouts = Rollouts(
-        _make_collector(spec, sample, rewards),
+        _make_collector(spec, engine, rewards),
         schedule=c.rollout.schedule,
         max_staleness=c.rollout.max_staleness,
         steps=c.steps,
@@ -128,7 +127,7 @@ def open_parts(
             evaluate=functools.partial(
                 evaluate_sets,
                 spec,
-                sampler=WatchedSampler(engine, "evaluate", check_stop),
+                sampler=engine,
                 judge=rewards.reward(EVALUATION),
             ),
             alarms=Alarms(c.alarms),
@@ -148,15 +147,13 @@ def open_parts(
         )
 
 
-def _make_collector(
-    spec: RunSpec, sample: Callable[..., list], rewards: Rewards
-) -> Collector:
+def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collector:
     """Makes the collector, which samples, judges and filters the groups of a batch."""
     c = spec.config
     curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
     return Collector(
         draws=Draws(curriculum, spec.train, c.sampling),
-        sample=sample,
+        sample=engine.sample,
         judge=functools.partial(
             build_groups,
             reward=rewards.reward(TRAINING),
@@ -172,7 +169,11 @@ def _make_collector(
     )
 
 
-def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
+def make_engine(
+    spec: RunSpec,
+    workdir: pathlib.Path,
+    check_stop: Callable[[], None] = lambda: None,
+) -> Engine:
     """Makes the engine: parameters, update step, sampler and checkpoints.
 
     With several processes every process calls it.
@@ -247,6 +248,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         score_reference=score_reference or step.score,
         settings=c.objective,
         reject=make_rejection(c),
+        check_stop=check_stop,
     )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import types
 
 import jax
 import numpy as np
@@ -12,12 +13,14 @@ from configs import quickstart
 from configs.base import from_config
 from rl import setup
 from rl.base_model import base_folder
+from rl.engine import Engine
 from rl.groups.packing import pack_groups
 from rl.run_spec import validate
 from rl.start_page import start_page
 from rl.types import make_hyper
 from rl.update.metrics import update_metrics
 from rollout.jax_sampler import JaxSampler
+from rollout.types import EMPTY, SamplingParams
 from tests.rl.examples import make_group
 
 
@@ -198,3 +201,32 @@ def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(
     np.testing.assert_array_equal(elsewhere.old_logprobs, scored)
     assert not np.any(prepared(updates=1)[0].old_logprobs)
     engine.close()
+
+
+ENDED = dataclasses.replace(EMPTY, finish_reason="stop")
+BEGUN = [[EMPTY, ENDED, EMPTY], [EMPTY] * 3]
+
+
+def test_sampling_passes_everything_on_and_asks_whether_to_stop():
+    told = []
+
+    class Sampler:
+        def sample(self, prompts, params, *, seed, partial, on_finished, on_pause):
+            assert (prompts, params.n, seed, partial) == ([[1], [2]], 3, 7, BEGUN)
+            on_finished(1, 2, "a completion")
+            assert on_pause() == "enough"
+            return "completions"
+
+    engine = types.SimpleNamespace(
+        sampler=Sampler(), check_stop=lambda: told.append("pause")
+    )
+    got = Engine.sample(
+        engine,
+        [[1], [2]],
+        SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,)),
+        seed=7,
+        partial=BEGUN,
+        on_finished=lambda *of: told.append(of),
+        on_pause=lambda: "enough",
+    )
+    assert got == "completions" and told == [(1, 2, "a completion"), "pause"]

@@ -1,6 +1,5 @@
 """Progress of long work, on a terminal and in a log."""
 
-import dataclasses
 import io
 import os
 import pty
@@ -14,8 +13,7 @@ import types
 import pytest
 
 from rl import progress
-from rl.progress import WatchedSampler, duration, each, phase, watch
-from rollout.types import EMPTY, SamplingParams
+from rl.progress import duration, each, phase, watch
 
 
 def _as_stderr(monkeypatch, stream):
@@ -172,34 +170,6 @@ def test_a_terminal_shows_a_bar_and_clears_it_when_it_is_done():
     assert max(len(s) for s in shown if "%|" in s) < 80
     text = "\n".join(screens[-1])
     assert re.search(r"^load: a folder\nload: done in \S+ s\nstep 1/20\n\Z", text, re.M)
-
-
-ENDED = dataclasses.replace(EMPTY, finish_reason="stop")
-BEGUN = [[EMPTY, ENDED, EMPTY], [EMPTY] * 3]
-
-
-def test_a_watched_sampler_counts_and_passes_everything_on(log):
-    told = []
-
-    class Sampler:
-        def sample(self, prompts, params, *, seed, partial, on_finished, on_pause):
-            assert (prompts, params.n, seed, partial) == ([[1], [2]], 3, 7, BEGUN)
-            on_finished(1, 2, "a completion")
-            assert on_pause() == "enough"
-            _until(lambda: "evaluate: 1 of 5 completions" in log.getvalue())
-            return "completions"
-
-    params = SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,))
-    sampler = WatchedSampler(Sampler(), "evaluate", lambda: told.append("pause"))
-    got = sampler.sample(
-        [[1], [2]],
-        params,
-        seed=7,
-        partial=BEGUN,
-        on_finished=lambda *of: told.append(of),
-        on_pause=lambda: "enough",
-    )
-    assert got == "completions" and told == [(1, 2, "a completion"), "pause"]
 
 
 @pytest.mark.parametrize(

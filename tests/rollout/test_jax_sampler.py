@@ -12,7 +12,7 @@ from models.config import DecoderConfig
 from models.decoder import Decoder, head_table
 from models.hf import load_params
 from models.inference import served_params
-from rl.processes.compiles import Compiles
+from rl.metrics import Compiles
 from rollout import decoding, jax_sampler
 from rollout.inverse_cdf import draw_tokens
 from rollout.jax_sampler import JaxSampler
