@@ -22,8 +22,8 @@ def base_folder(
 ) -> pathlib.Path:
     """Returns the base model's folder; makes or downloads the model if it is missing.
 
-    If the model is missing and `described_in`, an empty folder, is given, only config
-    and tokenizer are written there, and this folder is returned.
+    With `described_in`, an empty folder, a missing model is only described: its config
+    and tokenizer are written to this folder, which is returned.
     """
     m = c.model
     if m.maker:

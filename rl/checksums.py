@@ -31,26 +31,15 @@ class CorruptCheckpointError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Holds the metadata and checksums of a checkpoint.
+    """Holds the metadata and checksums of a checkpoint."""
 
-    Attributes:
-      step: number of steps done.
-      updates: number of optimizer updates done.
-      healthy: False if the last step before the save had a warning, or ended before the
-        alarms were checked.
-      score: accuracy after this step, see `rl.held_out.score_of`; None if not
-        evaluated. The checkpoint with the highest score is retained.
-      loop: SHA-256 of the loop's state.
-      tensors: shape, dtype and checksum of each tensor, by path.
-      base: path and digest of the adapters' frozen base; empty without adapters.
-    """
-
-    step: int
-    updates: int
-    healthy: bool
-    score: float | None
-    loop: str
+    step: int  # number of steps done
+    updates: int  # number of optimizer updates done
+    healthy: bool  # False after a step with a warning, or without a check of alarms
+    score: float | None  # `rl.held_out.score_of`; the highest score is retained
+    loop: str  # SHA-256 of the loop's state
     tensors: Tensors
+    # Path and digest of the adapters' frozen base; empty without adapters.
     base: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -43,38 +43,21 @@ class Engine:
 
     The methods that all processes call have plain host data as arguments, so that the
     leader can send a call to the other processes (`rl.processes.joint`).
-
-    Attributes:
-      config: the model's architecture.
-      step: the jitted functions of an update.
-      state: the train state: parameters, optimizer state, counters, reference.
-      sampler: the sampler that receives published policies.
-      checkpoints: this process's access to the checkpoints of the run.
-      assets: folder with the tokenizer and other files for exports.
-      base: the frozen parameters under the adapters; `{}` without adapters.
-      base_name: path or Hub id of the base model, written into exported adapters.
-      reference: parameters of the reference model; None if the objective has none or if
-        `state.reference` holds them.
-      score_reference: computes log-probabilities by the reference model.
-      settings: the section `objective` of the config.
-      reject: removes tokens from a mini-batch, which must have its old
-        log-probabilities; None keeps all tokens.
-      check_stop: called at intervals during sampling; raises to end it.
     """
 
     config: DecoderConfig
-    step: Step
-    state: TrainState
+    step: Step  # the jitted functions of an update
+    state: TrainState  # parameters, optimizer state, counters, reference
     sampler: PolicySampler
     checkpoints: Checkpoints
-    assets: pathlib.Path
-    base: Params
-    base_name: str
-    reference: Params | None
-    score_reference: Score
+    assets: pathlib.Path  # folder with the tokenizer and other files for exports
+    base: Params  # the frozen parameters under the adapters; {} without adapters
+    base_name: str  # path or Hub id of the base model, for exported adapters
+    reference: Params | None  # a reference model that is not in `state.reference`
+    score_reference: Score  # computes log-probabilities by the reference model
     settings: Objective
-    reject: Reject | None
-    check_stop: Callable[[], None]
+    reject: Reject | None  # removes tokens of a mini-batch with old log-probabilities
+    check_stop: Callable[[], None]  # called during sampling; raises to end it
 
     def sample(
         self,

@@ -269,12 +269,9 @@ def check_positions(c: RunConfig, model: DecoderConfig) -> None:
 
 
 def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
-    """Reads the training and held-out problems, and tries out the user's rewards.
+    """Reads the training set and the held-out sets, and tries out the user's rewards.
 
-    Returns:
-      The training set followed by the held-out sets, and a message for each set from
-      which problems were removed. If the verifier judges a set, its problems with
-      unreadable golds are removed.
+    Also returns a message for each set from which unreadable golds were removed.
     """
     d, formulas = c.data, _reward_formulas(c)
     sets: list[ProblemSet] = []

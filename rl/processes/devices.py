@@ -114,16 +114,15 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
     Raises:
       ValueError: the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is set.
     """
-    if jax.config.read("jax_enable_x64"):
-        raise ValueError(
-            "JAX_ENABLE_X64 is set, but a run computes with 32-bit numbers; unset this"
-            " environment variable"
-        )
-    if jax.config.values["jax_disable_jit"]:
-        raise ValueError(
-            "JAX_DISABLE_JIT is set, but a run needs compiled programs; unset this"
-            " environment variable"
-        )
+    for name, why in (
+        ("jax_enable_x64", "computes with 32-bit numbers"),
+        ("jax_disable_jit", "needs compiled programs"),
+    ):
+        if getattr(jax.config, name):
+            raise ValueError(
+                f"{name.upper()} is set, but a run {why}; unset this environment"
+                " variable"
+            )
     if c.model.dtype == "float32":
         # "default" is TF32 on GPUs (three digits) and a single bfloat16 pass on TPUs.
         jax.config.update("jax_default_matmul_precision", c.model.matmul_precision)

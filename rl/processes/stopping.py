@@ -163,7 +163,7 @@ class StopSignals:
         """Lets work in the `with` block continue after a signal, for a limited time.
 
         The next call of `check` raises Stopped. The process is killed if the block does
-        not end within `grace_seconds` after the signal and its own beginning.
+        not end within `grace_seconds` after the later of the signal and its beginning.
         """
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
