@@ -49,11 +49,6 @@ FAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("bases")
-
-
 def _command(workdir, cache, name):
     return runs.command(workdir, cache, **TINY | FAULTS[name])
 

@@ -30,11 +30,6 @@ def _weights(folder, name="model"):
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("bases")
-
-
-@pytest.fixture(scope="module")
 def finished(tmp_path_factory, cache):
     workdir = tmp_path_factory.mktemp("run") / "work"
     run(command(workdir, cache, **LORA))

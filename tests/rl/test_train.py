@@ -94,11 +94,6 @@ def starts(folder, commands):
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("bases")
-
-
-@pytest.fixture(scope="module")
 def finished(tmp_path_factory, cache):
     """A small run to its end."""
     workdir = tmp_path_factory.mktemp("run") / "work"

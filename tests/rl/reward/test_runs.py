@@ -38,11 +38,6 @@ def score(text, problem):
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("bases")
-
-
 @pytest.fixture
 def config(cache, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,0 +1,149 @@
+"""Runs with carried groups, signal sampling and stages: their metrics, and restarts."""
+
+import json
+
+import pytest
+
+from tests.rl import test_train as runs
+
+COMMON = {**runs.ABLE, "steps": 6, "checkpoint.every_steps": 1}
+STAGES = (
+    {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
+     "max_response_tokens": 28, "learning_rate": 5e-5, "temperature": 0.7},
+    {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3,
+     "temperature": 0.9},
+)  # fmt: skip
+CHANGES = {
+    "carry": {
+        "dynamic_sampling.carry": True,
+        "dynamic_sampling.max_age": 1,
+        "rollout.slots": 64,
+    },
+    "signal": {"sampling.policy": "signal", "sampling.half_life": 3.0},
+    "stages": {},
+}
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory, cache):
+    """Makes the command of a run by the name of its changes."""
+    path = tmp_path_factory.mktemp("config") / "staged.py"
+    path.write_text(
+        "from configs import quickstart\n"
+        "def get_config():\n"
+        "    c = quickstart.get_config()\n"
+        f"    c.curriculum.stages = {STAGES!r}\n"
+        "    return c\n"
+    )
+
+    def make(workdir, name, **more):
+        config = path if name == "stages" else "configs/quickstart.py"
+        changes = COMMON | CHANGES[name] | more
+        return runs.command(workdir, cache, config=config, **changes)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, command):
+    """Runs to their ends, each when it is first asked for."""
+    ended = {}
+
+    def run(name):
+        if name not in ended:
+            workdir = tmp_path_factory.mktemp(name) / "work"
+            ended[name] = workdir, runs.run(command(workdir, name))
+        return ended[name]
+
+    return run
+
+
+def steps(workdir):
+    rows = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+    return [row for row in rows if "sampling/groups" in row]
+
+
+@pytest.mark.slow
+def test_tokens_of_two_versions_are_told_apart(finished):
+    rows = steps(finished("carry")[0])
+    assert len(rows) == 6 and rows[0]["sampling/partial"] == 0
+    for before, row in zip(rows, rows[1:], strict=False):
+        assert 0 < row["sampling/partial"] <= before["sampling/unfinished"]
+        assert 1 <= row["off_policy/staleness_max"] <= 2
+        # The sampler is the trainer; what it drew before the last updates is not.
+        assert row.get("policy/sampler_gap_max", 0) < 1e-4
+        assert row["off_policy/stale_gap"] > 10 * row.get("policy/sampler_gap_mean", 0)
+        assert row["sampling/aged_out"] == 0
+        assert row["timing/compiled_programs"] == 0
+
+
+@pytest.mark.slow
+def test_signal_sampling_accounts_for_every_completion(finished):
+    rows = steps(finished("signal")[0])
+    assert len(rows) == 6
+    for row in rows:
+        assert row["draws/offered"] - row["draws/refused"] == row["sampling/groups"]
+        assert row["sampling/completions"] == 8 * row["sampling/groups"]
+    assert 0 < rows[0]["draws/coverage"] < rows[-1]["draws/coverage"] <= 1
+
+
+@pytest.mark.slow
+def test_stages_follow_one_another_with_their_settings(finished):
+    workdir, done = finished("stages")
+    rows = steps(workdir)
+    assert [row["curriculum/stage"] for row in rows] == [1, 1, 1, 2, 2, 2]
+    assert "curriculum: step 4 begins stage 'all'" in done.stdout
+    # a cut at 28 tokens, and half the rate, in the first stage only
+    assert max(row["length/all_max"] for row in rows[:3]) <= 28
+    rates = [row["schedule/learning_rate"] for row in rows]
+    assert rates[3] > 1.9 * rates[2]
+    # The update takes log-probabilities where they were drawn, at 0.7 and then 0.9.
+    # (Steps that took groups over have no such token in their first update.)
+    fresh = [row for row in rows if row["sampling/carried"] == 0]
+    assert {row["curriculum/stage"] for row in fresh} == {1, 2}
+    assert max(row["policy/sampler_gap_mean"] for row in fresh) < 1e-4
+    # Who serves it draws as it was drawn in the end.
+    said = json.loads((workdir / "hf" / "generation_config.json").read_text())
+    assert said["temperature"] == 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.failure(30)
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        pytest.param("carry", 2, marks=pytest.mark.ci),
+        ("carry", 4),
+        pytest.param("signal", 2, marks=pytest.mark.ci),
+        ("stages", 2),
+        pytest.param("stages", 3, marks=pytest.mark.ci),
+    ],
+)
+def test_killed_it_ends_bit_for_bit_the_same(finished, command, tmp_path, name, after):
+    workdir, _ = finished(name)
+    again = tmp_path / "again"
+    arguments = command(again, name)
+    # The checkpoint before the last one has been written by then, at the least.
+    runs.kill_at(arguments, after + 1)
+    done = runs.run(arguments)
+    assert "resuming after step" in done.stdout
+    runs._assert_same_run(workdir, again)
+
+
+def test_a_stage_that_cannot_work_is_one_line(command, tmp_path):
+    bad = (
+        (
+            {"rollout.max_response_tokens": 20},
+            "stages[0].max_response_tokens=28: must be at most",
+        ),
+        ({"data.train_args.held_out": 5050}, "no problem"),
+        (
+            {"rollout.max_prompt_tokens": 5, "data.eval": ""},
+            "prompts exceed config.rollout.max_prompt_tokens=5",
+        ),
+    )
+    commands = [command(tmp_path / "w", "stages", **changes) for changes, _ in bad]
+    for done, (_, message) in zip(runs.starts(tmp_path, commands), bad, strict=True):
+        assert done.returncode == 1 and message in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "w").exists()
