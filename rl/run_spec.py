@@ -151,11 +151,10 @@ def validate(c: RunConfig) -> RunSpec:
     make_optimizer(c.optimizer)
     sinks = load_sinks(sinks=c.log.sinks)
     devices = all_devices()
-    sets, unread = read_data(c)
+    sets = read_data(c)
     mesh_shape = resolve_shape(
         len(devices), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
     )
-    check_sizes(c, mesh_shape)
     with tempfile.TemporaryDirectory() as scratch:
         folder = base_folder(c, described_in=pathlib.Path(scratch))
         model = DecoderConfig.from_folder(folder)
@@ -167,28 +166,41 @@ def validate(c: RunConfig) -> RunSpec:
         stop_ids = c.rollout.stop_token_ids
         check_ids(stop_ids, vocab_size=size, what="config.rollout.stop_token_ids")
         stop_ids = stop_ids or default_stop_ids(folder, tokenizer, vocab_size=size)
-    check_positions(c, model)
+    check_sizes(c, model, mesh_shape)
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
     prompts: dict[str, np.ndarray] = {}
-    every = sets[0].problems
+    unread: list[str] = []
+    every: Sequence[Problem] = ()
     for i, of_set in enumerate(sets):
+        formula = EVALUATION if i else TRAINING
+        problems = of_set.problems
+        if uses_verifier(_reward_formulas(c)[formula], key=formula):
+            problems, message = readable(
+                problems,
+                where=of_set.source,
+                workers=c.reward.workers,
+                timeout=c.reward.timeout,
+                unreadable=c.data.unreadable,
+            )
+            unread += [message] if message else []
+        every = every or problems
         own, fit, message = encode_set(
             tokenizer,
-            of_set.problems,
+            problems,
             template=c.data.template,
             max_prompt_tokens=c.rollout.max_prompt_tokens,
             vocab_size=model.vocab_size,
             unreadable=c.data.unreadable,
         )
+        unread += [message] if message else []
         if not fit:
             raise ValueError(
                 f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: all"
                 f" prompts of {of_set.key}={of_set.source!r} are longer; raise it"
             )
         prompts |= own
-        too_long = sum(p.problem in own for p in of_set.problems) - len(fit)
+        too_long = sum(p.problem in own for p in problems) - len(fit)
         sets[i] = dataclasses.replace(of_set, problems=fit, too_long=too_long)
-        unread += [message] if message else []
     stages, gaps = _stages(c, every, sets[0].problems)
     return RunSpec(
         config=c,
@@ -245,8 +257,10 @@ def _check_reference(
         )
 
 
-def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
-    """Checks that a micro-batch can hold one row of maximum length per batch shard."""
+def check_sizes(
+    c: RunConfig, model: DecoderConfig, mesh_shape: tuple[int, int, int]
+) -> None:
+    """Checks that the longest row fits into a micro-batch and the model's positions."""
     devices = shards("batch", abstract_mesh(mesh_shape))
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:
@@ -255,10 +269,6 @@ def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
             f" {longest * devices}: a row of {longest} tokens on each of {devices}"
             " devices"
         )
-
-
-def check_positions(c: RunConfig, model: DecoderConfig) -> None:
-    """Checks that the longest prompt and completion fit into the model's positions."""
     r = c.rollout
     if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
         raise ValueError(
@@ -268,14 +278,10 @@ def check_positions(c: RunConfig, model: DecoderConfig) -> None:
         )
 
 
-def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
-    """Reads the training set and the held-out sets, and tries out the user's rewards.
-
-    Also returns a message for each set from which unreadable golds were removed.
-    """
-    d, formulas = c.data, _reward_formulas(c)
+def read_data(c: RunConfig) -> list[ProblemSet]:
+    """Reads the training and held-out sets, and tries out the user's rewards."""
+    d = c.data
     sets: list[ProblemSet] = []
-    messages: list[str] = []
     sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
     for name, key, source, arguments in sources:
         problems = load_problems(source, key=key, fields=d.fields, **arguments)
@@ -285,24 +291,12 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
         sets.append(of_set)
     if jax.process_index() == 0:  # a reward may call a service
         try_out(
-            formulas,
+            _reward_formulas(c),
             sets[0].problems[0],
             timeout=c.reward.timeout,
             right_from=c.reward.right_from,
         )
-    for i, of_set in enumerate(sets):
-        formula = EVALUATION if i else TRAINING
-        if uses_verifier(formulas[formula], key=formula):
-            problems, message = readable(
-                of_set.problems,
-                where=of_set.source,
-                workers=c.reward.workers,
-                timeout=c.reward.timeout,
-                unreadable=d.unreadable,
-            )
-            sets[i] = dataclasses.replace(of_set, problems=problems)
-            messages += [message] if message else []
-    return sets, messages
+    return sets
 
 
 def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:

@@ -11,7 +11,7 @@ from configs.checks import check_config
 from models.config import DecoderConfig
 from models.decoder import LAYERS, Decoder, abstract_params, param_shardings
 from rl.groups.packing import micro_rows
-from rl.run_spec import check_positions, check_sizes
+from rl.run_spec import check_sizes
 from sharding.mesh import abstract_mesh, resolve_shape
 from sharding.rules import shards
 from tools.plan.architectures import architecture
@@ -84,9 +84,8 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
         )
     except ValueError as error:
         raise ValueError(f"--target={target}: {error}") from None
-    check_sizes(config, mesh_shape)
     model = architecture(config)
-    check_positions(config, model)
+    check_sizes(config, model, mesh_shape)
     shard_sizes(model, mesh_shape)
     length = max(config.batch.row_lengths)
     multiple = shards("batch", abstract_mesh(mesh_shape))
