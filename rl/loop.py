@@ -12,7 +12,7 @@ from configs.base import RunConfig
 from configs.schema import config_json
 from rl.alarms import Alarm
 from rl.groups.collect import Shortfall
-from rl.groups.packing import padding_fraction
+from rl.groups.packing import pack_groups, padding_fraction
 from rl.groups.schedule import staleness_metrics
 from rl.groups.stats import RolloutStats
 from rl.held_out import scalars_of, score_of
@@ -35,6 +35,7 @@ from rl.setup import Parts, open_parts
 from rl.start_page import config_changes
 from rl.types import Batch, Group, Hyper
 from rl.update.metrics import update_metrics
+from rl.update.optimizer import make_hypers
 from rl.workdir.dump import dump_updates
 from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
@@ -110,9 +111,18 @@ def train(
                 # Compute advantages within each group and pack the completions into
                 # rows, with a loss weight for each token (`groups.packing`).
                 with clock.phase("pack"):
-                    batches = parts.pack(groups, version=run.done)
-                    hypers = parts.hypers(
-                        stats.stage, updates=engine.updates, mini_batches=len(batches)
+                    batches = pack_groups(
+                        groups,
+                        c,
+                        version=run.done,
+                        row_multiple=spec.row_multiple,
+                        extra_groups=parts.extra_groups,
+                    )
+                    hypers = make_hypers(
+                        c,
+                        stats.stage,
+                        updates=engine.updates,
+                        mini_batches=len(batches),
                     )
 
                 # Compute the old log-probabilities of all tokens. Then update once per

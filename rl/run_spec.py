@@ -260,7 +260,7 @@ def _check_reference(
 def check_sizes(
     c: RunConfig, model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> None:
-    """Checks that the longest row fits into a micro-batch and the model's positions."""
+    """Checks `batch.micro_tokens`, and the lengths against the model's positions."""
     devices = shards("batch", abstract_mesh(mesh_shape))
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:

@@ -29,9 +29,8 @@ from rl.checkpoint import Checkpoints
 from rl.engine import Engine, Reject
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
-from rl.groups.extra import load_extra_groups
+from rl.groups.extra import ExtraGroups, load_extra_groups
 from rl.groups.judge import build_groups
-from rl.groups.packing import pack_groups
 from rl.groups.schedule import Rollouts
 from rl.held_out import evaluate_sets
 from rl.problems.curriculum import Curriculum
@@ -43,10 +42,10 @@ from rl.reward.rewards import Rewards
 from rl.run_spec import EVALUATION, TRAINING, RunSpec, reference_model
 from rl.sampler_servers import make_vllm_sampler
 from rl.start_page import start_page
-from rl.types import Batch, Hyper
+from rl.types import Batch
 from rl.update.examine import check_finite
 from rl.update.objective import Objective
-from rl.update.optimizer import make_hypers, make_optimizer
+from rl.update.optimizer import make_optimizer
 from rl.update.rejection import load_rejection, reject, rejection_weights
 from rl.update.step import Score, Step, make_score, make_step
 from rl.workdir import manifest
@@ -68,8 +67,7 @@ class Parts:
     evaluate: Callable[..., dict[str, Any]]  # `held_out.evaluate_sets` for this run
     alarms: Alarms
     trace: Trace
-    pack: Callable[..., list[list[Batch]]]  # `pack_groups` with the run's settings
-    hypers: Callable[..., list[Hyper]]  # `make_hypers` with the run's config
+    extra_groups: ExtraGroups | None
 
 
 @contextlib.contextmanager
@@ -132,18 +130,12 @@ def open_parts(
             ),
             alarms=Alarms(c.alarms),
             trace=trace,
-            pack=functools.partial(
-                pack_groups,
-                c=c,
-                row_multiple=spec.row_multiple,
-                extra_groups=load_extra_groups(
-                    c.rollout.extra_groups,
-                    problems=spec.train,
-                    encode=spec.prompt_of,
-                    tokenize=spec.tokenize,
-                ),
+            extra_groups=load_extra_groups(
+                c.rollout.extra_groups,
+                problems=spec.train,
+                encode=spec.prompt_of,
+                tokenize=spec.tokenize,
             ),
-            hypers=functools.partial(make_hypers, c),
         )
 
 
