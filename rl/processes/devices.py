@@ -1,5 +1,6 @@
 """Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache."""
 
+import errno
 import itertools
 import os
 import pathlib
@@ -143,6 +144,8 @@ def keep_programs(folder: str) -> None:
         return
     if "://" not in path:  # a bucket is not checked
         try:
+            if path.startswith("~"):
+                raise OSError(errno.ENOENT, "there is no home folder")
             os.makedirs(path, exist_ok=True)
             tempfile.TemporaryFile(dir=path).close()
         except OSError as error:

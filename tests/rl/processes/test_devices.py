@@ -72,12 +72,17 @@ def test_a_run_without_compilation_is_refused():
 
 
 @pytest.mark.failure(87)
-def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, capsys):
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     before = jax.config.jax_compilation_cache_dir
     keep_programs(str(tmp_path / "file"))
-    said = "cannot be written (File exists); every start compiles the programs that"
-    assert said in capsys.readouterr().out
+    monkeypatch.setattr(os.path, "expanduser", str)  # as without a home folder
+    keep_programs("~/cache")
+    warnings = capsys.readouterr().out.splitlines()
+    assert [line.partition("cannot be written ")[2] for line in warnings] == [
+        f"({why}); every start compiles the programs that it lacks"
+        for why in ("File exists", "there is no home folder")
+    ]
     assert jax.config.jax_compilation_cache_dir == before
 
 
