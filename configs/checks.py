@@ -94,7 +94,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
             "set config.schedule.decay_updates to the number of updates from the end of"
             " the warm-up to a learning rate of 0",
         )
-    updates = c.steps * b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
+    updates = _updates(c)
     until_zero = c.schedule.warmup_updates + c.schedule.decay_updates
     if c.schedule.decay != "constant" and until_zero < updates:
         refuse(
@@ -154,6 +154,12 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             " because with config.rollout.group_size=2 every group that is trained on"
             " has one right and one wrong completion"
         )
+    if (updates := _updates(c)) <= c.schedule.warmup_updates:
+        lines.append(
+            f"config.schedule.learning_rate={c.schedule.learning_rate!r} is not"
+            " reached, because config.schedule.warmup_updates="
+            f"{c.schedule.warmup_updates} and the run has only {updates} updates"
+        )
     default = RunConfig()
     idle = [
         key for key, (other, value) in _IDLE_AT.items() if _value(c, other) == value
@@ -182,6 +188,12 @@ def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
         return chosen
     judged = _VERIFIER_FIRST.match(c.reward.function)
     return "correct" if judged or c.sampling.policy != "uniform" else "reward"
+
+
+def _updates(c: RunConfig) -> int:
+    """Returns the largest number of updates of a run."""
+    b = c.batch
+    return c.steps * b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
 
 
 def _value(c: RunConfig, key: str) -> Any:

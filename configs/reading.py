@@ -4,6 +4,7 @@ A config is a Python file with `get_config()`. An error in the file ends the com
 with a one-line message.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -176,6 +177,25 @@ def _unknown_key(error: Exception) -> str:
 def user_path(text: str) -> pathlib.Path:
     """Converts the value of a flag to a path, with `~` replaced by the home folder."""
     return pathlib.Path(text).expanduser()
+
+
+class UnwritableFile(argparse.ArgumentTypeError, ValueError):
+    """Signals that a flag names a file that cannot be written."""
+
+
+def output_file(text: str) -> pathlib.Path:
+    """Converts the value of a flag to the path of a file that a tool writes at its end.
+
+    Raises:
+      UnwritableFile: the file's folder does not exist or cannot be written.
+    """
+    path = user_path(text)
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)):
+        raise UnwritableFile(
+            f"{path}: the folder {path.parent} does not exist or cannot be written;"
+            " create it, or give another file"
+        )
+    return path
 
 
 def expand_home(config: ConfigDict) -> None:

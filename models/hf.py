@@ -112,8 +112,10 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
     for name, shape in expected.items():
         if name not in tensors:
+            tied = name == "lm_head.weight"
             raise ValueError(
                 f"{folder}: tensor {name} is missing; copy or download the folder again"
+                + ", or set tie_word_embeddings to true in config.json" * tied
             )
         if tensors[name].shape != shape:
             raise ValueError(

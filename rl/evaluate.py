@@ -33,7 +33,7 @@ class SampledCompletion:
 
     id: str  # id of the problem
     sample: int  # number of the completion among those of its problem, from 0
-    completion: str  # decoded text, without special tokens
+    completion: str  # decoded text, without the stop token
     tokens: int | None = None  # number of tokens, including the stop token
     finish_reason: FinishReason | None = None
     repetitive: bool | None = None  # see `rl.groups.stats.is_repetitive`
@@ -86,7 +86,7 @@ def evaluate(
       problems: at least one problem, with unique ids.
       prompts: token ids of each problem's prompt, template applied.
       sampler, params, seed: see `Sampler.sample`.
-      decode: converts token ids to text without special tokens.
+      decode: converts token ids to text, without the stop token at the end.
       judge: scores groups of completions, given their problems.
       curve: a subset of the problems, which is also summarised separately, as "curve",
         unless it is empty or has all problems.

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import pathlib
 import time
@@ -331,7 +332,7 @@ class _Run:
         self.writer.scalars(self.done, metrics)
         examples = example_rows(
             stats,
-            self.spec.decode,
+            functools.partial(self.spec.decode, show_unknown=True),
             self.spec.decode_prompt,
             samples=self.config.log.samples,
             after=self.config.reward.after,

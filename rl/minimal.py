@@ -29,6 +29,7 @@ from rl.groups.packing import pack_groups
 from rl.problems.reading import ProblemStream, load_problems
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
+    decode_completion,
     default_stop_ids,
     load_tokenizer,
 )
@@ -185,8 +186,8 @@ class Collector:
 
         # Training uses the sampled token ids; only the verifier reads text.
         def text(token_ids: np.ndarray) -> str:
-            ids = token_ids.tolist()
-            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+            stop_ids = self.params.stop_token_ids
+            return decode_completion(self.tokenizer, token_ids.tolist(), stop_ids)
 
         items = [
             (text(c.token_ids), p.answers, p.problem)

@@ -36,6 +36,7 @@ from rl.problems.templates import check_template, encode_set
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     check_ids,
+    decode_completion,
     default_stop_ids,
     load_tokenizer,
 )
@@ -101,9 +102,14 @@ class RunSpec:
         """Returns the number of shards that the rows of a batch are split into."""
         return shards("batch", abstract_mesh(self.mesh_shape))
 
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """Returns a completion as text, without special tokens."""
-        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
+    def decode(self, token_ids: Sequence[int], *, show_unknown: bool = False) -> str:
+        """Returns a completion as text; see `decode_completion`."""
+        return decode_completion(
+            self.tokenizer,
+            token_ids,
+            self.sampling.stop_token_ids,
+            show_unknown=show_unknown,
+        )
 
     def tokenize(self, text: str) -> list[int]:
         """Returns a completion's token ids, with a stop token at the end."""
@@ -241,7 +247,7 @@ def _check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Checks the vocabulary and, if it is reset, the architecture of the reference."""
+    """Checks the vocabulary, the weights and, if it is reset, the architecture."""
     if not c.objective.reference or not objective.needs_reference:
         return
     key = f"config.objective.reference={c.objective.reference!r}"
@@ -249,6 +255,8 @@ def _check_reference(
         folder, own = reference_model(c, described_in=pathlib.Path(scratch))
         if load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
             raise ValueError(f"{key}: must have the same vocabulary as the base model")
+        if folder != pathlib.Path(scratch):
+            open_weights(folder, own)
     if c.objective.reset_every and own != model:
         raise ValueError(
             f"{key}: its architecture differs from the base model's, so it cannot be"

@@ -125,8 +125,9 @@ def describe_devices() -> str:
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
     memory = f"{limit / 1e9:.0f} GB each"
     if device.platform == "cpu":
+        cores = len(os.sched_getaffinity(0))
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        memory = f"{host / 1e9:.0f} GB of host memory on {os.cpu_count()} cores"
+        memory = f"{host / 1e9:.0f} GB of host memory on {cores} cores"
     hosts = f", {jax.process_count()} processes" if jax.process_count() > 1 else ""
     return (
         f"{device.platform}: {jax.device_count()} x {device.device_kind}, {memory}"

@@ -221,6 +221,8 @@ def _lead(
 ) -> int:
     """Runs the leader or the only process and returns the exit status."""
     with phase("plan", "checks the config, the model and the data"):
+        if not _ACCEPT_CHANGES.value:
+            manifest.check_folder(workdir)
         spec = validate(config)
     if _DRY_RUN.value:
         print(dry_run(spec, workdir))

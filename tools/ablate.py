@@ -17,7 +17,13 @@ from collections.abc import Mapping, Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from configs.reading import define_config, describe_keys, parse_flags, user_path
+from configs.reading import (
+    define_config,
+    describe_keys,
+    output_file,
+    parse_flags,
+    user_path,
+)
 from rl import files
 from rl.processes.stopping import DONE, ERROR, StopSignals, run
 from tools.ablation import execute
@@ -58,6 +64,8 @@ def main(argv: Sequence[str]) -> None:
 def _command(stop: StopSignals) -> int:
     workdir = user_path(_WORKDIR.value)
     try:
+        if _JSON.value:
+            output_file(_JSON.value)
         study = make_study(
             config_flags.get_config_filename(flags.FLAGS["config"]),
             workdir=workdir,

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from configs import base
-from configs.reading import user_path
+from configs.reading import output_file
 from rl.files import replace_json
 from rl.processes.devices import start_cpu_devices
 from rl.update.losses import LOSSES
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="a value of config.objective.correction (default: all built-in ones)",
     )
     parser.add_argument(
-        "--json", type=user_path, metavar="OUT", help="also write the findings here"
+        "--json", type=output_file, metavar="OUT", help="also write the findings here"
     )
     arguments = parser.parse_args(argv)
     try:

@@ -12,7 +12,7 @@ import pathlib
 import sys
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from rl import checkpoint, files
 from rl.checksums import SUMS, CorruptCheckpointError, read_loop, read_record, verify
 
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
         help="number of newest checkpoints to retain (default 1)",
     )
     parser.add_argument(
-        "--json", type=user_path, metavar="OUT", help="also write the result here"
+        "--json", type=output_file, metavar="OUT", help="also write the result here"
     )
     arguments = parser.parse_args(argv)
     try:

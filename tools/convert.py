@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from models import gguf_file, hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> None:
         choices=get_args(hf.DType),
         help="dtype of HFDIR (default: bfloat16; float32 for a GGUF file)",
     )
-    parser.add_argument("--json", type=user_path, help="also write the result here")
+    parser.add_argument("--json", type=output_file, help="also write the result here")
     arguments = parser.parse_args(argv)
     try:
         result = _convert(arguments)

@@ -24,7 +24,13 @@ from typing import Any
 
 from absl import app, flags
 
-from configs.reading import define_config, expand_home, parse_flags, user_path
+from configs.reading import (
+    define_config,
+    expand_home,
+    output_file,
+    parse_flags,
+    user_path,
+)
 from rl.files import replace_json
 from rl.processes.stopping import DONE, ERROR, run
 from tools.curation.formats import parse_fields
@@ -58,6 +64,7 @@ def _curate() -> int:
     out = user_path(_OUT.value)
     inputs = _INPUT.value and [os.path.expanduser(name) for name in _INPUT.value]
     try:
+        copy = output_file(_JSON.value) if _JSON.value else None
         fields = parse_fields(_FIELDS.value)
         if fields and not inputs:
             raise ValueError(f"--fields={_FIELDS.value}: requires --input")
@@ -66,8 +73,8 @@ def _curate() -> int:
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
         return ERROR
-    if _JSON.value:
-        replace_json(user_path(_JSON.value), summary)
+    if copy:
+        replace_json(copy, summary)
     for line in lost(summary):
         print(f"WARNING: {line}")
     print(

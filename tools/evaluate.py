@@ -28,7 +28,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
@@ -187,7 +187,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}
     with (
-        VerifierPool(workers=os.cpu_count() or 1) as pool,
+        VerifierPool(workers=len(os.sched_getaffinity(0))) as pool,
         _opened(reward, args.right_from, pool) as judge,
     ):
         for name, drawn in completions.items():
@@ -323,7 +323,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--data_dir", type=user_path, help="folder with NAME.jsonl or eval/NAME.jsonl"
     )
     parser.add_argument("--out", type=user_path, help="folder of this evaluation")
-    parser.add_argument("--json", type=user_path, help="also write the result here")
+    parser.add_argument("--json", type=output_file, help="also write the result here")
     parser.add_argument(
         "--nearest",
         metavar="CONFIG",

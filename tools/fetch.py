@@ -24,7 +24,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from rl import files
 
 GITHUB = "https://raw.githubusercontent.com"
@@ -275,7 +275,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--mirror", default=GITHUB, help="URL in place of raw.githubusercontent.com"
     )
-    parser.add_argument("--json", type=user_path, help="also write the result here")
+    parser.add_argument("--json", type=output_file, help="also write the result here")
     arguments = parser.parse_args(argv)
     if arguments.list:
         for name, s in SOURCES.items():

@@ -29,7 +29,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from rl import files
 from rl.evaluate import SampledCompletion, Scored, by_problem, score
 from rl.processes.stopping import REFUSED, run
@@ -138,7 +138,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
     with files.locked(args.out):
         drawn = _drawn(args, problems)
         drawn.sort(key=lambda d: (d.id, d.sample))
-        with VerifierPool(workers=os.cpu_count() or 1) as pool:
+        with VerifierPool(workers=len(os.sched_getaffinity(0))) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
             classes = answer_classes(scored, pool)
         write_verdicts(args.out, {_NAME: scored})
@@ -288,7 +288,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "problem=COLUMN,answer=COLUMN.key[0]",
     )
     parser.add_argument("--out", type=user_path, required=True, help="output folder")
-    parser.add_argument("--json", type=user_path, help="also write the summary here")
+    parser.add_argument("--json", type=output_file, help="also write the summary here")
     parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
     parser.add_argument(
         "--levels",

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from rl.files import replace_json
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--dtype", default="auto", help="auto: that of config.json")
     parser.add_argument(
-        "--json", type=user_path, metavar="OUT", help="also write the result here"
+        "--json", type=output_file, metavar="OUT", help="also write the result here"
     )
     args = parser.parse_args(argv)
     try:
@@ -176,8 +176,6 @@ def _scored(args: argparse.Namespace) -> dict[str, Any]:
     from rl.processes.devices import start_cpu_devices
 
     texts = [_read(path) for path in args.text]
-    if args.json and not args.json.parent.is_dir():
-        raise FileNotFoundError(f"--json: no folder {args.json.parent}; create it")
     start_cpu_devices(0, rows=1)
     found = {name: find_pretrained(name, args.dtype) for name in args.models}
     models = {

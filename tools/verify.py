@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from rl.files import read_rows, replace_json
 from rl.progress import each
 from rl.verifier import (
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         "--list", type=int, default=20, metavar="N", help="rows to print (default 20)"
     )
     parser.add_argument(
-        "--json", type=user_path, metavar="OUT", help="also write the result here"
+        "--json", type=output_file, metavar="OUT", help="also write the result here"
     )
     arguments = parser.parse_args(argv)
     explained = arguments.pred is not None and arguments.gold is not None

@@ -93,13 +93,20 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
     """Returns the tokenizer's chat template, with `_TODAY` as its date.
 
     Raises:
-      ValueError: the tokenizer has no chat template.
+      ValueError: the tokenizer has no chat template, or several without a default.
     """
     if not tokenizer.chat_template:
         name = tokenizer.name_or_path
         raise ValueError(
             f"the tokenizer of {name!r} has no chat template; set config.data.template"
             " or --template to another"
+        )
+    templates = tokenizer.chat_template
+    if isinstance(templates, dict) and "default" not in templates:
+        raise ValueError(
+            f"the tokenizer of {tokenizer.name_or_path!r} has several chat templates"
+            f" ({', '.join(sorted(templates))}); rename one to default in"
+            " tokenizer_config.json, or use another template"
         )
     text = tokenizer.get_chat_template().removeprefix("\ufeff")
     return _DATE.sub(lambda call: json.dumps(_TODAY.strftime(call[2])), text)
@@ -109,6 +116,11 @@ def _begin_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Returns the ids to add before `text`; none if it begins with the BOS token."""
     if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
         return []
+    return _added_ids(tokenizer)
+
+
+@functools.lru_cache(maxsize=1)
+def _added_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     bare = tokenizer.encode("x", add_special_tokens=False)
     whole = tokenizer.encode("x")
     # Only the ids before the text: a prompt must not have an end token.

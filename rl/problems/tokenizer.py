@@ -7,12 +7,15 @@ hides torch during the import of transformers, unless the process has imported t
 
 import codecs
 import collections
+import itertools
 import json
 import os
 import pathlib
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
 
 from rl.files import LFS_POINTER
 
@@ -135,10 +138,13 @@ def check_text(
         The message begins with `what`.
     """
     check_ids(ids, vocab_size=vocab_size, what=what)
-    read = tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+    # transformers checks every entry of a list in Python, which takes a third longer.
+    read = tokenizer.decode(np.asarray(ids), clean_up_tokenization_spaces=False)
     before, after = (
         unicodedata.normalize("NFC", each).lstrip(" ") for each in (text, str(read))
     )
+    if before == after:
+        return
     lost = "".join(collections.Counter(before) - collections.Counter(after))
     # A word-level tokenizer decodes with additional spaces between tokens.
     if lost or "".join(before.split()) != "".join(after.split()):
@@ -148,6 +154,34 @@ def check_text(
             f" {before[max(0, at - 20) : at + 20]!r} decode to"
             f" {after[max(0, at - 20) : at + 20]!r}"
         )
+
+
+def decode_completion(
+    tokenizer: PreTrainedTokenizerBase,
+    token_ids: Sequence[int],
+    stop_token_ids: Collection[int],
+    *,
+    show_unknown: bool = False,
+) -> str:
+    """Returns a completion as text, without a special stop token at its end.
+
+    Other special tokens stay, because a reward may read them. An id beyond the
+    tokenizer's last one, as in a padded vocabulary, is left out, or with `show_unknown`
+    written as `<|id 151700|>`.
+    """
+    ids = list(token_ids)
+    if ids and ids[-1] in stop_token_ids:
+        if not tokenizer.decode(ids[-1:], skip_special_tokens=True):
+            ids.pop()
+    if not show_unknown:
+        return str(tokenizer.decode(ids))
+    text, size = "", len(tokenizer)
+    for known, run in itertools.groupby(ids, key=lambda i: i < size):
+        if known:
+            text += str(tokenizer.decode(list(run)))
+        else:
+            text += "".join(f"<|id {i}|>" for i in run)
+    return text
 
 
 def _stated(path: pathlib.Path) -> set[int]:

@@ -45,6 +45,10 @@ _JAX_DEFAULTS = {
     "jax_threefry_partitionable": True,
 }
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+# Files and folders of a workdir that a new run replaces.
+_REPLACED = """
+    config.json metrics.jsonl samples.jsonl summary.json held_out.jsonl hf adapter
+""".split()
 _MODEL_FILES = (".safetensors", ".json", ".txt", ".jinja")
 
 Identity = Mapping[str, Mapping[str, Any]]
@@ -123,10 +127,31 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
         rows = [change._asdict() for change in changes]
         history.append({"time": time, "after": checkpoint, "changes": rows})
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     start = {"time": time, "commit": commit(), "devices": devices, "machine": machine}
     files.replace_json(path, {"identity": now, "history": history, "start": start})
     return [f"changed: {change}" for change in changes]
+
+
+def check_folder(workdir: pathlib.Path) -> None:
+    """Checks that a new run would not replace files that belong to something else.
+
+    Raises:
+      ValueError: the folder has neither a manifest nor a checkpoint, but a file or a
+        folder with files that a run would replace, such as its own base model.
+    """
+    if (workdir / "manifest.json").exists() or steps_in(workdir / "checkpoints"):
+        return
+    taken = [
+        path.name
+        for path in map(workdir.joinpath, _REPLACED)
+        if path.is_file() or path.is_dir() and any(path.iterdir())
+    ]
+    if taken:
+        raise ValueError(
+            f"--workdir={workdir}: is not the folder of a run, but has"
+            f" {', '.join(taken)}, which a run would replace; give a new folder"
+        )
 
 
 def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:

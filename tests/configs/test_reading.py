@@ -1,5 +1,6 @@
 """How a config file is found and read, and what is said where it cannot be."""
 
+import importlib
 import json
 import pathlib
 import sys
@@ -131,3 +132,14 @@ def test_changes_are_those_from_the_base():
     assert changes(json.loads(config_json(c))) == {}
     c.steps = 7
     assert changes(json.loads(config_json(c))) == {"steps": 7}
+
+
+@pytest.mark.failure(94)
+@pytest.mark.parametrize("tool", ["checkpoint", "evaluate", "grade", "verify"])
+def test_a_result_that_could_not_be_written_is_refused_first(tmp_path, capsys, tool):
+    main = importlib.import_module(f"tools.{tool}").main
+    with pytest.raises(SystemExit) as caught:
+        main(["--json", str(tmp_path / "no" / "out.json")])
+    assert caught.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"{tmp_path}/no does not exist or cannot be written; create it" in last

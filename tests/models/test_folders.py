@@ -170,7 +170,7 @@ FOLDERS = {
 REFUSED = {
     yarn: "config.json: rope_scaling.rope_type='yarn' is not supported",
     short_config_vocabulary: r"embed_tokens.weight has shape .96, 64., but .* .90, 64.",
-    no_head: "tensor lm_head.weight is missing",
+    no_head: "tensor lm_head.weight is missing; .*, or set tie_word_embeddings to true",
     pickled: "model.safetensors: no such file; .* convert other weights",
     marked_config: "config.json: not valid JSON: Unexpected UTF-8 BOM",
     git_lfs: "model.safetensors: is a Git LFS pointer, not the file",
@@ -223,6 +223,7 @@ def test_logits_are_those_of_transformers(tmp_path, name):
     np.testing.assert_array_equal(logits(out)[0], found)
 
 
+@pytest.mark.failure(89)
 @pytest.mark.failure(65)
 @pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__)
 def test_what_is_not_read_is_one_line(tmp_path, make):

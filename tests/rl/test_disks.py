@@ -128,6 +128,7 @@ def test_a_workdir_that_cannot_be_written_is_one_line_before_anything_is_loaded(
     with mounted(tmp_path / "disk", "size=1m") as disk:
         (disk / "old").mkdir()
         (disk / "old" / "metrics.jsonl").write_text(json.dumps({"step": 1}) + "\n")
+        (disk / "old" / "manifest.json").write_text("{}")
         remount = ["mount", "-o", "remount,ro", str(disk)]
         if subprocess.run(remount, capture_output=True).returncode:
             pytest.skip("may not mount a disk that is read only")

@@ -1,6 +1,7 @@
 """The page of a start: repeats, the example, and the look for vLLM."""
 
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -14,7 +15,13 @@ from configs.base import from_config
 from models.hf import WEIGHTS
 from rl.base_model import base_folder
 from rl.run_spec import validate
-from rl.start_page import _find_vllm, dry_run, next_commands, start_page
+from rl.start_page import (
+    _find_vllm,
+    describe_devices,
+    dry_run,
+    next_commands,
+    start_page,
+)
 
 
 @pytest.fixture
@@ -49,6 +56,13 @@ def test_what_is_left_out_or_occurs_twice_is_shown(config, tmp_path):
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.failure(96)
+def test_only_cores_that_the_process_may_use_are_counted(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert " on 1 cores; " in describe_devices()
+
+
 def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     config.reward.function = "tests.rl.examples:wrong"
     page = start_page(validate(from_config(config)), tmp_path)
@@ -72,6 +86,13 @@ def test_a_dry_run_opens_the_weights(config, tmp_path):
         validate(from_config(config))
     (folder / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ValueError, match=r"is a Git LFS pointer.*`git lfs pull`$"):
+        validate(from_config(config))
+
+
+def test_a_dry_run_opens_the_weights_of_the_reference(config, tmp_path):
+    folder = base_folder(from_config(config), described_in=tmp_path)
+    config.objective.reference, config.objective.kl_penalty = str(folder), 0.1
+    with pytest.raises(ValueError, match=r"model.safetensors: no such file$"):
         validate(from_config(config))
 
 

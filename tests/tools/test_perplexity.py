@@ -130,10 +130,6 @@ def test_what_cannot_be_scored_is_one_line(asked, tmp_path, capsys):
             [str(a), "--text", str(latin)],
             "latin.txt: not UTF-8 (invalid cont",
         ),
-        (
-            [str(a), "--text", str(text), "--json", str(tmp_path / "no" / "o.json")],
-            f"--json: no folder {tmp_path / 'no'}",
-        ),
     ):
         assert perplexity.main([*["--context", "64"], *arguments]) == 2
         assert message in capsys.readouterr().err

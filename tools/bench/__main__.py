@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-from configs.reading import user_path
+from configs.reading import output_file
 from rl.files import replace_json
 
 BENCHES = ("learning", "sampler", "update", "verifier")
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
             name, help=text.partition("\n")[0], description=text
         )
         command.add_argument(
-            "--json", type=user_path, metavar="OUT", help="also write the result here"
+            "--json", type=output_file, metavar="OUT", help="also write the result here"
         )
         modules[name].add_arguments(command)
     arguments = parser.parse_args(argv)

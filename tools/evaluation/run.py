@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rl.evaluate import Decode, SampledCompletion, draw
 from rl.files import sha256
 from rl.problems.templates import check_template, encode_checked
+from rl.problems.tokenizer import decode_completion
 from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import derive
@@ -131,8 +132,8 @@ def complete(
                 stored=completions,
                 stop_token_ids=model.stop_token_ids,
                 sampler=sampler,
-                decode=lambda ids: str(
-                    model.tokenizer.decode(list(ids), skip_special_tokens=True)
+                decode=lambda ids: decode_completion(
+                    model.tokenizer, ids, model.stop_token_ids
                 ),
                 on_stored=done.update,
             )

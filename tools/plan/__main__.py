@@ -17,8 +17,8 @@ from configs.reading import (
     define_config,
     describe_keys,
     expand_home,
+    output_file,
     parse_flags,
-    user_path,
 )
 from rl.files import replace_json
 from rl.processes.stopping import status_of
@@ -56,6 +56,7 @@ def main(argv: list[str]) -> None:
     expand_home(_CONFIG.value)
     logging.set_verbosity(logging.WARNING)
     try:
+        file = output_file(_JSON.value) if _JSON.value else None
         config = from_config(_CONFIG.value)
         target = parse_target(_TARGET.value)
         if _SEARCH.value:
@@ -66,8 +67,8 @@ def main(argv: list[str]) -> None:
         with watch("compile", unit="programs") as count:
             resident, compiled = compile_programs(work, on_compiled=count.update)
         plan = make_report(work, resident, compiled, context=_CONTEXT.value)
-        if _JSON.value:
-            replace_json(user_path(_JSON.value), plan)
+        if file:
+            replace_json(file, plan)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from configs.reading import user_path
+from configs.reading import output_file, user_path
 from rl import files
 from tools.report.health import findings
 from tools.report.reading import read_runs
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         type=user_path,
         help="file of the page (default: report.html in the first workdir)",
     )
-    parser.add_argument("--json", type=user_path, help="also write the findings here")
+    parser.add_argument("--json", type=output_file, help="also write the findings here")
     args = parser.parse_args(argv)
     out = args.out or args.workdir[0] / "report.html"
     try:

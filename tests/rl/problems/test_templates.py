@@ -10,6 +10,7 @@ from rl.problems import arithmetic
 from rl.problems.templates import encode_checked, encode_prompt, encode_set
 from rl.problems.tokenizer import (
     UnreadableText,
+    decode_completion,
     default_stop_ids,
     load_tokenizer,
 )
@@ -227,6 +228,54 @@ def test_a_special_token_in_a_problem_is_named():
         encode_checked(tokenizer, "{problem}?\n", problem, **options)
     # The problem may be a whole chat.
     assert encode_checked(tokenizer, "none", problem, **options)[-1] == 0
+
+
+@pytest.mark.failure(90)
+def test_a_completion_is_its_text_without_the_stop_token():
+    tokenizer = arithmetic.make_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
+    ids = tokenizer.encode("<think>1</think>\\boxed{2}")
+    end, brace = tokenizer.eos_token_id, ids[-1]
+    text = "<think>1</think>\\boxed{2}"
+    assert decode_completion(tokenizer, [*ids, end], {end}) == text
+    assert decode_completion(tokenizer, ids, {end, brace}) == text  # no special token
+    assert decode_completion(tokenizer, [end], {end}) == ""
+    assert decode_completion(tokenizer, [], {end}) == ""
+
+
+@pytest.mark.failure(91)
+def test_ids_beyond_the_tokenizer_can_be_seen():
+    tokenizer = arithmetic.make_tokenizer()
+    ids = [tokenizer.encode("1")[0], 37, tokenizer.eos_token_id]
+    assert len(tokenizer) <= 37
+    assert decode_completion(tokenizer, ids, {ids[-1]}) == "1"
+    shown = decode_completion(tokenizer, ids, {ids[-1]}, show_unknown=True)
+    assert shown == "1<|id 37|>"
+
+
+@pytest.mark.failure(97)
+def test_a_prompt_is_encoded_once(monkeypatch):
+    tokenizer = arithmetic.make_tokenizer()
+    calls = []
+    encode = tokenizer.encode
+    monkeypatch.setattr(
+        tokenizer, "encode", lambda *a, **k: calls.append(a) or encode(*a, **k)
+    )
+    problems = [Problem(id=str(i), problem=str(i), answers=("1",)) for i in range(20)]
+    options = dict(template="none", max_prompt_tokens=5, vocab_size=len(tokenizer))
+    encode_set(tokenizer, problems, **options, unreadable=0)
+    assert len(calls) <= len(problems) + 2
+
+
+@pytest.mark.failure(92)
+def test_several_chat_templates_need_a_default():
+    tokenizer = arithmetic.make_tokenizer()
+    text = "{{ messages[0].content }}="
+    tokenizer.chat_template = {"rag": text, "tool_use": text}
+    with pytest.raises(ValueError, match="templates .rag, tool_use.; rename one to de"):
+        encode_prompt(tokenizer, "model", "1+1")
+    tokenizer.chat_template["default"] = text
+    assert tokenizer.decode(encode_prompt(tokenizer, "model", "1+1")) == "1+1="
 
 
 @pytest.mark.failure(57)

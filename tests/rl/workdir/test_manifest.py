@@ -247,3 +247,16 @@ def test_a_workdir_without_the_checkpoints_of_its_metrics_is_refused(tmp_path):
     manifest.check_checkpoints(tmp_path)
     (folder / "4.damaged").rename(folder / "4")
     manifest.check_checkpoints(tmp_path)
+
+
+@pytest.mark.failure(93)
+def test_a_folder_that_is_not_a_runs_is_refused(tmp_path, workdir):
+    manifest.check_folder(workdir)
+    new = tmp_path / "new"
+    manifest.check_folder(new)
+    (new / "hf").mkdir(parents=True)
+    (new / "notes.txt").touch()
+    manifest.check_folder(new)
+    (new / "hf" / "model.safetensors").touch()  # the base of this run, for example
+    with pytest.raises(ValueError, match="new: is not the folder .* has hf, which"):
+        manifest.check_folder(new)
