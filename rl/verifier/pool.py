@@ -133,8 +133,8 @@ class VerifierPool(Workers):
       timeout: seconds allowed for each try of one completion.
       judge: "module:function" that replaces `examine`. It returns a function from an
         answer to a verdict; the answers of neighbouring boxes are passed as one tuple.
-      after: delimiter such as `</think>`; only text after its last occurrence counts.
-      literal: whether to reject answers that leave more to calculate than the gold.
+      after: as in `contract.judge`.
+      literal: as in `contract.judge`.
     """
 
     def __init__(
@@ -154,11 +154,7 @@ class VerifierPool(Workers):
     def judge(
         self, items: Sequence[tuple[str, Sequence[str], str | None]]
     ) -> list[Verdict]:
-        """Returns the verdicts of completions, in order.
-
-        Args:
-          items: triples of a completion, its accepted golds, and the problem's text or
-            None.
+        """Returns the verdicts of (completion, golds, problem or None), in order.
 
         Raises:
           TypeError: if golds are one string instead of a sequence of strings.

@@ -1,4 +1,1 @@
-"""Decides whether two answers are equivalent, within a budget of steps.
-
-Start reading in `compare.same_answer`.
-"""
+"""Decides whether two answers are equivalent; start reading in `compare`."""

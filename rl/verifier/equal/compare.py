@@ -1,8 +1,7 @@
 """Compares two answers, with one rule for each kind of node.
 
 The comparison is symmetric: a rule for two different kinds gets its nodes in a fixed
-order, and a rule for one kind treats both nodes in the same way. It is reflexive:
-identical trees and identical texts are accepted before any rule runs.
+order, and a rule for one kind treats both nodes in the same way.
 """
 
 import itertools
@@ -186,15 +185,8 @@ class _Comparison:
         return node
 
     def _items(self, node: t.Node) -> list[t.Node]:
-        if not isinstance(node, t.Several | t.Braces):
-            return self._distinct(_plus_minus_values(node))
-        found = []
-        for part in node.items:
-            if isinstance(part, t.Several) and isinstance(node, t.Several):
-                found.extend(self._items(part))
-            else:
-                found.extend(self._distinct(_plus_minus_values(part)))
-        return found
+        nodes = node.items if isinstance(node, t.Several | t.Braces) else (node,)
+        return [v for n in nodes for v in self._distinct(_plus_minus_values(n))]
 
     def _distinct(self, nodes: list[t.Node]) -> list[t.Node]:
         nodes = list(dict.fromkeys(nodes))
@@ -225,9 +217,7 @@ class _Comparison:
     def _same_cases(self, a: t.Cases, b: t.Node) -> bool:
         if isinstance(b, t.Rel):
             b = value_of(b, self._prover) or b
-        if not isinstance(b, t.Cases) or len(a.rows) != len(b.rows):
-            return False
-        return self._matched(a.rows, b.rows)
+        return isinstance(b, t.Cases) and self._matched(a.rows, b.rows)
 
     # --- relations
 
@@ -308,7 +298,7 @@ class _Comparison:
             return all(
                 self._prover.equal(t.mul(a.parts[0], y), t.mul(b.parts[0], x))
                 for x, y in zip(a.parts[1:], b.parts[1:], strict=True)
-            ) and not any(self._prover.is_zero(r.parts[0]) for r in (a, b))
+            ) and not any(self._prover.equal(r.parts[0], t.ZERO) for r in (a, b))
         if isinstance(b, t.Quantity):
             words = isinstance(b.unit, frozenset) and may_be_missing(b.unit)
             return words and self.same(a, b.value)

@@ -1,10 +1,8 @@
 """Encloses the values of expressions with Arb's ball arithmetic.
 
 A ball is an interval that contains the exact value, including all rounding errors. If
-two balls do not overlap, their values differ. Expressions with variables are evaluated
-at the points of `points`. Evaluation is real if possible: odd roots of negative numbers
-are real, and points where an expression is undefined are skipped. Expressions with i
-are evaluated over the complex numbers.
+two balls do not overlap, their values differ. Odd roots of negative numbers are real,
+but expressions with i are evaluated over the complex numbers.
 
 F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic,
 IEEE Transactions on Computers 66(8), 2017.
@@ -29,10 +27,7 @@ from .points import INTEGER, REAL, Point, coordinate, spread
 FIRST_BITS = 128
 FULL_BITS = 2048
 """Precision of the final comparison: values count as equal if 0 is in a narrow ball
-around their difference.
-
-`Balls._resolution` adds the bits by which the smallest term lies below the whole. So at
-least 300 digits agree beyond the last digit that any term can change.
+around their difference. `Balls._resolution` adds bits if terms differ much in size.
 """
 _NARROW_BITS = 1024
 _MAX_BITS = 40_000
@@ -145,32 +140,26 @@ class Balls:
         for point in points:
             try:
                 difference = self.difference(left, right, FIRST_BITS, point, imaginary)
+                if not difference.contains(0):
+                    return False
             except Undefined:
                 continue
             except Unresolved:
-                meeting.append(point)
-                continue
-            if not difference.contains(0):
-                return False
+                pass
             meeting.append(point)
         shown = 0
         for point in meeting:
             full, narrow = self._resolution(left, right, point, imaginary)
             if full > _MAX_BITS:
                 continue
-            try:
+            with contextlib.suppress(Undefined, Unresolved), _Precision(full):
+                a = self.value(left, full, point, imaginary)
+                b = self.value(right, full, point, imaginary)
                 difference = self.difference(left, right, full, point, imaginary)
-            except (Undefined, Unresolved):
-                continue
-            if not difference.contains(0):
-                return False
-            a = self.value(left, full, point, imaginary)
-            b = self.value(right, full, point, imaginary)
-            with _Precision(full):
+                if not difference.contains(0):
+                    return False
                 size = max(a.abs_lower(), b.abs_lower())
-                if not _is_narrow(difference, size, narrow):
-                    continue
-            shown += 1
+                shown += _is_narrow(difference, size, narrow)
             if shown >= needed:
                 return True
         return None
@@ -228,12 +217,10 @@ def _bends(node: t.Node) -> set[t.Node]:
             case t.Fn(name, arguments) if name in _BENDING and t.symbols(part):
                 found |= {_monic(a) for a in arguments if t.symbols(a)}
             case t.Pow(base, t.Num(exponent)) if exponent.denominator % 2 == 0:
-                factors = base.factors if isinstance(base, t.Mul) else (base,)
-                found |= {
-                    _monic(f.base)
-                    for f in factors
-                    if isinstance(f, t.Pow) and _is_even(f.exponent) and t.symbols(f)
-                }
+                for factor in base.factors if isinstance(base, t.Mul) else (base,):
+                    match factor:
+                        case t.Pow(inner, t.Num(power)) if power.numerator % 2 == 0:
+                            found |= {_monic(inner)} if t.symbols(factor) else set()
     return found
 
 
@@ -247,10 +234,6 @@ def _monic(node: t.Node) -> t.Node:
             if type(scale) is t.Num and scale.value:
                 return t.add(*(t.divide(term, scale) for term in total.terms))
     return node
-
-
-def _is_even(exponent: t.Node) -> bool:
-    return type(exponent) is t.Num and exponent.value.numerator % 2 == 0
 
 
 def _has_i(node: t.Node) -> bool:
@@ -295,9 +278,6 @@ class _Evaluator:
         self._note(t.bits(node.value))
         return self._number(node.value)
 
-    def _sym(self, node: t.Sym) -> arb:
-        return self._number(coordinate(node.name, self._point))
-
     def _const(self, node: t.Const) -> Value:
         if node.name == "inf" or node.name == "i" and not self._imaginary:
             raise Undefined
@@ -318,14 +298,12 @@ class _Evaluator:
             self.reach = bits
 
     def _note_flat(self, name: str, value: Value) -> None:
-        """Increases `reach` where a function is nearly constant or linear.
-
-        Near zero, cos x and sin x / x differ from 1 by the order of x^2 only.
-        """
+        """Increases `reach` where a function is nearly constant or linear."""
         size = _magnitude(value)
         if size is None or name == "log":
             return
         if size < 0 or name == "arctan":
+            # Near zero, cos x and sin x / x differ from 1 by about x^2.
             self._note(2 * abs(size))
         elif name in _EXPONENTIAL:
             # tanh x and 2 cosh x / e^x differ from 1 by about e^-2x.
@@ -405,7 +383,7 @@ class _Evaluator:
     def _function(self, node: t.Fn) -> Value:
         name, values = node.name, [self.value(part) for part in node.arguments]
         self._budget.charge(self._steps)
-        if name in _OF_INTEGERS:
+        if name in ("fact", "binom"):
             return self._of_integers(name, values)
         if name in ("floor", "ceil"):
             return self._rounded(name, values[0])
@@ -492,7 +470,7 @@ def _only_integer(value: arb) -> fmpz | None:
 
 _EVALUATED: dict[type, Callable[[_Evaluator, Any], Value]] = {
     t.Num: _Evaluator._num,
-    t.Sym: _Evaluator._sym,
+    t.Sym: lambda self, node: self._number(coordinate(node.name, self._point)),
     t.Const: _Evaluator._const,
     t.Add: _Evaluator._sum,
     t.Mul: _Evaluator._product,
@@ -505,7 +483,6 @@ _EVALUATED: dict[type, Callable[[_Evaluator, Any], Value]] = {
 _CONSTANTS = {"pi": arb.pi, "e": arb.const_e, "i": lambda: acb(0, 1)}
 _EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _BENDING = frozenset({"abs", "floor", "ceil"})
-_OF_INTEGERS = frozenset({"fact", "binom"})
 _ELEMENTARY: dict[str, Callable[[Value], Value]] = {
     **{
         name: operator.methodcaller(name)

@@ -1,9 +1,8 @@
 """Chooses fixed pseudo-random points at which expressions with variables are compared.
 
 Two expressions may differ only for x > 5, or only if a and b have different signs. So
-some points lie near zero, where most functions are defined. Others lie in the gaps
-between constants of both expressions. With at most 16 variables, each pair of variables
-gets all combinations of signs.
+some points lie near zero, and others in the gaps between constants of the expressions.
+With at most 16 variables, each pair of variables gets all combinations of signs.
 """
 
 import functools
@@ -67,9 +66,8 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
     """Yields real points in the gaps between fixed marks and constants of expressions.
 
     Each gap is used with all variables positive, with a subset of them negative, and
-    with the others negative. In gap n the subset has the variables whose index shares
-    an odd number of 1 bits with n. So any two of at most 16 variables have equal signs
-    at some points and different signs at others. If gaps run out, they repeat.
+    with the others negative. The subset of gap n has the variables whose index shares
+    an odd number of 1 bits with n. If there are too few gaps, they are used again.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:

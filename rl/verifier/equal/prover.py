@@ -1,5 +1,6 @@
 """Decides whether expressions are equal, by exact numbers or interval arithmetic."""
 
+import dataclasses
 from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
@@ -13,48 +14,38 @@ Way = Literal["text", "number", "enclosure"]
 """Names how answers were shown equal: words, exact numbers or interval arithmetic."""
 
 PRINTED_DIGITS = 14
-"""Number of significant digits from which a decimal counts as a printed float.
-
-A printed float equals every exact number that is rounded to it.
-"""
+"""Significant digits from which a decimal equals the numbers that are rounded to it."""
 _STEPS_OF_A_POINT = 100
 _INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
 
+@dataclasses.dataclass
 class Prover:
     """Shows that expressions are equal, and records how.
 
-    Args:
+    Attributes:
       budget: limit on steps; the default is the limit of one verdict.
       percents: whether a missing percent sign is accepted.
       ratios: whether 2:40 is always read as a ratio.
       times: whether 2:40 is always read as a time.
       percents_only: whether a number without "%" is read as a percentage.
       named: names in the problem, or None if its text is unknown.
-
-    Attributes:
       way: "enclosure" if that method was needed so far.
       is_open: whether some comparison could not be decided.
-      charge: charges the budget for work done elsewhere; see `Budget.charge`.
     """
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        percents: bool = True,
-        ratios: bool = False,
-        times: bool = False,
-        percents_only: bool = False,
-        named: frozenset[str] | None = None,
-    ):
-        self.percents = percents
-        self.ratios, self.times, self.percents_only = ratios, times, percents_only
-        self.named = named
-        self.way: Way = "number"
-        self.is_open = False
-        budget = budget or Budget()
-        self.charge = budget.charge
-        self.balls = Balls(budget)
+    budget: Budget = dataclasses.field(default_factory=Budget)
+    percents: bool = True
+    ratios: bool = False
+    times: bool = False
+    percents_only: bool = False
+    named: frozenset[str] | None = None
+    way: Way = "number"
+    is_open: bool = False
+
+    def __post_init__(self) -> None:
+        self.charge = self.budget.charge
+        self.balls = Balls(self.budget)
 
     def equal(self, left: t.Node, right: t.Node) -> bool:
         """Returns whether two folded expressions are equal wherever both are defined.
@@ -74,9 +65,6 @@ class Prover:
         if agreed is None:
             self.is_open = True
         return self._rounds(left, right)
-
-    def is_zero(self, node: t.Node) -> bool:
-        return self.equal(node, t.ZERO)
 
     def sign(self, left: t.Node, right: t.Node) -> int | None:
         """Returns the sign of left - right for real constants, or None if unknown."""
@@ -130,11 +118,10 @@ class Prover:
 
     def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
         """Returns whether a decimal is a printed float of an exact number."""
-        ulp = decimal.ulp or Fraction(1)
-        digits = len(str(abs(decimal.value / ulp).numerator))
-        if digits < PRINTED_DIGITS or (value := self._other(decimal, exact)) is None:
+        value = self._other(decimal, exact, PRINTED_DIGITS)
+        if value is None:
             return False
-        if abs(value - decimal.value) * 2 <= ulp:
+        if abs(value - decimal.value) * 2 <= (decimal.ulp or 1):
             return self._shown()
         try:
             printed = Decimal(repr(float(value)))
@@ -146,26 +133,23 @@ class Prover:
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
         """Returns whether rounding or truncating an exact number gives a decimal.
 
-        False if `exact` is a `Num` that is itself a decimal or needs no more places, or
-        if the decimal has fewer than `least` significant digits.
+        False if `exact` needs no more places, or if the decimal has fewer than `least`
+        significant digits.
         """
-        ulp = decimal.ulp or Fraction(1)
-        digits = len(str(abs(decimal.value / ulp).numerator))
-        if digits < least or (value := self._other(decimal, exact)) is None:
+        if (value := self._other(decimal, exact, least)) is None:
             return False
-        error = value - decimal.value
+        error, ulp = value - decimal.value, decimal.ulp or 1
         toward_zero = error if decimal.value > 0 else -error
         rounded = abs(error) * 2 <= ulp or 0 <= toward_zero < ulp
         return rounded and self._shown()
 
-    def _other(self, decimal: t.Num, exact: t.Node) -> Fraction | None:
-        """Returns the exact value that a decimal may round, or None.
-
-        None means that the decimal could show the value exactly, or that the other node
-        is itself a decimal or not a real constant.
-        """
+    def _other(self, decimal: t.Num, exact: t.Node, least: int) -> Fraction | None:
+        """Returns the real value that a decimal of at least so many digits rounds."""
+        ulp = decimal.ulp or Fraction(1)
+        if len(str(abs(decimal.value / ulp).numerator)) < least:
+            return None
         if type(exact) is t.Num:
-            fits = (exact.value / (decimal.ulp or 1)).denominator == 1
+            fits = (exact.value / ulp).denominator == 1
             return None if exact.ulp is not None or fits else exact.value
         if not isinstance(exact, t.Expression) or t.symbols(exact):
             return None

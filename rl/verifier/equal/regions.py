@@ -22,10 +22,7 @@ _MEMBERSHIP: dict[str, Callable[[bool, bool], bool]] = {
 
 
 class Region(NamedTuple):
-    """Represents a set of reals and the name of the quantity that lies in it, if any.
-
-    `node` is an interval or a set operation on intervals.
-    """
+    """Represents a set of reals, and the name of the quantity in it, or None."""
 
     label: t.Node | None
     node: t.Node
@@ -44,8 +41,7 @@ class Regions:
     def read(self, node: t.Node) -> Region | None:
         """Returns the set of reals that a node describes, or None.
 
-        A pair or a finite set is a region only in a set operation or after "in"; see
-        `read_as_region`.
+        A pair or a finite set is a region only in a set operation or after "in".
         """
         match node:
             case t.Interval(t.Expression(), t.Expression()):

@@ -1,4 +1,1 @@
-"""Judges whether an answer equals a gold, is finished and is not a copy.
-
-Start reading in `contract.judge`.
-"""
+"""Judges completions; start reading in `contract`."""

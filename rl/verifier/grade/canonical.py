@@ -97,10 +97,7 @@ def is_rational(shape: t.Node) -> bool:
 
 
 def is_plain(shape: t.Node) -> bool:
-    """Returns whether a shape is a number, name, word, time of day or set such as Z.
-
-    Of plain shapes, a negation (-x), a ratio (2:x) or a call (f(x)) is plain as well.
-    """
+    """Returns whether a shape is a number, name, word or time, or -x, 2:x or f(x)."""
     match shape:
         case t.Num() | t.Sym() | t.Const() | t.Word() | t.Clock() | t.Numbers():
             return True

@@ -26,17 +26,17 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
 
     The result is None if a relation of the gold is unsolved or has no constant side.
     """
-    if not t.contains(gold, (t.Rel, t.Interval, t.SetOp)) or _solved(gold):
-        if any(not _is_solved(part) for part in _relations(answer)):
-            return "leaves a relation to be solved"
-    return None
+    for part in _relations(gold):
+        if not _is_solved(part) or all(map(t.symbols, sides(part))):
+            return None
+    solved = all(map(_is_solved, _relations(answer)))
+    return None if solved else "leaves a relation to be solved"
 
 
 def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-    """Returns a reason if an answer has an unevaluated function or set operation.
+    """Returns a reason if an answer has a function or set operation to be evaluated.
 
-    Functions of numbers count: floor, ceil and abs; log and trigonometric functions, if
-    the gold has none, no variable and no i. What the gold has too does not count.
+    See `_ROUNDING` and `_TRANSCENDENTAL`. What the gold has too does not count.
     """
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
     # A complex gold may have a polar form.
@@ -99,10 +99,10 @@ def pending(node: t.Node) -> int:
             return steps + any(map(_is_quotient, (below, *below.factors)))
         case t.Pow(t.Add(terms), exponent) if exponent == t.MINUS_ONE:
             # With variables, M/2 and uv/c^2 are usual; x/(1 - x) is not.
-            inner = [term for term in terms if _is_quotient(term)]
-            if t.symbols(node):
-                inner = [term for term in inner if _divides_by_a_sum(term)]
-            return steps + bool(inner)
+            products = [term for term in terms if isinstance(term, t.Mul)]
+            below = [f.base for p in products for f in p.factors if _is_inverse(f)]
+            sums = any(isinstance(base, t.Add) for base in below)
+            return steps + (sums if t.symbols(node) else bool(below))
         case t.Pow(base, t.Num(exponent)) if exponent.denominator == 1 and exponent > 1:
             constant = not t.symbols(base) and base not in _KEPT_BASES
             return steps + (constant or isinstance(base, t.Mul | t.Pow))
@@ -159,11 +159,6 @@ def _is_quotient(node: t.Node) -> bool:
     return isinstance(node, t.Mul) and any(map(_is_inverse, node.factors))
 
 
-def _divides_by_a_sum(node: t.Node) -> bool:
-    below = (factor.base for factor in t.children(node) if _is_inverse(factor))
-    return any(isinstance(base, t.Add) for base in below)
-
-
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
     """Returns whether an answer has all variables of its gold and more: x/x for 1."""
     for part in t.walk(gold):
@@ -210,8 +205,8 @@ def _numbers_in(node: t.Node) -> list[t.Node]:
 def is_literal(node: t.Node) -> bool:
     """Returns whether a number leaves nothing to add, multiply or divide.
 
-    Literal numbers include signed numbers, fractions, mixed numbers, percentages and
-    scientific notation, and a single integer power, factorial or other function.
+    Fractions, mixed numbers, percentages and scientific notation are literal, and so is
+    a single integer power, factorial or other function.
     """
     match node:
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
@@ -266,10 +261,7 @@ def _unsigned(node: t.Node) -> t.Node:
 
 
 def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
-    """Returns whether a quotient is a literal fraction, such as 3/4 or 1/2^10.
-
-    A quotient with an integer value is still to be divided, unless it divides by 1.
-    """
+    """Returns whether a quotient is a literal fraction, such as 3/4 or 1/2^10."""
     parts = [top, bottom]
     whole = any(t.is_integer(_unsigned(part)) for part in parts)
     if not whole or not all(map(_is_atom, parts)):
@@ -277,8 +269,9 @@ def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
     if any(isinstance(p, t.Num | t.Repeating) and not t.is_integer(p) for p in parts):
         return False
     match top, bottom:
-        case (t.Fn(), _) | (_, t.Pow(t.Mul())):
-            return False  # 8!/24 and 2/(4/7)^2 are still to be divided
+        case (t.Fn(), _) | (_, t.Pow(t.Mul())):  # 8!/24 and 2/(4/7)^2
+            return False
+    # A quotient with an integer value is still to be divided, unless it divides by 1.
     value = t.fold(t.Mul((top, t.Pow(bottom, t.MINUS_ONE))))
     return not t.is_integer(value) or t.fold(bottom) == t.ONE
 
@@ -291,8 +284,8 @@ def _leaves_sets(node: t.Node, regions: Regions) -> bool:
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     """Returns whether an operation on sets can be simplified.
 
-    Already simple are unions of intervals that do not touch, infinite sets without a
-    finite set, and inequalities with exceptions. A set that is only a letter stays.
+    Unions of intervals that do not touch, infinite sets without a finite set, and
+    inequalities with exceptions cannot, nor can operations on sets that are letters.
     """
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):
@@ -319,10 +312,7 @@ def is_number(node: t.Node) -> bool:
 
 
 def notation(node: t.Node) -> str:
-    """Returns the notation of a number: "integer", "decimal", "fraction", "base 8", ...
-
-    The result is "expression" for nodes without these notations, such as 2 + 3 or x.
-    """
+    """Returns "integer", "decimal", "fraction", "base 8", ... or "expression"."""
     match node:
         case t.Based(_, base) if base != 10:
             return f"base {base}"
@@ -342,13 +332,6 @@ def _relations(node: t.Node) -> Iterator[t.Rel | t.Chain]:
     elif isinstance(node, t.Several | t.Braces | t.Tuple | t.SetOp):
         for part in t.children(node):
             yield from _relations(part)
-
-
-def _solved(gold: t.Node) -> bool:
-    return all(
-        _is_solved(part) and any(not t.symbols(side) for side in sides(part))
-        for part in _relations(gold)
-    )
 
 
 def values_in(node: t.Rel | t.Chain) -> list[t.Node]:
@@ -375,7 +358,9 @@ def _is_solved(node: t.Rel | t.Chain) -> bool:
     if named:
         unknown = frozenset().union(*map(_unknowns, named))
         rest = [side for side in stated if side not in named]
-        return len(named) > 1 or not any(_names_in(side) & unknown for side in rest)
+        parts = (part for side in rest for part in t.walk(side))
+        names = (part.name for part in parts if isinstance(part, t.Sym | t.Call))
+        return len(named) > 1 or unknown.isdisjoint(names)
     return not any(map(t.symbols, stated))
 
 
@@ -387,8 +372,3 @@ def _unknowns(label: t.Node) -> Set[str]:
     name, arguments = function
     own = {word.removesuffix("^-1") for word in name.split()}
     return own.union(*(_unknowns(a) for a in arguments if not isinstance(a, t.Sym)))
-
-
-def _names_in(node: t.Node) -> Set[str]:
-    calls = (part.name for part in t.walk(node) if isinstance(part, t.Call))
-    return t.symbols(node).union(calls)

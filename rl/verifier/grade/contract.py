@@ -31,25 +31,12 @@ Rule = Literal[
     "no_answer", "unreadable", "different", "open", "unfinished", "echo",
     "tolerance", "bad_gold", "lost",
 ]  # fmt: skip
-"""Names what decided a verdict.
+"""Names what decided a verdict; docs/verifier.md has a table of all rules.
 
-Correct, by the way in which the answer was shown equal to the gold:
-  text: same text or same words.
-  number: same numbers and names.
-  enclosure: interval arithmetic.
-  tolerance: within the tolerance of the problem's row; only set by a reward.
-Wrong:
-  no_answer: the last box is missing, empty or never closed.
-  unreadable: the answer cannot be parsed.
-  different: the answer does not equal any gold, or has a unit that is not allowed.
-  open: equality could not be decided, or the verifier failed.
-  unfinished: the answer leaves a step to be done.
-  echo: the answer is copied from the problem.
-Without a verdict:
-  bad_gold: no gold can be parsed or compared as words.
-  lost: the worker timed out or died in every try.
+A correct answer has the way in which it was shown equal, or "tolerance" if it is within
+the tolerance of the problem's row, which only a reward checks. There is no verdict for
+"bad_gold" (no gold can be read) and "lost" (the worker died or timed out in each try).
 """
-
 
 UNEVALUATED = "leaves arithmetic to be done"
 """Reason of verdicts on answers that leave more to calculate than their gold."""
@@ -103,11 +90,9 @@ class Examiner:
             last box counts.
         """
         if answer is not None and not isinstance(answer, str):
-            golds = [gold.node for _, gold in self._golds if gold.node is not None]
-            lists = any(
-                isinstance(gold, t.Several | t.Braces) or t.contains(gold, t.Sign)
-                for gold in golds
-            )
+            golds = [gold.node or t.ZERO for _, gold in self._golds]
+            several = t.Several | t.Braces
+            lists = any(isinstance(g, several) or t.contains(g, t.Sign) for g in golds)
             answer = (", ".join(answer) if lists else answer[-1]) if answer else None
         if answer is None:
             return Verdict(False, None, "no_answer", "has no box, or an empty one")
@@ -125,7 +110,9 @@ class Examiner:
                 if _counts(parsed) != _counts(gold):
                     given, wanted = _without_things(parsed), _without_things(gold)
                 given = self._in_base(given, gold)
-            requested, units = self._question.units, _units_of(parsed)
+            requested = self._question.units
+            kinds = (part.unit for part in _quantities(parsed))
+            units = {u.partition(" of ")[0] for u in kinds if isinstance(u, str)}
             if units and requested and wanted.node and _is_bare(gold.node):
                 unit = next((u for u in requested if u.unit in units), requested[0])
                 assert unit.unit is not None
@@ -144,11 +131,8 @@ class Examiner:
                 if same_answer(given, wanted, prover):
                     in_words = parsed.node is None or isinstance(parsed.node, t.Word)
                     way: Way = "text" if in_words else prover.way
-                    meant, asked = _as_meant(given, wanted, prover), gold.written
-                    named = isinstance(meant, t.Choice) and asked == t.Sym(meant.letter)
-                    why = None
-                    if meant is not None and asked is not None and not named:
-                        why = self._refused(meant, asked, prover)
+                    meant = _as_meant(given, wanted, prover)
+                    why = self._refused(meant, gold.written, prover)
                     if why is None:
                         return Verdict(True, answer, way, _REASONS[way])
                     # The answer may still match another gold in its written form.
@@ -164,7 +148,7 @@ class Examiner:
             is_open = is_open or prover.is_open
         if refused is not None:
             return refused
-        if all(gold.node is None and _is_math(gold) for _, gold in self._golds):
+        if not any(gold.node or _is_prose(gold) for _, gold in self._golds):
             reasons = [f"the gold {gold.reason}" for _, gold in self._golds]
             return Verdict(None, answer, "bad_gold", (*reasons, "there is no gold")[0])
         if parsed.node is None:
@@ -208,9 +192,12 @@ class Examiner:
         return dataclasses.replace(answer, node=_behind(node), written=_behind(written))
 
     def _refused(
-        self, written: t.Node, wanted: t.Node, prover: Prover
+        self, written: t.Node | None, wanted: t.Node | None, prover: Prover
     ) -> tuple[Rule, str] | None:
         """Returns why an answer that equals its gold is not credited, or None."""
+        letter = isinstance(written, t.Choice) and wanted == t.Sym(written.letter)
+        if written is None or wanted is None or letter:
+            return None
         size = sum(1 for _ in t.walk(written))
         prover.charge(_STEPS_OF_A_SHAPE * size * t.depth(written))
         if (left := unfinished(written, wanted)) is not None:
@@ -250,10 +237,7 @@ class Examiner:
         return None
 
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
-        """Returns whether an answer only repeats a number of the problem.
-
-        Examples: 7.8 minutes to be converted to seconds, or 360 to be factorized.
-        """
+        """Returns whether an answer repeats a number: 7.8 minutes to be converted."""
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
             return self._is_given(value)
@@ -321,10 +305,7 @@ def judge(
 
 
 def _stated_values(answer: t.Node) -> list[t.Node]:
-    """Returns the sides of a relation that are not labels, or any other answer itself.
-
-    Decimals are left out if other sides remain.
-    """
+    """Returns a relation's sides except labels, and decimals if others remain."""
     if isinstance(answer, t.Choice):
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
@@ -359,16 +340,11 @@ def _as_meant(answer: Answer, gold: Answer, prover: Prover) -> t.Node | None:
     return answer.other_written
 
 
-def _is_math(gold: Answer) -> bool:
-    return any(char in gold.text for char in "\\^_=<>{}") or not gold.text
+def _is_prose(gold: Answer) -> bool:
+    return bool(gold.text) and not any(char in gold.text for char in "\\^_=<>{}")
 
 
 # --- units and words
-
-
-def _units_of(answer: Answer) -> set[str]:
-    units = [part.unit for part in _quantities(answer)]
-    return {unit.partition(" of ")[0] for unit in units if isinstance(unit, str)}
 
 
 def _quantities(answer: Answer) -> list[t.Quantity]:

@@ -44,10 +44,7 @@ class Formulas:
         )
 
     def match(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether an answer consists only of formulas of the problem.
-
-        Plain formulas and numbers that may be repeated do not count.
-        """
+        """Returns whether an answer consists only of formulas of the problem."""
         match answer:
             case t.Ratio((top, bottom)) if not t.contains(gold, t.Ratio):
                 answer = t.Mul((top, t.Pow(bottom, t.MINUS_ONE)))
@@ -56,14 +53,17 @@ class Formulas:
         shapes = [shape_of(answer), shape_of(t.fold(answer))]
         if (valued := _valued(answer, prover)) != answer:
             shapes += [shape_of(valued), shape_of(t.fold(valued))]
-        if any(map(self._is_made_of_formulas, shapes)):
-            return not self._is_respelled(answer, gold)
-        return False
+        if not any(map(self._is_made_of_formulas, shapes)):
+            return False
+        # For a gold of 0.5, 1/2 may be repeated if it is not to be rewritten.
+        shape = shape_of(answer)
+        numbers = is_rational(shape) and is_rational(shape_of(gold))
+        return not numbers or shape in self.to_compute
 
     def _is_made_of_formulas(self, shape: t.Node) -> bool:
-        """Returns whether a shape is a formula of the problem, or a set of formulas.
+        """Returns whether a shape is a formula of the problem that is not plain.
 
-        Plain formulas, and equations such as x = 5 in a new list or set, do not count.
+        So is a new list or set of such formulas, unless an equation gives a value.
         """
         if shape in self.trees:
             return not is_plain(shape)
@@ -72,16 +72,6 @@ class Formulas:
         parts = [p for p in t.children(shape) if not isinstance(p, t.Numbers)]
         values = any(isinstance(p, t.Rel) and _gives_a_value(p) for p in parts)
         return bool(parts) and not values and all(map(self._is_made_of_formulas, parts))
-
-    def _is_respelled(self, answer: t.Node, gold: t.Node) -> bool:
-        r"""Returns whether an answer may repeat a number of the problem.
-
-        For a gold of 0.5, 1/2 may be repeated unless the problem asks to rewrite this
-        number: "Write $\frac12$ as a decimal".
-        """
-        shape = shape_of(answer)
-        numbers = is_rational(shape) and is_rational(shape_of(gold))
-        return numbers and shape not in self.to_compute
 
     def _has_value(self, formula: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether a formula, unless plain, equals a gold of another shape."""

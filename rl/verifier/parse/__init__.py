@@ -1,4 +1,1 @@
-"""Parses text: the box of a completion, its tokens and its tree.
-
-Start reading in `answers.parse_answer`.
-"""
+"""Parses boxes and answers; start reading in `answers`."""

@@ -24,6 +24,7 @@ _CHOICE = re.compile(
     rf"[.:]?{_GAP}*+\}}?(?!.*(?<![A-Za-z])[A-Z][.:]\s)(.*)",
     re.DOTALL,
 )
+_LETTER = re.compile(r"[A-Z](?:\s*\}?\)|[.:]\s)")
 _CHOICE_BEHIND = re.compile(rf"{_DRESS}\(([A-Z])\)\s*\}}?\Z")
 _BETWEEN = re.compile(rf"(?:{_GAP}|\\(?:\w*arrow|implies|to))++")
 _ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
@@ -150,7 +151,7 @@ class Option(NamedTuple):
 
 def option_in(text: str) -> Option | None:
     r"""Reads an option, such as `(C) -5`, `C. -5` or `-5\ \textbf{(C)}`; else None."""
-    if _DIFFERENCE.match(text):
+    if not _LETTER.search(text) or _DIFFERENCE.match(text):
         return None
     if match := _CHOICE.fullmatch(text):
         value = match[2].strip()

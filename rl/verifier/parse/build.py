@@ -145,12 +145,7 @@ def bracket_node(opening: str, closing: str, items: list[t.Node]) -> t.Node:
 
 def is_proper(node: t.Node) -> bool:
     """Returns whether a written quotient is a proper fraction such as 3/4."""
-    if not isinstance(node, t.Mul) or len(node.factors) != 2:
-        return False
-    top, bottom = node.factors
-    return (
-        t.is_integer(top)
-        and isinstance(bottom, t.Pow)
-        and t.is_integer(bottom.base)
-        and 0 < top.value < bottom.base.value
-    )
+    match node:
+        case t.Mul((t.Num(top), t.Pow(t.Num(bottom)))):
+            return top.denominator == bottom.denominator == 1 and 0 < top < bottom
+    return False

@@ -3,10 +3,7 @@
 import re
 
 MAX_BOX = 20_000
-r"""Characters read before and after the last `\boxed` or `\fbox`.
-
-A box with more characters counts as never closed.
-"""
+"""Characters read around the start of the last box; a longer box is never closed."""
 
 _MARKERS = ("\\boxed", "\\fbox")
 _FIRST = re.compile(r"\\(?:boxed|fbox|[hv]?phantom)")
@@ -57,10 +54,7 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
 
 
 def behind(completion: str, after: str | None) -> str:
-    """Returns the text behind the last delimiter, or "" if the text does not have it.
-
-    If the delimiter is None, returns the whole completion.
-    """
+    """Returns the text behind the last delimiter, "" without one; all if it is None."""
     if after is None:
         return completion
     _, found, text = completion.rpartition(after)
@@ -96,9 +90,7 @@ def _outermost(text: str) -> tuple[str, ...]:
                 never_closed = max(never_closed, begins)
             elif kind == "box":
                 found.append((begins, end, text[content:start].strip()))
-    for begins, _, kind in opened:
-        if kind == "box":
-            never_closed = max(never_closed, begins)
+    never_closed = max([never_closed, *(at for at, _, kind in opened if kind == "box")])
     begins = found[-1][0] if found else -1
     if never_closed > begins:
         return ()

@@ -116,17 +116,8 @@ PRESENTATION: dict[str, int] = (
     | dict.fromkeys(_LOOKS_WITH_ARGUMENT.split(), 1)
     | {"fcolorbox": 2}
 )
-"""Commands that only change the look of an answer, with the number of their arguments
-that are removed with the command.
-"""
-_PAIRS = (
-    ("**", "**"),
-    ('"', '"'),
-    ("$$", "$$"),
-    ("$", "$"),
-    ("\\(", "\\)"),
-    ("\\[", "\\]"),
-)
+"""Styling commands, with the number of arguments that are removed with each."""
+_PAIRS = [p.split() for p in ("** **", '" "', "$$ $$", "$ $", r"\( \)", r"\[ \]")]
 _COMMAND = re.compile(r"\\([a-zA-Z]+)\*?\s*")
 _SPACE = r"\\[,;:!> ]|\\(?:quad|qquad|hfill|hfil|par|newline)(?![a-zA-Z])"
 _HEAD = re.compile(
@@ -162,14 +153,10 @@ def _decode_character(char: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Normalizes the notation of an answer; its meaning stays the same.
+    """Writes an answer of at most MAX_ANSWER characters in LaTeX, in ASCII if possible.
 
-    Args:
-      text: answer of at most MAX_ANSWER characters.
-
-    Returns:
-      LaTeX, in ASCII where possible. Math delimiters are removed, as are spaces,
-      Markdown emphasis and styling commands around the whole answer, and final periods.
+    Removes math delimiters, and around the whole answer spaces, Markdown emphasis,
+    styling commands and final periods.
     """
     if not text.isascii():
         text = _decode_unicode(text)

@@ -20,6 +20,8 @@ from .unit_table import CURRENCY
 from .units import calculates
 
 _FUNCTION_LETTERS = frozenset("fghFGH")
+# What may follow the digits of a repeating decimal.
+_REPEATS = frozenset([".", "(", "overline", "bar", "…"])
 _PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _BRACKETED = frozenset("pmatrix bmatrix smallmatrix Bmatrix".split())
@@ -98,6 +100,8 @@ class Operands(Cursor):
     def _number(self) -> t.Node:
         text = self._next.value
         self._at += 1
+        if self._next.value not in _REPEATS:
+            return decimal(text)
         dot = self._is(".")
         mark, digits, end = (self._peek(dot + ahead) for ahead in range(3))
         in_brackets = mark.value == "(" and digits.value.isdigit() and end.value == ")"
@@ -319,11 +323,19 @@ class Operands(Cursor):
             top = numeric(self._digit_argument())
             node = t.Fn("binom", (top, numeric(self._digit_argument())))
         elif name == "sqrt":
-            node = self._root()
+            degree: t.Node = t.number(2)
+            if self._accept("["):
+                degree = numeric(self._expression())
+                self._expect("]")
+            node = t.Pow(numeric(self._argument()), t.Pow(degree, t.MINUS_ONE))
         elif name in ("overline", "bar", "vec", "hat", "tilde", "dot", "ddot"):
             node = self._named(f"{name} {name_of(self._argument())}")
         elif name == "mathbb":
-            node = self._number_set()
+            letter = self._index()
+            while self._is_any("^_"):
+                self._at += 1
+                letter += self._index()
+            node = t.REALS if letter == "R" else t.Numbers(letter)
         elif name.startswith("begin "):
             node = self._environment(name[6:], braced)
         else:
@@ -331,25 +343,8 @@ class Operands(Cursor):
         self._depth -= 1
         return node
 
-    def _root(self) -> t.Node:
-        degree: t.Node = t.number(2)
-        if self._accept("["):
-            degree = numeric(self._expression())
-            self._expect("]")
-        return t.Pow(numeric(self._argument()), t.Pow(degree, t.MINUS_ONE))
-
-    def _number_set(self) -> t.Node:
-        letter = self._index()
-        while self._is_any("^_"):
-            self._at += 1
-            letter += self._index()
-        return t.REALS if letter == "R" else t.Numbers(letter)
-
     def _environment(self, name: str, braced: bool) -> t.Node:
-        """Reads an environment: a matrix, a system, or a definition by cases.
-
-        An array is not a matrix if it follows a brace or has relations or words.
-        """
+        """Reads a matrix, a system or cases; an array after a brace is not a matrix."""
         rows = self._rows(name)
         if not rows:
             raise t.Unparsable(f"has an empty environment {name[:20]}")

@@ -51,10 +51,16 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
     for contradictions (5 = 6). All sides that give a value must agree. A decimal next
     to an exact number must be its rounded or truncated value.
     """
-    steps = tuple(map(_with_places, steps_of(node)))
+    steps = steps_of(node)
     if any(step.op not in ("=", "approx", "in") for step in steps):
         return None
-    sides = [steps[0].left, *(step.right for step in steps)]
+    sides = [steps[0].left]
+    for step in steps:
+        match step:
+            case t.Rel("approx", _, t.Num(value, None)) if value.denominator == 1:
+                sides.append(t.Num(value, Fraction(1)))  # a rounded integer
+            case _:
+                sides.append(step.right)
     if _is_distance(sides[0]) or _is_distance(sides[-1]):
         return None
     if any(step.op == "in" for step in steps):
@@ -127,13 +133,6 @@ def _is_distance(node: t.Node) -> bool:
     return False
 
 
-def _with_places(step: t.Rel) -> t.Rel:
-    match step:
-        case t.Rel("approx", left, t.Num(value, None)) if value.denominator == 1:
-            return t.Rel("approx", left, t.Num(value, Fraction(1)))
-    return step
-
-
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     """Returns whether `part` equals `kept`, or is its rounded or truncated value.
 
@@ -202,7 +201,7 @@ def name_one_function(
 ) -> bool:
     """Returns whether two labels, such as y and f(x), may name the same function.
 
-    They may if the problem's names are known and contain at most one of the two.
+    The names of the problem must be known, and contain at most one of the two.
     """
     match one, other:
         case (t.Sym(y), t.Call(f, (t.Sym(x),))) | (t.Call(f, (t.Sym(x),)), t.Sym(y)):
@@ -225,11 +224,10 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
 
 def relates_names(node: t.Node) -> bool:
     """Returns whether a relation other than "in" has variables on both sides."""
-    return (
-        isinstance(node, t.Rel)
-        and node.op != "in"
-        and bool(t.symbols(node.left) and t.symbols(node.right))
-    )
+    match node:
+        case t.Rel(op, left, right) if op != "in":
+            return bool(t.symbols(left) and t.symbols(right))
+    return False
 
 
 def ascending(node: Any) -> Any:

@@ -98,10 +98,14 @@ class Parser(Quantities):
             nodes.append(self._statement())
             if self._next.kind == "end" or self._at_condition():
                 break
-            word = self._separator()
+            if not self._at_separator():
+                raise t.Unparsable(f"has an unexpected {self._next.value[:20]!r}")
+            while self._at_separator():
+                if SEPARATORS[self._next.value] != ",":
+                    joined = self._next.value
+                self._at += 1
             if self._next.kind == "end" or self._at_condition():
                 break
-            joined = word if word != "," else joined
         rest = [node for node in nodes if not is_membership(node)]
         if rest and len(rest) < len(nodes):
             return _declared(_joined(rest, joined))
@@ -165,28 +169,15 @@ class Parser(Quantities):
     def _at_separator(self) -> bool:
         return self._is_any(SEPARATORS)
 
-    def _separator(self) -> str:
-        if not self._at_separator():
-            raise t.Unparsable(f"has an unexpected {self._next.value[:20]!r}")
-        word = ","
-        while self._at_separator():
-            if SEPARATORS[self._next.value] != ",":
-                word = self._next.value
-            self._at += 1
-        return word
-
     def _only_words(self) -> t.Node | None:
         tokens = self._tokens[self._at : -1]
         if not any(token.kind == "text" for token in tokens):
             return None
         for token in tokens:
-            if token.kind not in ("text", "sym", "op"):
+            apart = token.kind == "sym" and (token.spaced or token is tokens[0])
+            between = token.kind == "op" and token.value in _IN_WORDS
+            if token.kind != "text" and not apart and not between:
                 return None
-            if token.kind == "op" and token.value not in _IN_WORDS:
-                return None
-            if token.kind == "sym" and not token.spaced:
-                if len(tokens) > 1 and token is not tokens[0]:
-                    return None
         if len(tokens) > 1 and tokens[0].kind == "sym" and _is_condition(tokens[1]):
             return None  # "A with B" has a condition
         pieces: list[list[str]] = [[]]

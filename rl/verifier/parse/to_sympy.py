@@ -37,10 +37,10 @@ def to_sympy(node: t.Node) -> Any:
     match node:
         case t.Num(value) | t.Repeating(value) | t.Based(value=value):
             return sympy.Rational(value.numerator, value.denominator)
-        case t.Sym(name):
+        case t.Word("otherwise"):
+            return sympy.true
+        case t.Sym(name) | t.Word(name):
             return sympy.Symbol(name)
-        case t.Word(text):
-            return sympy.Symbol(text)
         case t.Const(name):
             return _CONSTANTS[name]
         case t.Add(terms):
@@ -91,7 +91,7 @@ def to_sympy(node: t.Node) -> Any:
             entries = list(map(to_sympy, cells))
             return sympy.Matrix(len(entries) // width, width, entries)
         case t.Cases(rows):
-            pieces = [(to_sympy(row.value), _condition(row.condition)) for row in rows]
+            pieces = [(to_sympy(row.value), to_sympy(row.condition)) for row in rows]
             return sympy.Piecewise(*pieces)
         case t.Choice(_, answer):
             return to_sympy(answer)
@@ -111,7 +111,3 @@ def _as_set(node: t.Node) -> Any:
     if isinstance(found, sympy.Tuple) and len(found) == 2:
         return sympy.Interval.open(*found)
     return found
-
-
-def _condition(node: t.Node) -> Any:
-    return sympy.true if node == t.Word("otherwise") else to_sympy(node)

@@ -25,6 +25,8 @@ class Token(NamedTuple):
     spaced: bool
 
 
+_END = Token("end", "", False)
+
 MAX_TOKENS = 1_500
 MAX_DIGITS = 4_000
 
@@ -52,9 +54,8 @@ _ALIASES = {
     "Log": "log", "ceiling": "ceil", "Ln": "ln", "operatornamearcsin": "arcsin",
 }  # fmt: skip
 _SPELLINGS = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "nicefrac": "frac",
-    "sfrac": "frac", "dbinom": "binom",
-    "tbinom": "binom", "overrightarrow": "vec", "widehat": "hat",
+    **dict.fromkeys("dfrac tfrac cfrac nicefrac sfrac".split(), "frac"),
+    "dbinom": "binom", "tbinom": "binom", "overrightarrow": "vec", "widehat": "hat",
 }  # fmt: skip
 _CONSTANTS = {"pi": "pi", "infty": "inf", "infinity": "inf", "oo": "inf", "inf": "inf"}
 GREEK = frozenset(
@@ -71,24 +72,20 @@ _OPERATORS = {
     "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "±", "mp": "∓",
     "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "lt": "<", "ge": ">=",
     "geq": ">=", "geqslant": ">=", "geqq": ">=", "gt": ">", "ne": "!=", "neq": "!=",
-    "in": "in", "cup": "cup", "bigcup": "cup", "cupdot": "cup", "cap": "cap",
-    "setminus": "minus", "backslash": "minus", "approx": "approx", "simeq": "approx",
-    "doteq": "approx", "equiv": "equiv", "to": "to", "rightarrow": "to",
-    "mapsto": "to", "mid": "|", "vert": "|", "lvert": "|", "rvert": "|",
-    "{": "set{", "}": "set}", "lbrace": "set{", "rbrace": "set}", "%": "%", "$": "$",
+    "bigcup": "cup", "cupdot": "cup", "setminus": "minus", "backslash": "minus",
+    "simeq": "approx", "doteq": "approx", "rightarrow": "to", "mapsto": "to",
+    "mid": "|", "vert": "|", "lvert": "|", "rvert": "|",
+    "{": "set{", "}": "set}", "lbrace": "set{", "rbrace": "set}",
     "circ": "°", "degree": "°", "prime": "'", "ldots": "…", "cdots": "…",
     "dots": "…", "dotsc": "…", "dotsb": "…", "lfloor": "floor(", "rfloor": "floor)",
-    "lceil": "ceil(", "rceil": "ceil)", "emptyset": "emptyset",
-    "varnothing": "emptyset", "\\": "row", "langle": "(", "rangle": ")", "|": "|",
-    "cr": "row", "newline": "row", "colon": ":", "lor": "or", "vee": "or",
-    "land": "and", "wedge": "and", "#": "#", "&": "&", "_": "_", "Vert": "|",
-    "lbrack": "[", "rbrack": "]", "sim": "approx",
-    "thickapprox": "approx", "thicksim": "approx", "cong": "approx", "notin": "notin",
-    "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
-    "parallel": "parallel", "perp": "perp", "subset": "subset", "supset": "supset",
-    "subseteq": "subseteq", "supseteq": "supseteq",
-    "pounds": "£", "euro": "€", "yen": "¥",
-    "lVert": "|", "implies": "to", "Rightarrow": "to", "Longrightarrow": "to",
+    "lceil": "ceil(", "rceil": "ceil)", "varnothing": "emptyset", "\\": "row",
+    "langle": "(", "rangle": ")", "cr": "row", "newline": "row", "colon": ":",
+    "lor": "or", "vee": "or", "land": "and", "wedge": "and", "Vert": "|", "lVert": "|",
+    "rVert": "|", "lbrack": "[", "rbrack": "]", "sim": "approx", "thicksim": "approx",
+    "thickapprox": "approx", "cong": "approx", "longrightarrow": "to", "implies": "to",
+    "Rightarrow": "to", "Longrightarrow": "to", "pounds": "£", "euro": "€", "yen": "¥",
+    **{name: name for name in "% $ | # & _ cup cap emptyset over choose".split()},
+    **{name: name for name in RELATIONS if name.isalpha()},
 }  # fmt: skip
 # Commands without arguments, with the kind and value of their token.
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -165,7 +162,8 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
                 grouping.pop()
         else:
             if value in "([{":
-                is_argument = value == "{" and _takes_argument(tokens)
+                last = tokens[-1] if tokens and value == "{" else _END
+                is_argument = last.kind == "cmd" or last.value in ("}", "^")
                 grouping.append(group_commas and is_argument)
             elif value in ")]}" and len(grouping) > 1:
                 grouping.pop()
@@ -177,10 +175,6 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         tokens[-1] = Token("text", tokens[-1].value, tokens[-1].spaced)
     tokens.append(Token("end", "", spaced))
     return tokens
-
-
-def _takes_argument(tokens: list[Token]) -> bool:
-    return bool(tokens) and (tokens[-1].kind == "cmd" or tokens[-1].value in ("}", "^"))
 
 
 def _command(
@@ -238,11 +232,9 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
         return
     if after_value and content.rstrip("s") in _UNIT_OR_NOT:
         inner = [Token("text", content, spaced)]
-    if (
-        len(inner) == 1
-        or not any(token.kind == "text" for token in inner)
-        and (not any(char.isalpha() for char in content) or _MATH.search(content))
-    ):
+    said = any(token.kind == "text" for token in inner)
+    formula = not any(map(str.isalpha, content)) or _MATH.search(content)
+    if len(inner) == 1 or formula and not said:
         tokens.extend(inner)
         return
     start, pieces = 0, list[str]()

@@ -5,7 +5,8 @@ it into 5. Folded trees are compared for equality. Written trees are checked for
 and unfinished arithmetic.
 """
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, dataclass_transform
@@ -258,24 +259,25 @@ SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
 REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 
-def children(node: Node) -> Iterator[Node]:
-    """Yields the child nodes of a node, in order."""
+def children(node: Node) -> list[Node]:
+    """Returns the child nodes of a node, in order."""
+    found: list[Node] = []
     for name in node.__match_args__:
         part = getattr(node, name)
-        if isinstance(part, Node):
-            yield part
-        elif type(part) is tuple:
-            yield from part
+        if type(part) is tuple:
+            found.extend(part)
+        elif isinstance(part, Node):
+            found.append(part)
+    return found
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """Yields a node and all nodes inside it."""
-    stack = [node]
-    while stack:
-        part = stack.pop()
-        yield part
+def walk(node: Node) -> list[Node]:
+    """Returns a node and all nodes inside it."""
+    found = [node]
+    for part in found:  # grows meanwhile
         if type(part) not in _LEAVES:
-            stack.extend(children(part))
+            found.extend(children(part))
+    return found
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -309,12 +311,10 @@ def contains(node: Node, kinds: type | tuple[type, ...]) -> bool:
 
 def depth(node: Node) -> int:
     """Returns the number of nodes on the longest path from a node to a leaf."""
-    deepest, stack = 0, [(node, 1)]
-    while stack:
-        part, level = stack.pop()
-        deepest = max(deepest, level)
-        stack.extend((child, level + 1) for child in children(part))
-    return deepest
+    level, count = [node], 0
+    while level:
+        level, count = [child for part in level for child in children(part)], count + 1
+    return count
 
 
 def bits(value: int | Fraction) -> int:
@@ -322,34 +322,39 @@ def bits(value: int | Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def add(*terms: Node) -> Node:
-    """Returns the flattened sum of nodes, with numbers of up to MAX_BITS added."""
-    total, rest = Fraction(0), []
-    for term in terms:
-        for part in term.terms if type(term) is Add else (term,):
-            if type(part) is Num and bits(total) + bits(part.value) < MAX_BITS:
-                total += part.value
+def _merged(
+    kind: type, parts: tuple[Node, ...], combined: Callable[[Fraction, Fraction], Any]
+) -> tuple[Fraction | None, list[Node]]:
+    """Returns the number of a sum or product, or None, and its other parts."""
+    number: Fraction | None = None
+    rest: list[Node] = []
+    for outer in parts:
+        for part in children(outer) if type(outer) is kind else (outer,):
+            if type(part) is not Num:
+                rest.append(part)
+            elif number is None:
+                number = part.value
+            elif bits(number) + bits(part.value) < MAX_BITS:
+                number = combined(number, part.value)
             else:
                 rest.append(part)
-    if not rest:
-        return Num(total)
-    if total:
-        rest.append(Num(total))
+    return number, rest
+
+
+def add(*terms: Node) -> Node:
+    """Returns the flattened sum of nodes, with numbers of up to MAX_BITS added."""
+    total, rest = _merged(Add, terms, operator.add)
+    if total or not rest:
+        rest.append(Num(total or Fraction(0)))
     return rest[0] if len(rest) == 1 else Add(tuple(rest))
 
 
 def mul(*factors: Node) -> Node:
     """Returns the flattened product, with numbers of up to MAX_BITS multiplied."""
-    product, rest = Fraction(1), []
-    for factor in factors:
-        for part in factor.factors if type(factor) is Mul else (factor,):
-            if type(part) is Num and bits(product) + bits(part.value) < MAX_BITS:
-                product *= part.value
-            else:
-                rest.append(part)
+    product, rest = _merged(Mul, factors, operator.mul)
     if not rest:
-        return Num(product, _scaled_ulp(factors))
-    if product != 1:
+        return Num(Fraction(1) if product is None else product, _scaled_ulp(factors))
+    if product not in (None, 1):
         rest.insert(0, Num(product))
     return rest[0] if len(rest) == 1 else Mul(tuple(rest))
 
@@ -369,10 +374,7 @@ def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
 
 
 def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:
-    """Returns the values of two quantities after conversion to the same unit size.
-
-    Returns None if the sizes differ and a value is not an expression.
-    """
+    """Returns two quantities' values in one unit size, or None if not possible."""
     if a.scale == b.scale:
         return a.value, b.value
     if not (isinstance(a.value, Expression) and isinstance(b.value, Expression)):
@@ -389,10 +391,7 @@ def is_integer(node: Node) -> bool:
 
 
 def power(base: Node, exponent: Node) -> Node:
-    """Returns a power; computes number^integer if the result is small.
-
-    Merges integer exponents, as in (x^2)^3 = x^6, if this cannot hide a division by 0.
-    """
+    """Returns a power; computes number^integer if the result is small."""
     if exponent == ONE:
         return base
     if is_integer(exponent):
@@ -401,15 +400,12 @@ def power(base: Node, exponent: Node) -> Node:
             if (n > 0 or base.value) and bits(base.value) * abs(n) < MAX_BITS:
                 return Num(base.value**n)
         elif type(base) is Pow and is_integer(base.exponent):
-            # The inverse of 1/0 is not 0: the denominator must have a value.
-            if base.exponent.value >= 0 or _is_not_zero(base.base):
-                return power(base.base, mul(base.exponent, exponent))
+            # (x^2)^3 is x^6. The inverse of 1/0 is not 0, but x is taken as nonzero.
+            inner = base.base
+            nonzero = type(inner) in (Sym, Const) or type(inner) is Num and inner.value
+            if base.exponent.value >= 0 or nonzero:
+                return power(inner, mul(base.exponent, exponent))
     return Pow(base, exponent)
-
-
-def _is_not_zero(node: Node) -> bool:
-    # A variable counts: expressions are compared only where both are defined.
-    return type(node) in (Sym, Const) or (type(node) is Num and node.value != 0)
 
 
 def divide(top: Node, bottom: Node) -> Node:

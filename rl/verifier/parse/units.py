@@ -1,12 +1,12 @@
 """Parses units of measure and counting words that may follow a number.
 
 A missing unit is accepted, but a different unit is not. Units of one dimension are
-converted. Other words ("17 dogs") name what is counted. They are accepted only if they
-cannot change the number: a word may be an operation ("n doubled") or a number ("n
-lakh"), and no list of such words is complete.
+converted. Other words name what is counted ("17 dogs"), unless they may change the
+number ("n doubled", "n lakh").
 """
 
 import collections
+import itertools
 import re
 from fractions import Fraction
 from typing import NamedTuple
@@ -14,11 +14,9 @@ from typing import NamedTuple
 from . import unit_table as table
 
 Unit = str | frozenset[str]
-"""Type of a unit.
+"""Dimensions, such as "length^1 time^-1" or "mass^1 of rice", or the words of a unit.
 
-A known unit is a text with its dimensions, such as "length^1 time^-1" or "mass^1 of
-rice". An unknown unit is the set of its words, marked by their place: "apples", "red-"
-before the noun, "of sugar" after it.
+Words are marked by their place: "red-" is before the noun, "of sugar" is after it.
 """
 
 _WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
@@ -35,11 +33,8 @@ def _singular(word: str) -> str:
     for ending in ("ies", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 2:
             base = word[: -len(ending)] + ("y" if ending == "ies" else "")
-            if (
-                ending != "es"
-                or base in table.UNITS
-                or base.endswith(("s", "x", "ch", "sh"))
-            ):
+            hissing = base.endswith(("s", "x", "ch", "sh"))
+            if ending != "es" or hissing or base in table.UNITS:
                 return base
     return word
 
@@ -94,7 +89,8 @@ def parse_unit(text: str) -> Reading | None:
     Returns None if the words cannot be read or may change the number.
     """
     words = _with_per(_words(text))
-    if _changes_a_number(words):
+    lower_words = [word.lower() for word in words]
+    if lower_words != ["times"] and any(map(_changes_a_number, lower_words)):
         return None
     if words and words[0] in table.CURRENCY:
         # "$5 dollars" is a price, not dollars squared; "$10 cents" is ambiguous.
@@ -154,7 +150,10 @@ def leading_units(text: str) -> tuple[Reading, ...]:
             rest[0] in table.POWERS or rest[0] in ("per", "/", "^", "*")
         )
         rate = rest[:1] in (["a"], ["an"]) and _known(rest[1:]) is not None
-        no_measure = _is_singular_name(words[0]) or (words[0] == "in" and rest)
+        lower = words[0].lower()
+        name = len(words[0]) > 3 or lower in ("day", "ton")
+        singular = name and lower == _singular(lower)
+        no_measure = singular or (words[0] == "in" and rest)
         if goes_on or rate or (end == 1 and no_measure):
             return ()
         first = _known(words[:1])
@@ -162,11 +161,6 @@ def leading_units(text: str) -> tuple[Reading, ...]:
             return (reading, first)  # the unit of a price and its currency
         return (reading,)
     return ()
-
-
-def _is_singular_name(word: str) -> bool:
-    lower = word.lower()
-    return lower == _singular(lower) and (len(word) > 3 or lower in ("day", "ton"))
 
 
 def _words(text: str) -> list[str]:
@@ -197,13 +191,9 @@ def _is_number_word(word: str) -> bool:
     return table.NUMBER_WORD.fullmatch(word.lower()) is not None
 
 
-def _changes_a_number(words: list[str]) -> bool:
-    lower = [word.lower() for word in words]
-    return lower != ["times"] and any(
-        word in table.CHANGING
-        or (_is_number_word(word) and _singular(word) not in table.SCALES)
-        for word in lower
-    )
+def _changes_a_number(word: str) -> bool:
+    counts = _is_number_word(word) and _singular(word) not in table.SCALES
+    return counts or word in table.CHANGING
 
 
 def calculates(label: str) -> bool:
@@ -215,14 +205,12 @@ def calculates(label: str) -> bool:
     head = words[of - 1].rpartition("-")[2] if of else ""
     if head in table.CALCULATING_OF or _is_number_word(head):
         return True
-    for word, then in zip(words, words[1:], strict=False):
-        if _is_number_word(word) and then in ("times", "more", "less", "fewer"):
-            return True
-        if word in table.CALCULATING_BY and then in ("by", "to"):
-            return True
-        if word in table.CALCULATING_OF and then == "root":
-            return True
-    return False
+    return any(
+        (_is_number_word(word) and then in ("times", "more", "less", "fewer"))
+        or (word in table.CALCULATING_BY and then in ("by", "to"))
+        or (word in table.CALCULATING_OF and then == "root")
+        for word, then in itertools.pairwise(words)
+    )
 
 
 def _with_per(words: list[str]) -> list[str]:
@@ -276,10 +264,7 @@ def is_plural(word: str) -> bool:
 
 
 def same_unit(one: Unit, other: Unit) -> bool:
-    """Returns whether two units have equal dimensions and name the same things.
-
-    One of them may describe the things further (red apples, apples).
-    """
+    """Returns whether two units are equal; one may describe more (red apples)."""
     if isinstance(one, str) and isinstance(other, str):
         ours, theirs = one.split(" of "), other.split(" of ")
         return ours[0] == theirs[0] and _nested({*ours[1:]}, {*theirs[1:]})
@@ -297,10 +282,7 @@ def _nested(one: set[str], other: set[str]) -> bool:
 
 
 def may_be_missing(unit: Unit) -> bool:
-    """Returns whether an answer may omit a unit, without regard to the problem.
-
-    It may not omit a singular, which may be an operation or a number: halved, score.
-    """
+    """Returns whether an answer may omit a unit; not so for words such as halved."""
     if isinstance(unit, str):
         return True
     return _names_things(unit) and all(
@@ -328,8 +310,7 @@ def answers(
 ) -> bool:
     """Returns whether an answer counts what the problem asks for, by the stems `nouns`.
 
-    `others` are stems of the words before these nouns, which may replace a noun: "12
-    more".
+    `others` are stems of the words before the nouns: "12 more".
     """
     heads = _heads(unit)
     named = [mark.rstrip("-") for mark in unit if mark.endswith("-")] + heads
