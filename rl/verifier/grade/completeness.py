@@ -100,9 +100,9 @@ def pending(node: t.Node) -> int:
         case t.Pow(t.Add(terms), exponent) if exponent == t.MINUS_ONE:
             # With variables, M/2 and uv/c^2 are usual; x/(1 - x) is not.
             products = [term for term in terms if isinstance(term, t.Mul)]
-            below = [f.base for p in products for f in p.factors if _is_inverse(f)]
-            sums = any(isinstance(base, t.Add) for base in below)
-            return steps + (sums if t.symbols(node) else bool(below))
+            bases = [f.base for p in products for f in p.factors if _is_inverse(f)]
+            sums = any(isinstance(base, t.Add) for base in bases)
+            return steps + (sums if t.symbols(node) else bool(bases))
         case t.Pow(base, t.Num(exponent)) if exponent.denominator == 1 and exponent > 1:
             constant = not t.symbols(base) and base not in _KEPT_BASES
             return steps + (constant or isinstance(base, t.Mul | t.Pow))
