@@ -22,14 +22,12 @@ class NotFinite(ValueError):
 class Finding(NamedTuple):
     """Holds the result for one array.
 
-    Attributes:
-      digest: 32-bit digest, equal for every sharding. A single flipped bit always
-        changes the digest.
-      nonfinite: number of entries that are NaN or infinite.
+    The digest has 32 bits and is equal for every sharding. A single flipped bit always
+    changes it.
     """
 
     digest: int
-    nonfinite: int
+    nonfinite: int  # number of entries that are NaN or infinite
 
 
 def examine(tree: Any) -> dict[str, Finding]:
@@ -46,27 +44,18 @@ def examine(tree: Any) -> dict[str, Finding]:
 
 
 def check_finite(tree: Any, where: str) -> dict[str, Finding]:
-    """Checks that all entries of all arrays are finite.
-
-    Args:
-      tree: tree of arrays.
-      where: description of the tree, with which the error message begins.
-
-    Returns:
-      The result of `examine(tree)`.
+    """Returns `examine(tree)`, after checking that all entries are finite.
 
     Raises:
-      NotFinite: an entry is NaN or infinite; the message names the first such array.
+      NotFinite: an entry is NaN or infinite. The message begins with `where` and names
+        the first such array.
     """
     found = examine(tree)
-    bad = [(name, f.nonfinite) for name, f in found.items() if f.nonfinite]
-    if bad:
-        name, count = bad[0]
-        size = by_path(tree)[name].size
-        others = len(bad) - 1
-        more = f" (also in {others} more tensors)" if others else ""
+    if bad := [name for name, of_array in found.items() if of_array.nonfinite]:
+        count, size = found[bad[0]].nonfinite, by_path(tree)[bad[0]].size
+        more = f" (also in {len(bad) - 1} more tensors)" if bad[1:] else ""
         raise NotFinite(
-            f"{where}: {count:,} of {size:,} entries of {name} are not finite{more}"
+            f"{where}: {count:,} of {size:,} entries of {bad[0]} are not finite{more}"
         )
     return found
 

@@ -114,17 +114,10 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 
 
 def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
-    """Sorts the positions of the mask to the front.
+    """Returns indices into the flat mask, and how many of their chunks to process.
 
-    Args:
-      mask: the positions to score.
-      chunk: number of positions that are processed at a time.
-
-    Returns:
-      Indices into the flat mask, and the number of chunks with a position of the mask.
-      First come the indices of all true entries. The others are distinct and past the
-      end: gathers clip or fill them, and scatters drop them. The number of all indices
-      is a multiple of `chunk`.
+    First come the indices of all true entries. The others are distinct and past the
+    end: gathers clip or fill them, and scatters drop them.
     """
     flat = mask.reshape(-1)
     count = jnp.sum(flat)
@@ -163,8 +156,7 @@ def _gathered(part: jax.Array) -> jax.Array:
 def _scattered(whole: jax.Array) -> jax.Array:
     """Returns this device's columns of a block's gradient `[W, D]`.
 
-    If the devices that split the columns also split the batch, first sums the gradient
-    over these devices.
+    The gradient is first summed over devices that split both the columns and the batch.
     """
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)
@@ -178,11 +170,10 @@ def _scattered(whole: jax.Array) -> jax.Array:
 
 
 def _over_vocabulary(visit, carry, table, dtype, block):
-    """Calls `visit(carry, start, words)` for each block of this device's vocabulary.
+    """Returns the last carry of `visit(carry, start, words)`, called for each block.
 
     `start` is the index of the block's first entry on this device. `words [W, D]` are
-    the block's embeddings with all columns, in `dtype`. Each call returns the carry of
-    the next call; the last carry is returned.
+    the block's embeddings with all columns, in `dtype`.
     """
     vocab = table.shape[0]
     size = min(block, vocab)

@@ -275,7 +275,7 @@ SCALARS = ("eps_low", "eps_high")
 def load_loss(
     function: str, arguments: Mapping[str, Any]
 ) -> tuple[Loss, frozenset[str]]:
-    """Loads the loss function of a config and binds its extra arguments.
+    """Loads a loss and binds the arguments of `objective.function_args`.
 
     Args:
       function: name of a loss in `LOSSES`, or a user's "module:function".
@@ -286,8 +286,7 @@ def load_loss(
       takes as keyword arguments.
 
     Raises:
-      ValueError: the name is unknown, the loss cannot be imported, or its arguments are
-        not valid.
+      ValueError: the loss cannot be loaded, or its arguments are not valid.
     """
     key = "config.objective.function"
     loss = load_named(function, LOSSES, key=key)
@@ -299,16 +298,11 @@ def load_loss(
             f"{key}_args.{name}: is passed to every loss and cannot be set; remove it"
         )
     check("objective.function_args", arguments, loss)
-    for name, parameter in parameters.items():
-        if name not in given and name not in arguments and not _optional(parameter):
+    for name, p in parameters.items():
+        variadic = p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if p.default is p.empty and not variadic and name not in {*given, *arguments}:
             raise ValueError(
                 f"{key}={function!r}: its argument {name!r} is unknown; set"
                 f" {key}_args.{name}, or use {', '.join((*ARRAYS, *SCALARS))}"
             )
-
     return functools.partial(loss, **arguments), given
-
-
-def _optional(parameter: inspect.Parameter) -> bool:
-    variadic = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    return parameter.default is not parameter.empty or parameter.kind in variadic

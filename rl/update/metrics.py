@@ -9,16 +9,10 @@ from rl.update.objective import MEASURED
 
 
 def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Computes the metrics of a step from the statistics of its updates.
+    """Returns the metrics of a step, from the result of `Step.update` for each update.
 
     Most metrics are means or maxima over the tokens of all updates. The gaps to the
     sampler's and to the old log-probabilities are those of the first update.
-
-    Args:
-      stats: statistics of each update of the step, as `Step.update` returns them.
-
-    Returns:
-      The metrics by name.
     """
 
     def total(key, some=stats):

@@ -29,7 +29,6 @@ from rl.update.rejection import TRUNCATE
 
 Stats = dict[str, dict[str, Float[jax.Array, ""]]]
 
-
 KL_ESTIMATES = {"k1": k1, "k3": k3}
 
 
@@ -159,10 +158,7 @@ def objective_from_config(c: RunConfig) -> Objective:
 def _check_result(surrogate, named, key: str) -> None:
     """Checks the shapes and metric names that a loss returns, before expensive work.
 
-    Args:
-      surrogate: the loss.
-      named: the names of the arguments that the loss takes.
-      key: config key and value of the loss, with which error messages begin.
+    Error messages begin with `key`, the config key and value of the loss.
     """
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
     of_segments: Any = (tokens[np.int32], tokens[bool], tokens[np.int32])

@@ -21,16 +21,11 @@ def make_optimizer(
 
     The default is AdamW (arXiv 1711.05101) after clipping by the global norm. Weight
     decay applies to matrices only, not to norms and biases. Moments are updated in
-    float32 and stored in `moments_dtype`. bfloat16 moments take half the memory but
-    lose relative changes below 1/256, so `b2` should then not exceed 0.99.
+    float32 and stored in `moments_dtype`.
 
     `settings.function` may name a user's "module:function". It takes no arguments and
     returns an `optax.GradientTransformation` at learning rate 1. The only other setting
     that then applies is `max_grad_norm`.
-
-    Args:
-      settings: section `config.optimizer`.
-      eps: epsilon of Adam.
 
     Raises:
       ValueError: the name is unknown, or the user's function cannot be imported or
@@ -63,30 +58,27 @@ def _matrices(params) -> dict:
 
 
 def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
-    """Returns `inner`, but with its floating-point state stored in `dtype`.
+    """Returns `inner`, with floating-point state stored in `dtype`, if that is 16-bit.
 
-    The state is converted to float32 or wider for each update. It is also stored so if
-    `dtype` has 32 bits or more.
+    The state is converted to float32 or wider for each update, and otherwise stored so.
     """
 
-    def cast(state, to):
-        return jax.tree.map(
-            lambda x: x.astype(to(x)) if jnp.issubdtype(x.dtype, jnp.floating) else x,
-            state,
-        )
+    def cast(state, narrow: bool):
+        def of(x):
+            if not jnp.issubdtype(x.dtype, jnp.floating):
+                return x
+            return x.astype(dtype if narrow else jnp.promote_types(x.dtype, "float32"))
 
-    def wide(x):
-        return jnp.promote_types(x.dtype, jnp.float32)
+        return jax.tree.map(of, state)
 
-    def narrow(x):
-        return dtype if dtype.itemsize < 4 else wide(x)
+    stored = dtype.itemsize < 4
 
     def init(params):
-        return cast(inner.init(params), narrow)
+        return cast(inner.init(params), stored)
 
     def update(updates, state, params=None):
-        updates, state = inner.update(updates, cast(state, wide), params)
-        return updates, cast(state, narrow)
+        updates, state = inner.update(updates, cast(state, False), params)
+        return updates, cast(state, stored)
 
     return optax.GradientTransformation(init, update)
 
@@ -122,7 +114,7 @@ def make_hypers(
       c: config of the run.
       stage: curriculum stage of the step; its settings override those of the config.
       updates: number of updates done before this step.
-      mini_batches: number of mini-batches; each is used `batch.ppo_epochs` times.
+      mini_batches: number of mini-batches, each used `batch.ppo_epochs` times.
     """
     schedule = make_schedule(c.schedule)
     scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate

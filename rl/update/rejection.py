@@ -65,15 +65,12 @@ def load_rejection(name: str) -> Rejection | None:
 def rejection_weights(
     mini_batch: Sequence[Batch], rejection: Rejection, cap: float
 ) -> list[np.ndarray]:
-    """Computes the rejection weights of a mini-batch.
+    """Computes the rejection weights of each micro-batch, `[R, T]`; 0 outside the mask.
 
     Args:
       mini_batch: micro-batches of NumPy arrays, with `old_logprobs` filled in.
       rejection: rejection function; see the module's docstring.
       cap: value of `objective.correction_cap`.
-
-    Returns:
-      The weights of each micro-batch, `[R, T]`, 0 outside the loss mask.
 
     Raises:
       ValueError: the rejection function does not return a finite weight per token.
@@ -93,15 +90,12 @@ def rejection_weights(
         ),
         np.float32,
     )
-    if weights.shape != gaps.shape:
+    finite = int(np.isfinite(weights).sum())
+    if weights.shape != gaps.shape or finite != weights.size:
         raise ValueError(
-            "config.objective.correction: the function must return one weight for each"
-            f" token, of shape {gaps.shape}, but returned shape {weights.shape}"
-        )
-    if wrong := int((~np.isfinite(weights)).sum()):
-        raise ValueError(
-            f"config.objective.correction: {wrong} of {len(gaps)} weights that the"
-            " function returned are not finite"
+            f"config.objective.correction: the function returned shape {weights.shape}"
+            f" with {finite} finite numbers; it must return one finite weight for each"
+            f" token, of shape {gaps.shape}"
         )
     of_batches, start = [], 0
     for inside in masks:
@@ -122,13 +116,8 @@ def reject(
     """Removes tokens of weight 0 and computes the loss weights of the others.
 
     Removed tokens do not count in sums, statistics or divisors. The loss weights of the
-    other tokens are multiplied by `weights`.
-
-    Args:
-      mini_batch: micro-batches of NumPy arrays.
-      weights: a result of `rejection_weights`.
-      aggregation: aggregation as in `rl.groups.packing.weigh`.
-      constant: divisor as in `rl.groups.packing.weigh`.
+    other tokens are multiplied by `weights`, the result of `rejection_weights`. The
+    other arguments are those of `rl.groups.packing.weigh`.
     """
     kept = []
     for batch, of_batch in zip(mini_batch, weights, strict=True):

@@ -94,7 +94,7 @@ def make_step(
     Args:
       model: decoder, which defines the dtypes and the rematerialization policy.
       optimizer: optimizer at learning rate 1 (see `rl.update.optimizer`).
-      mesh: device mesh; batches, parameters and optimizer state are sharded over it.
+      mesh: device mesh over which batches and state are sharded.
       objective: loss to minimize.
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
@@ -105,15 +105,26 @@ def make_step(
     on_device = _state_shardings(model, optimizer, mesh)
     if keeps_reference:
         on_device = on_device.replace(reference=on_device.params)
-    shardings = _at_rest(on_device) if offload_optimizer else on_device
+    shardings = on_device
+    if offload_optimizer:
+        on_host = jax.tree.map(
+            lambda s: s.with_memory_kind("pinned_host"), on_device.opt_state
+        )
+        shardings = on_device.replace(opt_state=on_host)
     rows = laid_out(mesh, "batch")
     whole = laid_out(mesh)
-    logprobs = _logprobs(model, mesh, head_chunk)
 
     def loss(
         trained: Params, base: Params, batch: Batch, hyper: Hyper
     ) -> tuple[Float[jax.Array, ""], Stats]:
-        policy, entropy = logprobs(lora.join(trained, base), batch, hyper)
+        policy, entropy = token_logprobs(
+            model,
+            lora.join(trained, base),
+            batch,
+            temperature=hyper.temperature,
+            mesh=mesh,
+            chunk=head_chunk,
+        )
         with jax.named_scope("loss"):
             return objective.loss(policy, entropy, batch, hyper)
 
@@ -155,12 +166,6 @@ def make_step(
             },
         )
 
-    def at_work(state: TrainState) -> TrainState:
-        if not offload_optimizer:
-            return state
-        moved = jax.device_put(state.opt_state, on_device.opt_state)
-        return state.replace(opt_state=moved)
-
     @jax.named_scope("optimizer")
     def propose(
         state: TrainState, carry: Carry, hyper: Hyper
@@ -179,7 +184,9 @@ def make_step(
     ) -> tuple[TrainState, Stats]:
         grads, value, stats = carry
         norm = optax.tree.norm(grads)
-        state = at_work(state)
+        if offload_optimizer:
+            moved = jax.device_put(state.opt_state, on_device.opt_state)
+            state = state.replace(opt_state=moved)
         finite = jnp.isfinite(norm) & jnp.isfinite(value)
         for leaf in jax.tree.leaves(propose(state, carry, hyper)):
             finite &= jnp.all(jnp.isfinite(leaf))
@@ -244,15 +251,9 @@ def make_step(
 
 def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
     """Returns the jitted function `(params, Batch, Hyper) -> log-probs [R, T]`."""
-    logprobs = _logprobs(model, mesh, head_chunk)
-    return jax.jit(lambda *of: logprobs(*of)[0], out_shardings=laid_out(mesh, "batch"))
 
-
-def _logprobs(model: Decoder, mesh: Mesh, head_chunk: int):
-    def logprobs(
-        params: Params, batch: Batch, hyper: Hyper
-    ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-        return token_logprobs(
+    def score(params: Params, batch: Batch, hyper: Hyper) -> Float[jax.Array, "R T"]:
+        logprobs, _ = token_logprobs(
             model,
             params,
             batch,
@@ -260,20 +261,14 @@ def _logprobs(model: Decoder, mesh: Mesh, head_chunk: int):
             mesh=mesh,
             chunk=head_chunk,
         )
+        return logprobs
 
-    return logprobs
+    return jax.jit(score, out_shardings=laid_out(mesh, "batch"))
 
 
 def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
     """Returns the dtype in which gradients of parameters of `dtype` are summed."""
     return jnp.promote_types(dtype, jnp.float32)
-
-
-def _at_rest(shardings: TrainState) -> TrainState:
-    host = jax.tree.map(
-        lambda s: s.with_memory_kind("pinned_host"), shardings.opt_state
-    )
-    return shardings.replace(opt_state=host)
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:

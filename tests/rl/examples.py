@@ -1,7 +1,14 @@
 """Small groups and samplers to test with."""
 
+import functools
+
 import numpy as np
 
+from configs import base
+from rl.groups.collect import Collector
+from rl.groups.draws import Draws
+from rl.groups.judge import build_groups
+from rl.problems.curriculum import Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.types import Completion
 
@@ -37,6 +44,42 @@ def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version
         raw=np.array(rewards, np.float32),
         rewards=np.array(rewards, np.float32),
         created_step=version,
+    )
+
+
+def make_collector(
+    sample,
+    problems,
+    *,
+    reward,
+    decode,
+    sampling,
+    stages=(),
+    policy=None,
+    shaping=None,
+    seed=0,
+    prompts_per_step=8,
+    filter_on="correct",
+    **settings,
+):
+    """A collector whose prompts are the numbers in the problems' ids."""
+    stages = stages or (Stage(name="all"),)
+    curriculum = Curriculum(stages, problems, seed=seed, on_message=lambda line: None)
+    return Collector(
+        draws=Draws(curriculum, problems, policy or base.Sampling()),
+        sample=sample,
+        judge=functools.partial(
+            build_groups,
+            reward=of_each(reward),
+            decode=decode,
+            settings=shaping or base.Reward(),
+        ),
+        prompt_of=lambda problem: np.array([int(problem.id[1:])], np.int32),
+        sampling=sampling,
+        seed=seed,
+        prompts_per_step=prompts_per_step,
+        filter_on=filter_on,
+        settings=base.DynamicSampling(**{"max_rounds": 6, **settings}),
     )
 
 

@@ -1,23 +1,17 @@
 """Groups that a step leaves unfinished and the next one finishes."""
 
-import functools
 import json
 
 import numpy as np
 import pytest
 
-from configs import base
-from rl.groups.collect import Collector
-from rl.groups.draws import Draws
-from rl.groups.judge import build_groups
-from rl.problems.curriculum import Curriculum, Stage
+from rl.problems.curriculum import Stage
 from rl.reward.verifier import Score
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams, start_completions
-from tests.rl.examples import make_problem, of_each
+from tests.rl.examples import make_collector, make_problem
 
 PARAMS = SamplingParams(n=4, max_tokens=60, stop_token_ids=(0,))
-ALL = (Stage(name="all"),)
 RIGHT, WRONG = 1, 2
 
 
@@ -68,31 +62,19 @@ class Slots:
         return texts
 
 
-def _collector(sampler, *stages, prompts_per_step=8, **settings):
-    problems = [make_problem(i) for i in range(64)]
-    curriculum = Curriculum(stages or ALL, problems, seed=0)
-    return Collector(
-        draws=Draws(curriculum, problems, base.Sampling()),
-        sample=sampler.sample,
-        judge=functools.partial(
-            build_groups,
-            reward=of_each(
-                lambda texts, problems: [
-                    Score.of(Verdict(text == str(RIGHT), None, "last"))
-                    for text in texts
-                ]
-            ),
-            decode=lambda ids: str(ids[-1]),
-            settings=base.Reward(),
-        ),
-        prompt_of=lambda problem: np.array([int(problem.id[1:])], np.int32),
+def _reward(texts, problems):
+    return [Score.of(Verdict(text == str(RIGHT), None, "last")) for text in texts]
+
+
+def _collector(sampler, *stages, **settings):
+    return make_collector(
+        sampler.sample,
+        [make_problem(i) for i in range(64)],
+        reward=_reward,
+        decode=lambda ids: str(ids[-1]),
         sampling=PARAMS,
-        seed=0,
-        prompts_per_step=prompts_per_step,
-        filter_on="correct",
-        settings=base.DynamicSampling(
-            **{"max_rounds": 6, "max_age": 1, "carry": True, **settings}
-        ),
+        stages=stages,
+        **{"max_age": 1, "carry": True, **settings},
     )
 
 
@@ -156,7 +138,10 @@ def test_a_step_does_not_wait_for_the_longest():
 
 def test_a_run_goes_on_bit_for_bit_from_what_is_saved_between_steps():
     sampler = Slots()
-    through = [_shown(g) for g, _ in _run(_collector(sampler), sampler, 8)]
+    steps = _run(_collector(sampler), sampler, 8)
+    for (_, before), (_, after) in zip(steps, steps[1:], strict=False):
+        assert 0 < after.partial <= before.unfinished
+    through = [_shown(g) for g, _ in steps]
     sampler = Slots()
     collector = _collector(sampler)
     _run(collector, sampler, 4)
@@ -212,10 +197,3 @@ def test_nothing_drawn_at_another_temperature_meets_an_update(how):
     assert set(asked) == {1.5}
     # From there on surplus groups are carried as within a stage.
     assert collector.collect(3)[1].aged_out == 0
-
-
-def test_all_that_is_told_of_a_step():
-    sampler = Slots()
-    steps = _run(_collector(sampler), sampler, 6)
-    for (_, before), (_, after) in zip(steps, steps[1:], strict=False):
-        assert 0 < after.partial <= before.unfinished

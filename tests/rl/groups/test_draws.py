@@ -1,6 +1,5 @@
 """Which problems are drawn: what it saves, what it never costs, and what it reports."""
 
-import functools
 import json
 from typing import NamedTuple
 
@@ -8,15 +7,12 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.groups.collect import Collector
-from rl.groups.draws import Draws
-from rl.groups.judge import build_groups
 from rl.problems.curriculum import Advance, Curriculum, Stage
 from rl.reward.verifier import Score
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
-from tests.rl.examples import of_each
+from tests.rl.examples import make_collector
 
 NONE, ZERO = np.zeros(1, np.float32), np.zeros(1, np.int32)
 COMPLETIONS = [
@@ -29,7 +25,7 @@ class World:
     """Problems that are solved at rates of their own, which rise from step to step."""
 
     def __init__(
-        self, rates, *, policy, size=8, seed=0, levels=None, half_life=100.0, **others
+        self, rates, *, policy, size=8, seed=0, levels=None, half_life=100.0, stages=()
     ):
         self.rates = np.array(rates, float)
         levels = levels or [None] * len(rates)
@@ -37,26 +33,16 @@ class World:
             Problem(id=f"p{i}", problem="?", answers=("4",), level=level)
             for i, level in enumerate(levels)
         ]
-        stages = others.pop("stages", (Stage(name="all"),))
         self.asked = []
-        self.draws = Draws(
-            Curriculum(stages, self.problems, seed=seed, on_message=lambda line: None),
-            self.problems,
-            base.Sampling(policy=policy, half_life=half_life),
-        )
-        self.collector = Collector(
-            draws=self.draws, sample=self._sample,
-            judge=functools.partial(
-                build_groups,
-                reward=of_each(lambda texts, _: [SCORES[text] for text in texts]),
-                decode=lambda ids: str(ids[0]),
-                settings=base.Reward(),
-            ),
-            prompt_of=lambda problem: np.array([int(problem.id[1:])], np.int32),
+        self.collector = make_collector(
+            self._sample, self.problems, seed=seed, stages=stages,
+            reward=lambda texts, _: [SCORES[text] for text in texts],
+            decode=lambda ids: str(ids[0]),
             sampling=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
-            seed=seed, prompts_per_step=16, filter_on="correct",
-            settings=base.DynamicSampling(max_rounds=60),
+            policy=base.Sampling(policy=policy, half_life=half_life),
+            prompts_per_step=16, max_rounds=60,
         )  # fmt: skip
+        self.draws = self.collector._draws
 
     def _sample(self, prompts, params, *, seed, on_finished):
         coins = np.random.default_rng(seed).random((len(prompts), params.n))
