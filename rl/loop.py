@@ -35,7 +35,7 @@ from rl.run_spec import RunSpec
 from rl.setup import Parts, open_parts
 from rl.start_page import config_changes
 from rl.types import Batch, Group, Hyper
-from rl.update.metrics import update_metrics
+from rl.update.objective import update_metrics
 from rl.update.optimizer import make_hypers
 from rl.workdir.dump import dump_updates
 from rl.workdir.examples import example_rows

@@ -35,8 +35,7 @@ from rl.problems.tokenizer import (
 )
 from rl.processes.devices import keep_programs, start_devices
 from rl.types import Batch, Group, Problem, make_hyper
-from rl.update.metrics import update_metrics
-from rl.update.objective import objective_from_config
+from rl.update.objective import objective_from_config, update_metrics
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import Step, TrainState, make_step
 from rl.verifier import VerifierPool

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Float64
 
-from rl.problems.functions import argument_names, load_named
+from rl.problems.functions import by_name, load_named
 from rl.types import Group
 
 # An array `[G]`, or an array of token advantages for each completion.
@@ -111,16 +111,16 @@ def load_advantage(
       ValueError: the name is unknown, the function cannot be imported, or it has an
         unknown argument.
     """
-    advantage = load_named(function, ADVANTAGES, key="config.objective.advantage")
+    named = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"
-    named = argument_names(advantage, (*_GIVEN, "batch"), key=key)
+    advantage = by_name(named, (*_GIVEN, "batch"), key=key)
 
     def of_groups(groups):
         batch = [_GIVEN["rewards"](group) for group in groups]
         found = []
         for group in groups:
-            given = {name: of(group) for name, of in _GIVEN.items()} | {"batch": batch}
-            values = advantage(**{name: given[name] for name in named})
+            given = {name: of(group) for name, of in _GIVEN.items()}
+            values = advantage(**given, batch=batch)
             found.append(check_advantages(values, group, key=key))
         return found
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rl.groups.advantages import Advantages, check_advantages
-from rl.problems.functions import argument_names, load_function
+from rl.problems.functions import by_name, load_function
 from rl.types import Group, Problem
 from rollout.types import Completion
 
@@ -42,15 +42,14 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
     """
     if not function:
         return None
-    make = load_function(function, key="config.rollout.extra_groups")
+    own = load_function(function, key="config.rollout.extra_groups")
     key = f"config.rollout.extra_groups={function!r}"
-    named = argument_names(make, _NAMES, key=key)
+    make = by_name(own, _NAMES, key=key)
 
     def extra_groups(groups, step):
-        every = given | {"groups": groups, "step": step}
         return [
-            (_marked(g), check_advantages(values, g, key=key))
-            for g, values in make(**{name: every[name] for name in named})
+            (_marked(group), check_advantages(values, group, key=key))
+            for group, values in make(**given, groups=groups, step=step)
         ]
 
     return extra_groups

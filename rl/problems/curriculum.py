@@ -242,28 +242,22 @@ def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
 
 
 def _make_stage(section: Mapping[str, Any]) -> Stage:
-    _check_mapping("", section)
-    levels, advance = section.get("levels"), section.get("advance")
-    settings = {k: v for k, v in section.items() if k not in ("levels", "advance")}
+    if not isinstance(section, Mapping):
+        raise ValueError(f"={section!r}: must be a dict")
+    settings = dict(section)
+    levels, advance = settings.get("levels"), settings.get("advance")
     if levels is not None:
-        _check_mapping(".levels", levels)
-        for level, share in levels.items():
-            if not str(level).isdigit() or type(share) not in (int, float):
-                raise ValueError(
-                    f".levels.{level}={share!r}: must map a level such as 3 to its"
-                    " share"
-                )
-        if not levels or not all(share > 0 for share in levels.values()):
+        if not isinstance(levels, Mapping) or not (
+            levels
+            and all(str(level).isdigit() for level in levels)
+            and all(type(s) in (int, float) and s > 0 for s in levels.values())
+        ):
             raise ValueError(
-                f".levels={dict(levels)}: must map levels to shares above 0"
+                f".levels={levels!r}: must map levels such as 3 to shares above 0"
             )
         settings["levels"] = {int(k): v for k, v in levels.items()}
     if advance is not None:
-        _check_mapping(".advance", advance)
+        if not isinstance(advance, Mapping):
+            raise ValueError(f".advance={advance!r}: must be a dict")
         settings["advance"] = call(Advance, "advance", advance)
     return call(Stage, "", settings)
-
-
-def _check_mapping(key: str, value: Any) -> None:
-    if not hasattr(value, "items"):
-        raise ValueError(f"{key}={value!r}: must be a dict")

@@ -43,10 +43,10 @@ def load_named(
     return known[where]
 
 
-def argument_names(
+def by_name(
     function: Callable[..., Any], known: Sequence[str], *, key: str
-) -> frozenset[str]:
-    """Returns the names of a function's arguments, after checking them.
+) -> Callable[..., Any]:
+    """Returns a function that passes on only the arguments that `function` names.
 
     Raises:
       ValueError: an argument is not in `known`; the message begins with `key`.
@@ -56,4 +56,4 @@ def argument_names(
         raise ValueError(
             f"{key}: unknown argument {name!r}; use only {', '.join(known)}"
         )
-    return frozenset(named)
+    return lambda **given: function(**{name: given[name] for name in named})

@@ -5,7 +5,6 @@ takes seconds and hundreds of megabytes, and the trainer never uses torch. This 
 hides torch during the import of transformers, unless the process has imported torch.
 """
 
-import codecs
 import collections
 import itertools
 import json
@@ -61,10 +60,7 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
                 f" does not know; update this package: {reason}"
             )
         for path in sorted(folder.glob("*.json")):
-            text = path.read_bytes()
-            if text.startswith(codecs.BOM_UTF8):
-                reason = f"{path.name} begins with a byte order mark; remove it"
-            elif text.startswith(LFS_POINTER):
+            if path.read_bytes().startswith(LFS_POINTER):
                 reason = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
         raise ValueError(f"{folder}: cannot load the tokenizer ({reason})") from None
 

@@ -22,6 +22,8 @@ from typing import Any
 
 from rl.problems.functions import load_function
 from rl.problems.types import Problem
+from rl.reward.verifier import Score
+from rl.verifier import Verdict, extract_answer
 
 _KEYS = ("reward", "correct", "components")
 # Maximum magnitude of a reward: float32 represents all integers up to this one.
@@ -37,15 +39,6 @@ class Form:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """Holds the checked return value of a reward function for one completion."""
-
-    reward: float | None  # None: the completion could not be judged
-    correct: bool | None = None  # None: the function did not return "correct"
-    components: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
     """Holds the one-line error message about a user's function."""
 
@@ -57,17 +50,19 @@ class _Broken(Exception):
 
 
 def open_function(
-    where: str, key: str, problem: Problem | None
-) -> Callable[[Sequence[str] | None], Form | list[Answer] | Fault]:
+    where: str, key: str, right_from: float, after: str | None, problem: Problem | None
+) -> Callable[[Sequence[str] | None], Form | list[Score] | Fault]:
     """Loads a user's function and returns the function that a worker runs.
 
     Args:
       where: "module:function".
       key: config key of `where`, for error messages.
+      right_from: see `rl.reward.rewards.Rewards`.
+      after: see `rl.verifier.extract_answer`.
       problem: problem of the completions; None if only the form is requested.
 
     Returns:
-      A function from completions of the problem to an `Answer` for each. Called with
+      A function from completions of the problem to a `Score` for each. Called with
       None, it returns the `Form` of the user's function. After an error it returns a
       `Fault` instead.
     """
@@ -82,16 +77,16 @@ def open_function(
         fault = Fault(str(error))
         return lambda _: fault
 
-    def work(texts: Sequence[str] | None) -> Form | list[Answer] | Fault:
+    def work(texts: Sequence[str] | None) -> Form | list[Score] | Fault:
         if texts is None:
             return form
         assert problem is not None  # None is allowed for the form only
-        suspect, answers = 0, []
+        suspect, scores = 0, []
         try:
             values = _values(function, form, texts, problem)
-            for suspect, value in enumerate(values):  # noqa: B007
-                answers.append(_answer(value))
-            return answers
+            for suspect, value in enumerate(values):
+                scores.append(_score(value, texts[suspect], right_from, after))
+            return scores
         except _Broken as broken:
             what = f"{form.place}: {broken}"
         except Exception as error:  # a user's function may raise anything
@@ -166,28 +161,35 @@ def _form(function: Callable) -> Form:
     return Form(grouped=waits or _is_batch(function), place=place)
 
 
-def _answer(value: Any) -> Answer:
+def _score(value: Any, text: str, right_from: float, after: str | None) -> Score:
     """Converts the value that a reward function returned for one completion."""
     if isinstance(value, Exception):  # of an async call
         raise value
+    found = extract_answer(text, after=after)
     if not isinstance(value, Mapping):
-        return Answer(_number(value, most=LARGEST))
+        reward = _number(value, most=LARGEST)
+        verdict = Verdict(reward >= right_from, found, "reward")
+        return Score(reward=reward, verdict=verdict)
     unknown = [key for key in value if key not in _KEYS]
     if unknown or "reward" not in value:
         what = f"the unknown key {unknown[0]!r}" if unknown else "no key 'reward'"
         raise _Broken(f"returned a dict with {what}; keys are {', '.join(_KEYS)}")
-    reward, correct = value["reward"], value.get("correct")
-    components = value.get("components") or {}
-    if not isinstance(components, Mapping):
-        raise _Broken(f"returned components={_shown(components)}, not a dict")
-    return Answer(
-        None if reward is None else _number(reward, "reward=", most=LARGEST),
-        None if correct is None else bool(_number(correct, "correct=")),
-        {
-            str(name): _number(part, f"components[{name!r}]=")
-            for name, part in components.items()
-        },
-    )
+    parts = value.get("components") or {}
+    if not isinstance(parts, Mapping):
+        raise _Broken(f"returned components={_shown(parts)}, not a dict")
+    components = {
+        str(name): _number(part, f"components[{name!r}]=")
+        for name, part in parts.items()
+    }
+    if value["reward"] is None:
+        verdict = Verdict(None, found, "reward", "the function returned None")
+        return Score(reward=math.nan, verdict=verdict, components=components)
+    reward = _number(value["reward"], "reward=", most=LARGEST)
+    right = reward >= right_from
+    if value.get("correct") is not None:
+        right = bool(_number(value["correct"], "correct="))
+    verdict = Verdict(right, found, "reward")
+    return Score(reward=reward, verdict=verdict, components=components)
 
 
 def _number(value: Any, name: str = "", *, most: float = math.inf) -> float:

@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from rl.reward import function as functions
-from rl.reward.function import LARGEST, Answer, Fault, describe_item
+from rl.reward.function import LARGEST, Fault, describe_item
 from rl.reward.verifier import Reward, Score, verifier_reward
 from rl.types import Problem
-from rl.verifier import Verdict, VerifierPool, extract_answer
+from rl.verifier import Verdict, VerifierPool
 from rl.verifier.pool import Lost, Workers
 
 VERIFIER = "verifier"
@@ -180,7 +180,8 @@ class Rewards:
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
         """Returns a reward that calls a user's function in worker processes."""
         named = f"{key}={name!r}"
-        ((form,),) = workers.map([((name, key, None), (None,))])
+        opened = (name, key, self._right_from, self._after)
+        ((form,),) = workers.map([((*opened, None), (None,))])
         if isinstance(form, Fault):
             raise RewardError(form.text)
         if isinstance(form, Lost):
@@ -194,7 +195,7 @@ class Rewards:
                 for texts in groups
             ]
             results = workers.map(
-                [((name, key, p), c) for p, c in zip(problems, calls, strict=True)]
+                [((*opened, p), c) for p, c in zip(problems, calls, strict=True)]
             )
             scores: list[list[Score]] = [[] for _ in groups]
             for i, problem in enumerate(problems):
@@ -212,24 +213,10 @@ class Rewards:
                         lost = Score.of(Verdict(None, None, "lost", reason))
                         scores[i] += [lost] * len(call)
                     else:
-                        scores[i] += map(self._score, call, result)
+                        scores[i] += result
             return scores
 
         return call_function
-
-    def _score(self, text: str, answer: Answer) -> Score:
-        found = extract_answer(text, after=self._after)
-        if answer.reward is None:
-            verdict = Verdict(None, found, "reward", "the function returned None")
-            return Score(reward=math.nan, verdict=verdict, components=answer.components)
-        correct = answer.correct
-        if correct is None:
-            correct = answer.reward >= self._right_from
-        return Score(
-            reward=answer.reward,
-            verdict=Verdict(correct, found, "reward"),
-            components=answer.components,
-        )
 
 
 def uses_verifier(formula: str, *, key: str) -> bool:

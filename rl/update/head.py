@@ -113,23 +113,27 @@ def _backward(mesh, chunk, saved, gradients):
 score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 
 
-def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
-    """Returns indices into the flat mask, and how many of their chunks to process.
+def _scored_first(hidden, table, target_ids, mask, chunk, gpu):
+    """Sorts the positions of the mask to the front.
 
-    First come the indices of all true entries. The others are distinct and past the
-    end: gathers clip or fill them, and scatters drop them.
+    Returns:
+      hidden: hidden states, `[positions, D]`.
+      targets: target ids, relative to this device's first vocabulary entry.
+      order: indices of the positions. First come those inside the mask. The others are
+        distinct and past the end: gathers clip or fill them, and scatters drop them.
+      chunk, chunks: length of a chunk of positions, and number of chunks to process.
     """
+    targets = target_ids.reshape(-1)
+    targets -= jax.lax.axis_index(mesh_axes("vocab")) * table.shape[0]
+    chunk = min(chunk, targets.size)
     flat = mask.reshape(-1)
     count = jnp.sum(flat)
     order = jnp.pad(jnp.argsort(~flat, stable=True), (0, -flat.size % chunk))
     number = jnp.arange(order.size)
     order = jnp.where(number < count, order, flat.size + number)
-    return order, (count + chunk - 1) // chunk
-
-
-def _own_words(target_ids: jax.Array, vocab: int) -> jax.Array:
-    """Returns flat target ids, relative to this device's first vocabulary entry."""
-    return target_ids.reshape(-1) - jax.lax.axis_index(mesh_axes("vocab")) * vocab
+    chunks = order.size // chunk if gpu else (count + chunk - 1) // chunk
+    hidden = hidden.reshape(-1, hidden.shape[-1]).at[order].get(mode="clip")
+    return hidden, targets.at[order].get(mode="clip"), order, chunk, chunks
 
 
 def _logits(hidden, words, temperature, gpu):
@@ -198,12 +202,9 @@ def _over_vocabulary(visit, carry, table, dtype, block):
 
 
 def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk, gpu):
-    targets = _own_words(target_ids, table.shape[0])
-    chunk = min(chunk, targets.size)
-    order, chunks = _scored_first(mask, chunk)
-    chunks = order.size // chunk if gpu else chunks
-    hidden = hidden.reshape(-1, hidden.shape[-1]).at[order].get(mode="clip")
-    targets = targets.at[order].get(mode="clip")
+    hidden, targets, order, chunk, chunks = _scored_first(
+        hidden, table, target_ids, mask, chunk, gpu
+    )
 
     def visit(carry, start, words):
         def body(i, carry):
@@ -269,12 +270,9 @@ def _backward_shard(
     gpu,
 ):
     shape, width = hidden.shape, hidden.shape[-1]
-    targets = _own_words(target_ids, table.shape[0])
-    chunk = min(chunk, targets.size)
-    order, chunks = _scored_first(mask, chunk)
-    chunks = order.size // chunk if gpu else chunks
-    hidden = hidden.reshape(-1, width).at[order].get(mode="clip")
-    targets = targets.at[order].get(mode="clip")
+    hidden, targets, order, chunk, chunks = _scored_first(
+        hidden, table, target_ids, mask, chunk, gpu
+    )
     # An infinite logsumexp makes probabilities and gradients of the padding 0.
     logsumexp = logsumexp.reshape(-1).at[order].get(mode="fill", fill_value=jnp.inf)
 

@@ -18,7 +18,7 @@ from rl.groups.packing import pack_groups
 from rl.run_spec import validate
 from rl.start_page import start_page
 from rl.types import make_hyper
-from rl.update.metrics import update_metrics
+from rl.update.objective import update_metrics
 from rollout.jax_sampler import JaxSampler
 from rollout.types import EMPTY, SamplingParams
 from tests.rl.examples import make_group

@@ -26,8 +26,7 @@ from rl.metrics import (
     distributions,
 )
 from rl.problems.curriculum import Stage
-from rl.update.metrics import update_metrics
-from rl.update.objective import MEASURED
+from rl.update.objective import MEASURED, update_metrics
 from rl.workdir.examples import example_rows, suspicion
 from rl.workdir.trace import Trace
 from tests.rl.examples import make_group

@@ -117,25 +117,6 @@ def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
     encode_prompt(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
 
 
-@pytest.mark.parametrize(
-    "start,reason",
-    [
-        (b"\xef\xbb\xbf", "tokenizer.json begins with a byte order mark"),
-        (
-            b"version https://git-lfs.github.com",
-            "tokenizer.json is a Git LFS pointer",
-        ),
-    ],
-)
-def test_a_tokenizer_that_cannot_be_read_is_one_line(tmp_path, start, reason):
-    arithmetic.make_tokenizer().save_pretrained(tmp_path)
-    path = tmp_path / "tokenizer.json"
-    path.write_bytes(start + path.read_bytes())
-    with pytest.raises(ValueError, match=reason) as caught:
-        load_tokenizer(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.failure(84)
 def test_a_folder_without_a_usable_tokenizer_is_one_line(tmp_path):
     (tmp_path / "tokenizer.model").write_bytes(b"")
@@ -148,6 +129,9 @@ def test_a_folder_without_a_usable_tokenizer_is_one_line(tmp_path):
     path.write_text(json.dumps(content))
     expected = r"tokenizer.json has a type that tokenizers [\d.]+ does not know; update"
     with pytest.raises(ValueError, match=expected):
+        load_tokenizer(tmp_path)
+    path.write_bytes(b"version https://git-lfs.github.com")
+    with pytest.raises(ValueError, match="tokenizer.json is a Git LFS pointer; run"):
         load_tokenizer(tmp_path)
 
 

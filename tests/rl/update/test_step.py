@@ -16,8 +16,7 @@ from models.decoder import Decoder, head_table, init_params
 from rl.groups.advantages import load_advantage
 from rl.groups.packing import make_segments, pack, weigh
 from rl.types import make_hyper
-from rl.update.metrics import update_metrics
-from rl.update.objective import objective_from_config, token_logprobs
+from rl.update.objective import objective_from_config, token_logprobs, update_metrics
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
 from sharding.mesh import make_mesh
