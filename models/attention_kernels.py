@@ -233,11 +233,12 @@ class _Grid:
     the spec of the part of an array that a program reads or writes.
     """
 
-    def __init__(self, q, block: int, last_first: bool):
+    def __init__(self, q, tiling: Tiling, options: Options, of_keys: bool):
+        self.tiling, self.options = tiling, options
         batch, kv_heads, self._sharing, self._length, self._width = q.shape
-        self._block = block
-        self._blocks = self._length // block
-        self._last_first = last_first
+        self._block = tiling.k_block if of_keys else tiling.q_block
+        self._blocks = self._length // self._block
+        self._last_first = not of_keys
         self.shape = kv_heads * self._sharing, batch, self._blocks
 
     def block(self, n):
@@ -273,41 +274,39 @@ class _Grid:
         )
 
 
-def _call(kernel, grid: _Grid, tiling: Tiling, options, rows, pairs, inputs, outputs):
+def _call(kernel, grid: _Grid, rows: _Rows, pairs: _Pairs, inputs, outputs):
     """Calls a kernel with pairs of a further input or of an output and its spec."""
     arrays, specs = zip(*inputs, strict=True)
     out_shape, out_specs = zip(*outputs, strict=True)
     of_pairs = [grid.pairs(x.shape[2]) for x in pairs]
     return pl.pallas_call(
-        functools.partial(kernel, grid, tiling, options),
+        functools.partial(kernel, grid),
         grid=grid.shape,
         in_specs=[*of_pairs, grid.ids(), grid.ids(), *specs],
         out_specs=out_specs,
         out_shape=out_shape,
         compiler_params=triton.CompilerParams(
-            num_warps=tiling.warps, num_stages=tiling.stages
+            num_warps=grid.tiling.warps, num_stages=grid.tiling.stages
         ),
-        interpret=options.interpret,
+        interpret=grid.options.interpret,
     )(*pairs, rows.ids, rows.prefixes, *arrays)
 
 
 def _forward(q, k, v, rows: _Rows, options: Options):
     """Returns the output `[B, K, G, T, H]` and base-2 log-sum-exp `[B, K, G, T]`."""
-    tiling, width = options.tilings.forward, q.shape[-1]
-    grid = _Grid(q, tiling.q_block, last_first=True)
+    width = q.shape[-1]
+    grid = _Grid(q, options.tilings.forward, options, of_keys=False)
     keys = grid.keys(whole=True)
     inputs = [(q, grid.queries(width)), (k, keys), (v, keys)]
     outputs = [
         (jax.ShapeDtypeStruct(q.shape, v.dtype), grid.queries(width)),
         (jax.ShapeDtypeStruct(q.shape[:4], jnp.float32), grid.queries()),
     ]
-    given = grid, tiling, options, rows, rows.forward
-    return _call(_forward_kernel, *given, inputs, outputs)
+    return _call(_forward_kernel, grid, rows, rows.forward, inputs, outputs)
 
 
-def _forward_kernel(
-    grid, tiling, options, order, counts, ids, prefixes, q, k, v, out, logsumexp
-):
+def _forward_kernel(grid, order, counts, ids, prefixes, q, k, v, out, logsumexp):
+    tiling, options = grid.tiling, grid.options
     start = grid.block(pl.program_id(2)) * tiling.q_block
     own = pl.ds(start, tiling.q_block)
     queries, own_ids, own_prefixes = q[...], ids[own], prefixes[own]
@@ -339,19 +338,19 @@ def _forward_kernel(
 
 def _d_queries(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
     """Returns the gradient with respect to the queries, `[B, K, G, T, H]`."""
-    tiling, width = options.tilings.d_queries, q.shape[-1]
-    grid = _Grid(q, tiling.q_block, last_first=True)
+    width = q.shape[-1]
+    grid = _Grid(q, options.tilings.d_queries, options, of_keys=False)
     scalars, queries = grid.queries(), grid.queries(width)
     keys = grid.keys(whole=True)
     specs = scalars, scalars, queries, keys, keys, queries
     inputs = zip((logsumexp, shift, q, k, v, d_out), specs, strict=True)
     outputs = [(jax.ShapeDtypeStruct(q.shape, q.dtype), queries)]
-    given = grid, tiling, options, rows, rows.d_queries
-    (d_q,) = _call(_d_queries_kernel, *given, inputs, outputs)
+    (d_q,) = _call(_d_queries_kernel, grid, rows, rows.d_queries, inputs, outputs)
     return d_q
 
 
-def _d_queries_kernel(grid, tiling, options, order, counts, ids, prefixes, *refs):
+def _d_queries_kernel(grid, order, counts, ids, prefixes, *refs):
+    tiling, options = grid.tiling, grid.options
     logsumexp, shift, q, k, v, d_out, d_q = refs
     start = grid.block(pl.program_id(2)) * tiling.q_block
     own = pl.ds(start, tiling.q_block)
@@ -380,8 +379,8 @@ def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
     The kernel computes the part of each query head: fewer and longer programs would
     leave processors idle at the end.
     """
-    tiling, width = options.tilings.d_keys, q.shape[-1]
-    grid = _Grid(q, tiling.k_block, last_first=False)
+    width = q.shape[-1]
+    grid = _Grid(q, options.tilings.d_keys, options, of_keys=True)
     scalars, queries = grid.queries(whole=True), grid.queries(width, whole=True)
     keys = grid.keys()
     specs = scalars, scalars, queries, keys, keys, queries
@@ -389,12 +388,12 @@ def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
     outputs = [
         (jax.ShapeDtypeStruct(q.shape, x.dtype), grid.queries(width)) for x in (k, v)
     ]
-    given = grid, tiling, options, rows, rows.d_keys
-    parts = _call(_d_keys_kernel, *given, inputs, outputs)
+    parts = _call(_d_keys_kernel, grid, rows, rows.d_keys, inputs, outputs)
     return [jnp.sum(x, axis=2, dtype=jnp.float32).astype(x.dtype) for x in parts]
 
 
-def _d_keys_kernel(grid, tiling, options, order, counts, ids, prefixes, *refs):
+def _d_keys_kernel(grid, order, counts, ids, prefixes, *refs):
+    tiling, options = grid.tiling, grid.options
     logsumexp, shift, q, k, v, d_out, d_k, d_v = refs
     start = grid.block(pl.program_id(2)) * tiling.k_block
     keys, values, own_ids = k[...], v[...], ids[pl.ds(start, tiling.k_block)]

@@ -153,12 +153,9 @@ def workdir(folder):
 
 
 FOLDERS = {
-    "Qwen2": lambda folder: reference.make(folder),
     "Qwen2 untied, sharded": lambda folder: reference.make(
         folder, tie_word_embeddings=False, max_shard_size="100KB"
     ),
-    "Qwen3": lambda folder: reference.make(folder, "Qwen3"),
-    "Llama 3": lambda folder: reference.make(folder, "Llama"),
     "Llama 1": llama_1,
     "Llama 2": llama_2,
     "no prefix": without_prefix,

