@@ -50,22 +50,10 @@ class Tilings(NamedTuple):
 
 
 # For head widths up to 128 bytes, up to 256 bytes, and above.
-NARROW = Tilings(
-    forward=Tiling(128, 64, 8, 3),
-    d_queries=Tiling(128, 64, 8, 3),
-    d_keys=Tiling(64, 64, 4, 3),
-)
-WIDE = Tilings(
-    forward=Tiling(128, 64, 8, 3),
-    d_queries=Tiling(128, 64, 8, 3),
-    d_keys=Tiling(64, 128, 8, 2),
-)
+NARROW = Tilings(Tiling(128, 64, 8, 3), Tiling(128, 64, 8, 3), Tiling(64, 64, 4, 3))
+WIDE = Tilings(Tiling(128, 64, 8, 3), Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 2))
 # Larger blocks or more stages exceed the shared memory of an A100.
-WIDER = Tilings(
-    forward=Tiling(128, 64, 8, 2),
-    d_queries=Tiling(64, 64, 8, 2),
-    d_keys=Tiling(64, 64, 8, 2),
-)
+WIDER = Tilings(Tiling(128, 64, 8, 2), Tiling(64, 64, 8, 2), Tiling(64, 64, 8, 2))
 
 
 class Options(NamedTuple):
@@ -79,14 +67,12 @@ class Options(NamedTuple):
 class _Pairs(NamedTuple):
     """Holds the key blocks that each query block visits; vice versa in `_Rows.d_keys`.
 
-    Attributes:
-      order: int32 `[B, I, J]`, the indices of all key blocks: first those to visit
-        without a mask, then those to visit with a mask, then the others.
-      counts: int32 `[B, I, 2]`, how many to visit without a mask, and how many in all.
+    `order` begins with the key blocks to visit without a mask, then has those to visit
+    with a mask, then the others.
     """
 
-    order: jax.Array
-    counts: jax.Array
+    order: jax.Array  # int32 [B, I, J], indices of all key blocks
+    counts: jax.Array  # int32 [B, I, 2], how many without a mask, and how many in all
 
 
 class _Rows(NamedTuple):
@@ -219,7 +205,7 @@ def _exp2(x, scale: float, shift, interpret: bool):
 
 
 def _visit(counts, visit, carry):
-    """Folds `visit(masked, n, carry)` over the n blocks to visit, unmasked first."""
+    """Folds `visit(masked, n, carry)` over blocks: those without a mask first."""
     full, every = counts[0], counts[1]
     carry = jax.lax.fori_loop(0, full, functools.partial(visit, False), carry)
     return jax.lax.fori_loop(full, every, functools.partial(visit, True), carry)
@@ -275,7 +261,7 @@ class _Grid:
 
 
 def _call(kernel, grid: _Grid, rows: _Rows, pairs: _Pairs, inputs, outputs):
-    """Calls a kernel with pairs of a further input or of an output and its spec."""
+    """Calls a kernel; `inputs` and `outputs` are pairs of an array and its spec."""
     arrays, specs = zip(*inputs, strict=True)
     out_shape, out_specs = zip(*outputs, strict=True)
     of_pairs = [grid.pairs(x.shape[2]) for x in pairs]

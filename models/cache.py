@@ -18,48 +18,34 @@ Entries = tuple[jax.Array, ...]
 
 
 class Places(NamedTuple):
-    """Locates prompts in the packed rows of a prefill.
+    """Locates prompts in the packed rows of a prefill."""
 
-    Attributes:
-      row: int32 `[R]`, the row of each prompt.
-      start: int32 `[R]`, where in the row a prompt continues after the shared prefix.
-      length: int32 `[R]`, each prompt's number of prefilled tokens, with the prefix.
-      shared: int32, the length of the prefix, which is at the start of every row.
-    """
-
-    row: jax.Array
-    start: jax.Array
-    length: jax.Array
-    shared: jax.Array
+    row: jax.Array  # int32 [R], the row of each prompt
+    start: jax.Array  # int32 [R], where in the row it continues after the shared prefix
+    length: jax.Array  # int32 [R], number of prefilled tokens, with the prefix
+    shared: jax.Array  # int32, length of the prefix, which is at the start of every row
 
 
 class Seen(NamedTuple):
     """Describes which columns of the cache the newest position of each row attends to.
 
-    Attributes:
-      visible: bool `[B, S]`, the attention mask of the newest position.
-      length: int32 `[B]`, the number of visible columns before the newest.
-      newest: int32, the column of the newest position.
-      reach: int32, an upper bound on how many columns, counted backwards from `newest`,
-        a row whose result is used attends to.
+    `reach` is an upper bound on how many columns, counted backwards from `newest`, a
+    row whose result is used attends to.
     """
 
-    visible: jax.Array
-    length: jax.Array
-    newest: jax.Array
-    reach: jax.Array
+    visible: jax.Array  # bool [B, S], attention mask of the newest position
+    length: jax.Array  # int32 [B], number of visible columns before the newest
+    newest: jax.Array  # int32, column of the newest position
+    reach: jax.Array  # int32
 
 
 class Cached(NamedTuple):
-    """Represents the cache of one layer, which is at index `layer` of the arrays.
+    """Represents the cache of one layer."""
 
-    `prefix` has the arrays of the shared prefix, or is `()`.
-    """
-
-    k: jax.Array
+    k: jax.Array  # an array of a `KVCache` that contains the layer
     v: jax.Array
-    prefix: tuple[jax.Array, ...]
-    layer: jax.Array
+    prefix: tuple[jax.Array, ...]  # of the same layers: k and v, or () without a prefix
+    layer: jax.Array  # int32, index of the layer in these arrays
     seen: Seen
 
     def written(self, k: jax.Array, v: jax.Array) -> "Cached":

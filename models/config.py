@@ -50,41 +50,23 @@ class RopeScaling:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """Holds the architecture of a Qwen2.5, Qwen3 or Llama decoder.
+    """Holds the architecture of a Qwen2.5, Qwen3 or Llama decoder."""
 
-    Attributes:
-      vocab_size: V, the rows of the embedding, with padding (Qwen: 151,936 or 152,064).
-      hidden_size: D, the model width.
-      intermediate_size: F, the MLP width.
-      num_layers: L, the number of layers.
-      num_heads: N, the number of query heads.
-      num_kv_heads: K, the number of key and value heads; divides N.
-      head_dim: H, the width of one head.
-      rope_theta: the base of the rotary frequencies.
-      rms_norm_eps: the epsilon inside the square root of the norms.
-      tie_word_embeddings: whether the head is the embedding table.
-      max_positions: the maximum context length (prompt plus completion).
-      qkv_bias: whether the query, key and value projections have biases.
-      qk_norm: whether each head of queries and keys is normalized before rotation.
-      rope_scaling: the scaling of the rotary frequencies; None for no scaling.
-      lora: the sizes of the adapters in training; None for a model without adapters.
-    """
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rope_theta: float
-    rms_norm_eps: float
-    tie_word_embeddings: bool
-    max_positions: int
-    qkv_bias: bool = True
-    qk_norm: bool = False
+    vocab_size: int  # V, rows of the embedding, with padding
+    hidden_size: int  # D, model width
+    intermediate_size: int  # F, MLP width
+    num_layers: int  # L
+    num_heads: int  # N, number of query heads
+    num_kv_heads: int  # K, number of key and value heads; divides N
+    head_dim: int  # H, width of one head
+    rope_theta: float  # base of the rotary frequencies
+    rms_norm_eps: float  # inside the square root of the norms
+    tie_word_embeddings: bool  # whether the head is the embedding table
+    max_positions: int  # maximum context length: prompt plus completion
+    qkv_bias: bool = True  # whether q, k and v projections have biases
+    qk_norm: bool = False  # whether heads of q and k are normalized before rotation
     rope_scaling: RopeScaling | None = None
-    lora: Lora | None = None
+    lora: Lora | None = None  # sizes of the adapters in training
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):
@@ -109,10 +91,8 @@ class DecoderConfig:
             if raw.get(key):
                 fields.one_of(key, [value])
         if quantized := raw.get("quantization_config"):
-            is_object = isinstance(quantized, Mapping)
-            method = quantized.get("quant_method") if is_object else quantized
             only = "unquantized weights; use the unquantized model"
-            fields.refuse("quantization_config.quant_method", method, only)
+            fields.refuse("quantization_config", quantized, only)
         for layer_type in raw.get("layer_types") or ():
             if layer_type != "full_attention":
                 fields.refuse("layer_types", layer_type, "'full_attention'")

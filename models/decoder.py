@@ -228,24 +228,15 @@ class Decoder(nn.Module):
 
     The layers are one `nn.scan`. The head's weights belong to the parameters, but the
     decoder does not apply them.
-
-    Attributes:
-      config: the architecture.
-      mesh: the mesh that shards activations; None leaves their layout to XLA.
-      dtype: the dtype of activations and matrix products.
-      param_dtype: the dtype of the parameters.
-      remat: the rematerialization policy, a key of `REMAT_POLICIES`.
-      attention: the implementation, a key of `models.attention.IMPLEMENTATIONS`.
-      deterministic: whether to sum the embedding's gradient in a fixed order.
     """
 
     config: DecoderConfig
-    mesh: Mesh | None = None
-    dtype: Any = jnp.float32
+    mesh: Mesh | None = None  # that shards activations; None leaves this to XLA
+    dtype: Any = jnp.float32  # of activations and matrix products
     param_dtype: Any = jnp.float32
     remat: Remat = "none"
     attention: Implementation = "xla"
-    deterministic: bool = False
+    deterministic: bool = False  # sum the embedding's gradient in a fixed order
 
     @nn.compact
     def __call__(

@@ -101,7 +101,7 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
         if not (folder / file).is_file():
             raise ValueError(
                 f"{folder / file}: no such file; download it, or convert other weights"
-                " to safetensors with transformers"
+                " to safetensors (GGUF with tools.convert, others with transformers)"
             )
         for name, array in read_tensors(folder / file).items():
             # Llama 1 and 2 store rotary frequencies, which the config defines.
@@ -298,26 +298,30 @@ def save_folder(
     folder = pathlib.Path(folder)
     specs = tensor_specs(config, DTYPES[dtype])
     kept = file_layout(assets) or {}
-    layout = {name: kept[name] for name in specs if name in kept}
-    if len(layout) != len(specs):
-        layout = dict.fromkeys(specs, WEIGHTS)
+    if not specs.keys() <= kept.keys():
+        kept = dict.fromkeys(specs, WEIGHTS)
+    layout = {name: kept[name] for name in specs}
+    files = {
+        file: {name: specs[name] for name in specs if layout[name] == file}
+        for file in sorted(set(layout.values()))
+    }
+
+    def stream(file):
+        return export_tensors(params, config, DTYPES[dtype], names=files[file])
+
     local = all(x.is_fully_addressable for x in jax.tree.leaves(params))
-    writes = local or jax.process_index() == 0
-    target = replaced_folder(folder) if writes else contextlib.nullcontext(folder)
-    with target as partial:
-        if writes:
-            copy_assets(assets, partial)
-            _describe(partial / "config.json", dtype)
-            if card:
-                (partial / "README.md").write_text(card, encoding="utf-8")
-            _write_index(partial / INDEX, layout, specs)
-        for file in sorted(set(layout.values())):
-            subset = {name: specs[name] for name in specs if layout[name] == file}
-            stream = export_tensors(params, config, DTYPES[dtype], names=subset)
-            if writes:
-                write_tensors(partial / file, subset, _finite(stream, folder, dtype))
-            else:
-                collections.deque(stream, maxlen=0)
+    if not local and jax.process_index():
+        for file in files:
+            collections.deque(stream(file), maxlen=0)
+        return
+    with replaced_folder(folder) as partial:
+        copy_assets(assets, partial)
+        _describe(partial / "config.json", dtype)
+        if card:
+            (partial / "README.md").write_text(card, encoding="utf-8")
+        _write_index(partial / INDEX, layout, specs)
+        for file, subset in files.items():
+            write_tensors(partial / file, subset, _finite(stream(file), folder, dtype))
 
 
 @contextlib.contextmanager

@@ -58,25 +58,18 @@ def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
 class InferenceDecoder:
     """Represents the decoder for prefill and cached decoding.
 
-    Attributes:
-      config: the architecture, as returned by `served_config`.
-      mesh: the mesh of the sampler; see `sharding.mesh.served_mesh`.
-      dtype: the dtype of parameters, activations, matrix products and the cache.
-      attention: the implementation, a key of `models.attention.IMPLEMENTATIONS`.
-      stacked: L, the number of layers in one array, a divisor of the number of layers.
-        A loop over the L layers of an array keeps compilation short. On CPU and GPU a
-        loop copies each layer's weights out of the array, so 1 (no loop) is faster.
-      cache_block: the number of cache columns read at a time; 0 reads all at once.
-      joins: whether a layer's gate and up kernels are one array "gate_up" `[D, 2, F]`.
-        Otherwise XLA on GPU joins the kernels for every token, to merge their products.
+    A loop over the `stacked` layers of an array keeps compilation short. On CPU and GPU
+    a loop copies each layer's weights out of the array, so 1 (no loop) is faster.
     """
 
-    config: DecoderConfig
-    mesh: Mesh | None = None
-    dtype: Any = jnp.float32
+    config: DecoderConfig  # from `served_config`
+    mesh: Mesh | None = None  # from `sharding.mesh.served_mesh`
+    dtype: Any = jnp.float32  # of parameters, activations and the cache
     attention: Implementation = "xla"
-    stacked: int = 1
-    cache_block: int = 0
+    stacked: int = 1  # L, layers in one array; divides the number of layers
+    cache_block: int = 0  # cache columns read at a time; 0 reads all at once
+    # Whether a layer's gate and up kernels are one array "gate_up" [D, 2, F]. Otherwise
+    # XLA on GPU joins the kernels for every token, to merge their products.
     joins: bool = False
 
     def __call__(

@@ -22,18 +22,12 @@ class Weight:
     A matrix of a layer is `[out, in]` in the file and `[in..., out...]` in the tree.
     Other weights differ at most by a reshape.
 
-    Attributes:
-      hf_name: the Hugging Face name, with `{}` in place of the layer index.
-      path: the path in the parameter tree.
-      hf_axes: the axes in the file, one letter each; see `hf_shape`.
-      only: the condition for a model to have the weight: "qkv_bias" or "qk_norm" (this
-        config field is set), "untied" (the head is not the embedding), or "" (none).
     """
 
-    hf_name: str
-    path: tuple[str, ...]
-    hf_axes: str
-    only: str = ""
+    hf_name: str  # with `{}` in place of the layer index
+    path: tuple[str, ...]  # in the parameter tree
+    hf_axes: str  # axes in the file, one letter each; see `hf_shape`
+    only: str = ""  # condition for a model to have the weight; see `rows`
 
     @property
     def layered(self) -> bool:

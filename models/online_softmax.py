@@ -11,21 +11,19 @@ import jax.numpy as jnp
 
 LEAST = float(jnp.finfo(jnp.float32).min)
 """The lowest finite float32. With -inf, merging two empty parts would give NaN."""
+Statistics = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the maximum and the sum of `exp(scores - maximum)` over the last axis.
 
-    Args:
-      scores: float32 `[..., N]`, at least `LEAST`.
+    The scores are float32 and at least `LEAST`.
     """
     top, total, _ = _reduce(scores, jnp.ones_like(scores), jnp.zeros_like(scores))
     return top, total
 
 
-def online_softmax_mean(
-    scores: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def online_softmax_mean(scores: jax.Array) -> Statistics:
     """Returns the results of `online_softmax`, and the numerator of the mean score.
 
     The numerator is the sum of `scores * exp(scores - maximum)` over the last axis.
@@ -33,10 +31,7 @@ def online_softmax_mean(
     return _reduce(scores, jnp.ones_like(scores), scores)
 
 
-def merge(
-    one: tuple[jax.Array, jax.Array, jax.Array],
-    other: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def merge(one: Statistics, other: Statistics) -> Statistics:
     """Merges the results of `online_softmax_mean` for two parts of the scores."""
     (a_top, a_total, a_sum), (b_top, b_total, b_sum) = one, other
     # One of the two factors exp(its top - top) is 1.
@@ -48,7 +43,5 @@ def merge(
 
 
 def _reduce(top, total, weighted):
-    start = (top.dtype.type(LEAST), top.dtype.type(0), top.dtype.type(0))
-    return jax.lax.reduce(
-        (top, total, weighted), start, merge, dimensions=(top.ndim - 1,)
-    )
+    start = top.dtype.type(LEAST), top.dtype.type(0), top.dtype.type(0)
+    return jax.lax.reduce((top, total, weighted), start, merge, (top.ndim - 1,))

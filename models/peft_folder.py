@@ -6,6 +6,7 @@ adapter_model.safetensors    lora_A [rank, in] and lora_B [out, rank] of each ke
 Functions that take a config require one with adapters.
 """
 
+import collections
 import dataclasses
 import json
 import math
@@ -21,7 +22,7 @@ from jax.experimental import multihost_utils
 from models import lora
 from models.config import DecoderConfig, JsonFields, read_json
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.hf import DTYPES, replaced_folder
+from models.hf import replaced_folder
 from models.names import TABLE
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import place
@@ -114,7 +115,6 @@ def save_folder(
     config: DecoderConfig,
     *,
     base: str,
-    dtype: str = "float32",
 ) -> None:
     """Writes a PEFT folder, which gets its name only when it is complete.
 
@@ -125,17 +125,15 @@ def save_folder(
       params: a parameter tree with adapters.
       config: the architecture.
       base: the name or path of the base model.
-      dtype: the dtype of the adapters, a key of `models.hf.DTYPES`.
     """
-    stream = export_tensors(params, config, DTYPES[dtype])
+    dtype = np.dtype(np.float32)
+    stream = export_tensors(params, config, dtype)
     if jax.process_index():
-        for _ in stream:
-            pass
+        collections.deque(stream, maxlen=0)
         return
     with replaced_folder(pathlib.Path(folder)) as partial:
         (partial / CONFIG).write_text(describe(config, base=base), encoding="utf-8")
-        specs = tensor_specs(config, DTYPES[dtype])
-        write_tensors(partial / WEIGHTS, specs, stream)
+        write_tensors(partial / WEIGHTS, tensor_specs(config, dtype), stream)
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:

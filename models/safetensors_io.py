@@ -6,6 +6,7 @@ and the bytes of the tensors (https://github.com/huggingface/safetensors#format)
 """
 
 import json
+import math
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -89,11 +90,11 @@ def write_tensors(
       ValueError: a tensor is missing, or has another shape or dtype than in `specs`.
       KeyError: a tensor is not in `specs`, or occurs twice.
     """
-    text, offsets, size = _layout(specs)
+    header, offsets, size = _layout(specs)
     left = dict(specs)
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
-        file.truncate(size)
-        file.write(text)
+        file.truncate(len(header) + size)
+        file.write(header)
         for name, array in tensors:
             shape, dtype = left.pop(name)
             if array.shape != shape or array.dtype != dtype:
@@ -101,7 +102,7 @@ def write_tensors(
                     f"{path}: tensor {name} is {array.dtype} {array.shape}, but the"
                     f" header says {dtype} {shape}"
                 )
-            file.seek(offsets[name])
+            file.seek(len(header) + offsets[name])
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         if left:
             raise ValueError(f"{path}: tensors are missing: {sorted(left)[:3]}")
@@ -110,22 +111,19 @@ def write_tensors(
 
 
 def _layout(specs: Specs) -> tuple[bytes, dict[str, int], int]:
-    """Returns a file's header, the offset of each tensor, and the size, in bytes."""
+    """Returns a file's header, the offset of each tensor, and the tensors' size."""
     # transformers requires the format.
     header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
-    offsets, cursor = {}, 0
+    offsets, size = {}, 0
     for name in sorted(specs, key=lambda name: (-specs[name][1].itemsize, name)):
         shape, dtype = specs[name]
-        offsets[name] = cursor
-        stop = cursor + dtype.itemsize * int(np.prod(shape))
+        offsets[name] = size
+        size += dtype.itemsize * math.prod(shape)
         header[name] = {
             "dtype": _NAMES[np.dtype(dtype)],
             "shape": list(shape),
-            "data_offsets": [cursor, stop],
+            "data_offsets": [offsets[name], size],
         }
-        cursor = stop
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    text = len(text).to_bytes(8, "little") + text
-    offsets = {name: len(text) + offset for name, offset in offsets.items()}
-    return text, offsets, len(text) + cursor
+    return len(text).to_bytes(8, "little") + text, offsets, size
