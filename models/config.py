@@ -160,11 +160,7 @@ class DecoderConfig:
 
 
 def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
-    """Reads a JSON object from a file of a model folder or a PEFT folder.
-
-    Raises:
-      ValueError: the file is missing, or does not contain a JSON object.
-    """
+    """Reads a JSON object from a file of a model folder or a PEFT folder."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

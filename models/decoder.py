@@ -59,10 +59,9 @@ def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
     return weight.astype(x.dtype) * normed.astype(x.dtype)
 
 
-def rotary_angles(
-    positions: Int[jax.Array, "B T"], config: DecoderConfig
-) -> Float32[jax.Array, "B T half_H"]:
-    """Computes rotary angles in float32; bfloat16 cannot represent position 4,095."""
+def rotary(positions: Int[jax.Array, "B T"], config: DecoderConfig) -> Rotation:
+    """Computes the cosines and sines of the rotary embedding, used in every layer."""
+    # In float32, because bfloat16 cannot represent position 4,095.
     exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
     per_radian = config.rope_theta**exponent
     if (scaling := config.rope_scaling) is not None:
@@ -70,12 +69,7 @@ def rotary_angles(
         waves = scaling.original_max_positions / (2 * math.pi * per_radian)
         kept = jnp.clip((waves - low) / (high - low), 0, 1)
         per_radian /= kept + (1 - kept) / scaling.factor
-    return positions[..., None].astype(jnp.float32) / per_radian
-
-
-def rotary(positions: Int[jax.Array, "B T"], config: DecoderConfig) -> Rotation:
-    """Computes the cosines and sines of the rotary embedding, used in every layer."""
-    angles = rotary_angles(positions, config)
+    angles = positions[..., None].astype(jnp.float32) / per_radian
     return jnp.cos(angles), jnp.sin(angles)
 
 
@@ -139,8 +133,7 @@ class Block(nn.Module):
 
         Args:
           x: the residual stream of B * T tokens.
-          rotation: the result of `rotary` for the tokens' positions.
-          segment_ids, prefix_ids: as in `Decoder`.
+          rotation, segment_ids, prefix_ids: as in `rotary` and `Decoder`.
           cached: keys and values of earlier positions, for decoding with T = 1; None
             if the call contains all positions.
 

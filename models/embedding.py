@@ -59,8 +59,8 @@ def look_up(
       token_ids: the tokens, from 0 to V - 1.
       mesh: the device mesh; None for one device.
       dtype: the dtype of the result and of the exchanged rows.
-      ordered: whether the gradient is summed in a fixed order. Otherwise a GPU adds the
-        gradients of a repeated token atomically, in an arbitrary order.
+      ordered: whether the gradient is summed in a fixed order. Otherwise a GPU sums the
+        gradients of a repeated token in an arbitrary order.
     """
     rows_of = _ordered_rows if ordered else operator.getitem
     if mesh is None or shards("vocab", mesh) * shards("embed", mesh) == 1:

@@ -89,11 +89,7 @@ def from_package(
 
 
 def packaged_file(package: str, file: str) -> pathlib.Path:
-    """Returns the path of a file of an installed package.
-
-    Raises:
-      ValueError: the package is not installed in this version, or lacks the file.
-    """
+    """Returns the path of a file of an installed package."""
     name, _, version = package.partition("==")
     try:
         found = importlib.metadata.distribution(name)

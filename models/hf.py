@@ -62,9 +62,6 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
 
     Returns None without an index, or if the folder has a `model.safetensors`; then
     transformers also ignores the index.
-
-    Raises:
-      ValueError: the index is damaged or contains an invalid file name.
     """
     path = pathlib.Path(folder) / INDEX
     if not path.is_file() or (path.parent / WEIGHTS).is_file():

@@ -55,11 +55,7 @@ def adapters(
 ) -> tuple[jax.Array, ...]:
     """Declares the adapters of a kernel as parameters of a Flax module.
 
-    Args:
-      module: the layer of the kernel.
-      lora: the sizes of the adapters; None for a model without adapters.
-      name, axes, shape: the name, the logical axes and the shape of the kernel.
-      dtype: the dtype of the kernel; adapters have at least float32.
+    The other arguments describe the kernel. Adapters have at least float32.
 
     Returns:
       The arrays A and B; or `()` if the kernel has no adapters, or if the module is

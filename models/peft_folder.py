@@ -96,17 +96,14 @@ def export_tensors(
     assert config.lora is not None
     rank, layers = config.lora.rank, params[lora.LAYERS]
     for kernel in config.lora.kernels:
-        a, b = (_to_host(layers[kernel + end]) for end in (lora.A, lora.B))
+        pair = layers[kernel + lora.A], layers[kernel + lora.B]
+        if not pair[0].is_fully_addressable:
+            pair = multihost_utils.process_allgather(pair, tiled=True)
+        a, b = map(np.asarray, pair)
         for layer in range(config.num_layers):
             name_a, name_b = _names(kernel, layer)
             yield name_a, a[layer].reshape(-1, rank).T.astype(dtype)
             yield name_b, b[layer].reshape(rank, -1).T.astype(dtype)
-
-
-def _to_host(x: jax.Array) -> np.ndarray:
-    if x.is_fully_addressable:
-        return np.asarray(x)
-    return multihost_utils.process_allgather(x, tiled=True)
 
 
 def save_folder(

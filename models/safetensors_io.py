@@ -38,13 +38,7 @@ def refuse_pointer(path: pathlib.Path, start: bytes) -> None:
 
 
 def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the tensors of a file as read-only, memory-mapped arrays.
-
-    Raises:
-      ValueError: the file is damaged, or has an unsupported dtype, such as that of a
-        quantized weight.
-      OSError: the file cannot be read.
-    """
+    """Returns the tensors of a file as read-only, memory-mapped arrays."""
     path = pathlib.Path(path)
     with path.open("rb") as file:
         start = file.read(8)

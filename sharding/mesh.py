@@ -70,9 +70,6 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
     """Arranges the devices in `shape`, with inner axes on the faster network.
 
     TPU slices and GPU nodes are distributed over the data axis first, then over fsdp.
-
-    Raises:
-      ValueError: a tensor group would span several slices or nodes.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:

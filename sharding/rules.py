@@ -91,8 +91,7 @@ def partition_spec(
     Args:
       axes: a logical axis name for each dimension; None for an unsharded dimension.
       mesh: the mesh to shard over, with the axes `AXES`.
-      shape: the array's shape.
-      name: the array's name in error messages.
+      shape, name: the array's shape, and its name in error messages.
 
     Raises:
       ValueError: a name is unknown, two dimensions use the same mesh axis, a dimension
