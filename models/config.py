@@ -169,7 +169,9 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         refuse_pointer(path, path.read_bytes())
-        raise ValueError(f"{path}: not valid JSON: {error}") from None
+        raise ValueError(
+            f"{path}: not valid JSON: {error}; correct or replace the file"
+        ) from None
     if not isinstance(raw, dict):
         raise ValueError(
             f"{path}: must contain a JSON object, not {type(raw).__name__}"

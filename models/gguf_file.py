@@ -211,7 +211,9 @@ def _dequantized(
         tensor, shape = source.tensors[name], weight.hf_shape(config)
         array = source.dequantize(tensor.data, tensor.tensor_type)
         if array.shape != shape:
-            source.refuse(f"tensor {name} has shape {array.shape}, not {shape}")
+            source.refuse(
+                f"tensor {name} has shape {array.shape}, not {shape}; use another file"
+            )
         if weight.path[-1] in ("q", "k"):
             # llama.cpp rotates pairs of adjacent rows, and Hugging Face pairs the two
             # halves of a head: `[H/2, 2] -> [2, H/2]`.
