@@ -361,7 +361,7 @@ _RANK = {kind: rank for rank, kind in enumerate((t.Choice, *_RULES))}
 
 
 def _states(node: t.Several) -> bool:
-    """Returns whether a list has words, or one-variable relations of several names."""
+    """Returns whether items are words, or one-variable relations of unequal labels."""
     relations = [item for item in node.items if isinstance(item, t.Rel)]
     named = {label_of(item) for item in relations if len(t.symbols(item)) == 1}
     return len(named) > 1 or any(isinstance(item, t.Word) for item in node.items)

@@ -37,6 +37,7 @@ _AROUND_OPTIONS = re.compile(
     rf"\\[,;:!\s{{}}]|{TEXT_COMMAND}|\\mathbf|\(([A-Z])\)|\b(?:and|[Oo]ptions?)\b"
     r"|[\s{}~,;&]"
 )
+_ONLY_LETTERS = re.compile(r"[^A-Z0-9]*[A-Z][^0-9]*")
 _OPTIONS_APART = re.compile(r"(?<!\\)[,;&]|\band\b|\)\s*\(")
 
 
@@ -171,7 +172,7 @@ def option_in(text: str) -> Option | None:
 
 def _options(text: str) -> t.Braces | None:
     """Reads two or more options ("B, C and D", "(B)(C)(D)" or "BCD"), else None."""
-    if not any(map(str.isupper, text)):
+    if not _ONLY_LETTERS.fullmatch(text):
         return None
     words = _AROUND_OPTIONS.sub(lambda match: f" {match[1] or ''} ", text).split()
     if len(words) == 1 and [*words[0]] == sorted({*words[0]}):

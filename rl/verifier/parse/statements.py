@@ -139,7 +139,7 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Reads a condition: relations, words, `_DECLARED`, or the reals (always)."""
+        """Reads a condition: relations, words, `_DECLARED`, or REALS for "always"."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)

@@ -211,7 +211,7 @@ class Based(Node):
 
 
 class When(Node):
-    """Represents a value and its condition: relations, words, or the reals (always)."""
+    """Represents a value and its condition: relations, words, or REALS for "always"."""
 
     value: Node
     condition: Node

@@ -238,7 +238,6 @@ def test_intervals_whose_brackets_turn_outwards():
 
 def test_digits_in_brackets_behind_places_repeat():
     rows = [
-        ("\\frac16", "0.1(6)"),
         ("-\\frac{1}{12}", "-0.08(3)"),
         ("\\frac{17}{36}", "0.47\\left(2\\right)"),
     ]

