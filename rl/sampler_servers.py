@@ -33,6 +33,7 @@ from rollout.vllm.sampler import (
     VllmSampler,
     WeightFolder,
 )
+from rollout.vllm.server import ServerSpec
 from sharding.rules import laid_out, place, shards
 
 _PROBE_LENGTH = 300
@@ -96,12 +97,9 @@ def make_vllm_sampler(
         tolerances, rank = ADAPTER_PROBE_TOLERANCE, model.config.lora.rank
         text = peft_folder.describe(model.config, base=base_name(c, folder))
         file, described = peft_folder.WEIGHTS, {peft_folder.CONFIG: text}
-    servers = make_servers(
-        sets,
+    spec = ServerSpec(
         python=v.python,
-        key="config.rollout.vllm.python",
-        folder=folder,
-        logs=workdir,
+        model=str(folder),
         dtype=dtype,
         max_model_len=max_model_len,
         max_num_seqs=v.max_num_seqs,
@@ -110,9 +108,10 @@ def make_vllm_sampler(
         enforce_eager=v.enforce_eager,
         lora_rank=rank,
     )
+    key = "config.rollout.vllm.python"
     return VllmSampler(
         fleet=ServerFleet(
-            servers=servers,
+            servers=make_servers(spec, sets, key=key, logs=workdir),
             urls=urls,
             api_key=api_key,
             concurrency=v.max_num_seqs - 1,  # one slot stays free for the probe
@@ -122,7 +121,6 @@ def make_vllm_sampler(
             fallback=workdir / "weights",
             export=export,
             specs=tensors.tensor_specs(model.config, written),
-            dtype=dtype,
             file=file,
             described=described,
         ),

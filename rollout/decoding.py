@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from models.cache import Entries, KVCache, Places
 from models.decoder import head_table
 from models.inference import InferenceDecoder
-from rollout.inverse_cdf import Split, draw_tokens
+from rollout.inverse_cdf import draw_tokens
 from rollout.layout import PlatformSettings
 from rollout.prompts import Rows
 from rollout.types import SamplingParams
@@ -236,14 +236,14 @@ def decode(
     width = state.token_ids.shape[1]
     # XLA's partitioner would gather the rows of all devices to index along a row.
     rows, words = spec("batch"), spec("batch", "vocab")
-    split = Split(mesh_axes("vocab") if shards("vocab", mesh) > 1 else ())
+    axes = mesh_axes("vocab") if shards("vocab", mesh) > 1 else ()
     draw_rows = jax.shard_map(
         lambda logits, uniforms, count, temperature, top_p: draw_tokens(
             logits,
             uniforms.at[jnp.arange(count.size), count].get(mode="clip"),
             temperature,
             top_p,
-            split,
+            axes,
             truncates=truncates,
             one_pass=settings.one_pass,
         ),

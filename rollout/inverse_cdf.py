@@ -8,8 +8,6 @@ Axes: B rows, V vocabulary, W entries of the vocabulary on this device, N blocks
 entries.
 """
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Float32, Int32
@@ -19,36 +17,12 @@ from models.online_softmax import LEAST, online_softmax
 _BLOCK = 128
 
 
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """Describes how the vocabulary is sharded, and reduces arrays over its shards."""
-
-    axes: tuple[str, ...] = ()  # mesh axes that shard the vocabulary
-
-    def sum(self, x: jax.Array) -> jax.Array:
-        return jax.lax.psum(x, self.axes) if self.axes else x
-
-    def max(self, x: jax.Array) -> jax.Array:
-        return jax.lax.pmax(x, self.axes) if self.axes else x
-
-    def min(self, x: jax.Array) -> jax.Array:
-        return jax.lax.pmin(x, self.axes) if self.axes else x
-
-    def first(self, words: int) -> jax.Array | int:
-        """Returns the index of this device's first entry if each device has `words`."""
-        return jax.lax.axis_index(self.axes) * words if self.axes else 0
-
-    def vocabulary(self, words: int) -> int:
-        """Returns V, given the number of entries of each device."""
-        return words * (jax.lax.axis_size(self.axes) if self.axes else 1)
-
-
 def draw_tokens(
     logits: Float32[jax.Array, "B W"],
     uniforms: Float32[jax.Array, "B 2"],
     temperature: Float[jax.Array, ""],
     top_p: Float[jax.Array, ""],
-    split: Split = Split(),
+    axes: tuple[str, ...] = (),
     *,
     truncates: bool = True,
     one_pass: bool = False,
@@ -66,8 +40,8 @@ def draw_tokens(
       temperature: the sampling temperature; 0 selects the largest logit.
       top_p: the nucleus mass in (0, 1]. Tokens are sampled from the smallest set of
         most likely tokens with at least this mass, and from ties at its edge.
-      split: the sharding of the vocabulary. All devices that share a row must call this
-        function together.
+      axes: the mesh axes that shard the vocabulary; `()` if it is not sharded. All
+        devices that share a row must call this function together.
       truncates: whether to apply `top_p`.
       one_pass: whether to read all logits only once (`models.online_softmax`); ignored
         if `truncates` is set.
@@ -80,26 +54,26 @@ def draw_tokens(
     greedy = temperature == 0
     scaled = logits / jnp.where(greedy, 1.0, temperature)
     rows, words = logits.shape
-    tiles = _Tiles(rows, words, split)
+    tiles = _Tiles(rows, words, axes)
     cut = tiles.cut(scaled, LEAST)
     if one_pass and not truncates:
         tops, sums = online_softmax(cut)
-        top = split.max(jnp.max(tops, axis=-1, keepdims=True))
+        top = jax.lax.pmax(jnp.max(tops, axis=-1, keepdims=True), axes)
         sums = tiles.all(sums * jnp.exp(tops - top))
         mass = jnp.sum(sums, axis=-1)
         edge = jnp.zeros_like(mass)
     else:
         tops = jnp.max(cut, axis=-1)
-        top = split.max(jnp.max(tops, axis=-1, keepdims=True))
+        top = jax.lax.pmax(jnp.max(tops, axis=-1, keepdims=True), axes)
         weights = jnp.exp(scaled - top)
         if truncates:
             filters = ~greedy & (top_p < 1)
-            edge = jnp.where(filters, _nucleus_edge(weights, top_p, split), 0)
+            edge = jnp.where(filters, _nucleus_edge(weights, top_p, axes), 0)
             weights = jnp.where(weights < edge[:, None], 0, weights)  # keeps NaN
         else:
             edge = jnp.zeros_like(top[:, 0])
         sums = tiles.all(jnp.sum(tiles.cut(weights, 0.0), axis=-1))
-        mass = split.sum(jnp.sum(weights, axis=-1))
+        mass = jax.lax.psum(jnp.sum(weights, axis=-1), axes)
 
     def weights_in(block):
         entries, real = tiles.entries(cut, block)
@@ -118,7 +92,7 @@ def draw_tokens(
     logit = jnp.where(best_instead, _at(best_entries, place), _at(entries, place))
     token = jnp.where(best_instead, best_block, block) * _BLOCK + place
     # Whether a maximum ignores NaN depends on the compiler; a sum never does.
-    defined, last = mass > 0, split.vocabulary(words) - 1
+    defined, last = mass > 0, tiles.vocabulary - 1
     token = jnp.where(defined, jnp.minimum(token, last), last)
     logprob = jnp.where(defined, logit - top[:, 0] - jnp.log(mass), jnp.nan)
     return token.astype(jnp.int32), logprob
@@ -127,18 +101,18 @@ def draw_tokens(
 class _Tiles:
     """Divides the vocabulary into blocks of 128 entries, which may span two devices."""
 
-    def __init__(self, rows: int, words: int, split: Split):
-        self._rows, self._words, self._split = rows, words, split
-        self._first = split.first(words)
-        self._vocabulary = split.vocabulary(words)
-        self._blocks = -(-self._vocabulary // _BLOCK)
+    def __init__(self, rows: int, words: int, axes: tuple[str, ...]):
+        self._rows, self._words, self._axes = rows, words, axes
+        self._first = jax.lax.axis_index(axes) * words  # this device's first entry
+        self.vocabulary = words * jax.lax.axis_size(axes)
+        self._blocks = -(-self.vocabulary // _BLOCK)
 
     def cut(self, x: jax.Array, fill: float) -> jax.Array:
         """Divides this device's entries into blocks: `[B, W] -> [B, N, 128]`.
 
         Positions that belong to other devices or to no entry are set to `fill`.
         """
-        if self._split.axes and self._words % _BLOCK:
+        if self._axes and self._words % _BLOCK:
             width = -(-(self._words + _BLOCK) // _BLOCK) * _BLOCK
             own = jnp.full((self._rows, width), fill, x.dtype)
             x = jax.lax.dynamic_update_slice_in_dim(own, x, self._first % _BLOCK, 1)
@@ -149,12 +123,12 @@ class _Tiles:
 
     def all(self, sums: jax.Array) -> jax.Array:
         """Returns the sums `[B, N]` of all blocks, given those of this device."""
-        if not self._split.axes:
+        if not self._axes:
             return sums
-        whole = jnp.zeros((self._rows, self._vocabulary // _BLOCK + 2), sums.dtype)
+        whole = jnp.zeros((self._rows, self.vocabulary // _BLOCK + 2), sums.dtype)
         start = self._first // _BLOCK
         whole = jax.lax.dynamic_update_slice_in_dim(whole, sums, start, 1)
-        return self._split.sum(whole)[:, : self._blocks]
+        return jax.lax.psum(whole, self._axes)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns one block `[B, 128]` per row, and a mask of the vocabulary's entries.
@@ -167,7 +141,8 @@ class _Tiles:
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
         word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)
         here = (word >= self._first) & (word < self._first + self._words)
-        return self._split.sum(jnp.where(here, own, 0)), word < self._vocabulary
+        entries = jax.lax.psum(jnp.where(here, own, 0), self._axes)
+        return entries, word < self.vocabulary
 
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
         """Returns the index `[B]` of the first block whose maximum is the row's.
@@ -178,7 +153,7 @@ class _Tiles:
         """
         block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
         found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)
-        return self._split.min(found)
+        return jax.lax.pmin(found, self._axes)
 
 
 def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
@@ -197,7 +172,9 @@ def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
     return jnp.minimum(index, weights.shape[-1] - 1)
 
 
-def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Array:
+def _nucleus_edge(
+    weights: jax.Array, top_p: jax.Array, axes: tuple[str, ...]
+) -> jax.Array:
     """Returns a threshold for each row, `[B]`; weights at or above it are the nucleus.
 
     The nucleus is the smallest set of the largest weights, with ties, that has at least
@@ -205,7 +182,7 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Arr
     which have the same order as the positive values they represent. Weights below about
     1e-7 of the total are lost to rounding.
     """
-    total = split.sum(jnp.sum(weights, axis=-1))
+    total = jax.lax.psum(jnp.sum(weights, axis=-1), axes)
     goal = top_p * total
 
     def undecided(bounds):
@@ -215,9 +192,8 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Arr
     def halve(bounds):
         low, high, reached, short = bounds
         middle = low + (high - low + 1) // 2
-        mass = split.sum(
-            jnp.sum(jnp.where(weights >= _value(middle)[:, None], weights, 0), axis=-1)
-        )
+        inside = jnp.where(weights >= _value(middle)[:, None], weights, 0)
+        mass = jax.lax.psum(jnp.sum(inside, axis=-1), axes)
         up = mass >= goal
         return (
             jnp.where(up, middle, low),
@@ -227,11 +203,12 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Arr
         )
 
     # Weights below this floor sum to less than half of the mass outside the nucleus.
-    floor = (1 - top_p) * total / (2 * split.vocabulary(weights.shape[-1]))
+    words = weights.shape[-1] * jax.lax.axis_size(axes)
+    floor = (1 - top_p) * total / (2 * words)
     low = jax.lax.bitcast_convert_type(floor, jnp.int32)
     high = jax.lax.bitcast_convert_type(jnp.ones_like(floor), jnp.int32)
     bounds = low, high, total, jnp.zeros_like(total)
-    if split.axes:  # all devices must run the same number of iterations
+    if axes:  # all devices must run the same number of iterations
         bounds = jax.lax.fori_loop(0, 31, lambda _, bounds: halve(bounds), bounds)
     else:
         bounds = jax.lax.while_loop(undecided, halve, bounds)

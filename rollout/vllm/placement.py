@@ -1,11 +1,11 @@
 """Assigns the GPUs of a machine to vLLM servers."""
 
 import collections
+import dataclasses
 import os
 import pathlib
 import subprocess
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
@@ -13,41 +13,31 @@ from rollout.vllm.server import ServerProcess, ServerSpec
 
 
 def make_servers(
+    spec: ServerSpec,
     sets: Sequence[tuple[int, ...]],
     *,
-    python: str,
     key: str,
-    folder: pathlib.Path,
     logs: pathlib.Path,
-    **spec: Any,
 ) -> list[ServerProcess]:
     """Returns servers of one model, which are not started yet.
 
     Args:
+      spec: the description of each server, except its GPUs.
       sets: the GPUs of each server; see `device_sets`.
-      python: the interpreter of the environment with vLLM.
-      key: the flag or config key that sets `python`, for error messages.
-      folder: the folder of the model.
+      key: the flag or config key that sets `spec.python`, for error messages.
       logs: the folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
-      **spec: other fields of `ServerSpec`.
 
     Raises:
-      ValueError: the interpreter does not exist.
+      ValueError: the file `spec.python` does not exist.
     """
-    if sets and not pathlib.Path(python).is_file():
+    if sets and not pathlib.Path(spec.python).is_file():
         raise ValueError(
-            f"{key}={python!r}: no such file; run `make vllm` to build the environment,"
-            " or give the url of running servers"
+            f"{key}={spec.python!r}: no such file; run `make vllm` to build the"
+            " environment, or give the url of running servers"
         )
     return [
         ServerProcess(
-            ServerSpec(
-                python=str(pathlib.Path(python).absolute()),
-                model=str(folder.absolute()),
-                devices=gpus,
-                **spec,
-            ),
-            log_file=logs / f"vllm-{i}.log",
+            dataclasses.replace(spec, devices=gpus), log_file=logs / f"vllm-{i}.log"
         )
         for i, gpus in enumerate(sets)
     ]

@@ -65,7 +65,6 @@ class WeightFolder:
         fallback: pathlib.Path,
         export: Export,
         specs: Specs,
-        dtype: str,
         file: str = "model.safetensors",
         described: Mapping[str, str] | None = None,
     ):
@@ -76,8 +75,7 @@ class WeightFolder:
           fallback: the parent if `weight_dir` is empty and shared memory is too small.
           export: yields `(name in the file, host array)` for the tensors of a parameter
             tree.
-          specs: `(shape, dtype)` of each tensor from `export`.
-          dtype: the serving dtype, which all `specs` have.
+          specs: `(shape, dtype)` of each tensor from `export`, all of one dtype.
           file: the name of a version's weights file.
           described: the texts of a version's other files, by name.
 
@@ -87,12 +85,12 @@ class WeightFolder:
         # vLLM's reload does not update a tied head, so publish the head separately.
         self._tied = _EMBEDDING in specs and _HEAD not in specs
         self.specs = dict(specs) | ({_HEAD: specs[_EMBEDDING]} if self._tied else {})
-        self.dtype = dtype
+        _, kind = next(iter(specs.values()))
+        self.dtype = kind.name
         self._export = export
         self._file, self._described = file, described or {}
-        self._bytes = sum(
-            math.prod(s) * kind.itemsize for s, kind in self.specs.values()
-        )
+        shapes = [shape for shape, _ in self.specs.values()]
+        self._bytes = kind.itemsize * sum(map(math.prod, shapes))
         parents = (
             [pathlib.Path(weight_dir)] if weight_dir else [SHARED_MEMORY, fallback]
         )

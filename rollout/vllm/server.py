@@ -71,7 +71,7 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
     """Returns the server's command line."""
     load_format = "auto" if spec.lora_rank else spec.load_format
     arguments = {
-        "--model": spec.model,
+        "--model": os.path.abspath(spec.model),
         "--served-model-name": "policy",
         "--host": spec.host,
         "--port": port,
@@ -107,7 +107,7 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
         switches.append("--no-enable-chunked-prefill")
         arguments["--max-num-batched-tokens"] = max(spec.max_model_len, 4096)
     # `vllm serve` requires a distribution `vllm`; the CPU build has another name.
-    module = [spec.python, "-m", "vllm.entrypoints.openai.api_server"]
+    module = [os.path.abspath(spec.python), "-m", "vllm.entrypoints.openai.api_server"]
     flat = [str(part) for pair in arguments.items() for part in pair]
     return [*module, *flat, *switches, *spec.extra_args]
 

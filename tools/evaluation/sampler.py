@@ -17,7 +17,7 @@ from rollout.types import Sampler
 from rollout.vllm.fan_out import FleetSampler
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
-from rollout.vllm.server import ServerProcess
+from rollout.vllm.server import ServerProcess, ServerSpec
 from tools.evaluation.pretrained import Pretrained, split_model
 from tools.evaluation.run import Conditions
 
@@ -109,17 +109,16 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
     key = os.environ.get("VLLM_API_KEY", "")
     if args.url:
         return serve_fixed(urls=args.url, api_key=key, max_model_len=context)
-    servers = make_servers(
-        device_sets(args.devices, 0.0),
+    spec = ServerSpec(
         python=args.vllm_python,
-        key="--vllm_python",
-        folder=model.folder,
-        logs=args.out,
+        model=str(model.folder),
         dtype=model.dtype,
         max_model_len=context,
         api_key=key,
         load_format="auto",
     )
+    sets = device_sets(args.devices, 0.0)
+    servers = make_servers(spec, sets, key="--vllm_python", logs=args.out)
     return serve_fixed(servers=servers, max_model_len=context)
 
 

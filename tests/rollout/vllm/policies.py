@@ -192,7 +192,6 @@ def make_sampler(
             fallback=tmp,
             export=policy.export,
             specs=policy.specs(),
-            dtype=policy.dtype,
         ),
         probe=policy.probe,
         probe_prompt=prompts(1, low=300, high=301)[0],

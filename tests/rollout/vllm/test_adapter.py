@@ -53,7 +53,6 @@ def served(tmp_path_factory):
             fallback=tmp,
             export=lambda params: peft_folder.export_tensors(params, config, dtype),
             specs=peft_folder.tensor_specs(config, dtype),
-            dtype="float32",
             file=peft_folder.WEIGHTS,
             described={peft_folder.CONFIG: text},
         ),

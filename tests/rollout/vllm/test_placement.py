@@ -1,5 +1,6 @@
 """Placement of servers on GPUs, and their logs, without vLLM."""
 
+import dataclasses
 import types
 
 import jax
@@ -7,7 +8,7 @@ import pytest
 
 from rollout.vllm import placement
 from rollout.vllm.placement import device_sets, make_servers
-from rollout.vllm.server import ServerFailed
+from rollout.vllm.server import ServerFailed, ServerSpec
 from tests.tools.tiny import make_model
 
 
@@ -63,13 +64,10 @@ def test_each_server_has_its_own_log(tmp_path):
         '  1) echo "ValueError: no such accelerator" ;;\nesac\nexit 3\n'
     )
     program.chmod(0o755)
-    settings = dict(
-        key="--vllm_python",
-        folder=make_model(tmp_path / "model"),
-        logs=tmp_path,
-        max_model_len=64,
-    )
-    servers = make_servers([(0,), (1,)], python=str(program), **settings)
+    folder = make_model(tmp_path / "model")
+    spec = ServerSpec(python=str(program), model=str(folder), max_model_len=64)
+    how = dict(key="--vllm_python", logs=tmp_path)
+    servers = make_servers(spec, [(0,), (1,)], **how)
     for server in servers:
         server.start()
         with pytest.raises(ServerFailed, match="exited with status 3"):
@@ -79,4 +77,4 @@ def test_each_server_has_its_own_log(tmp_path):
     assert first == f"RuntimeError: out of memory ({tmp_path}/vllm-0.log)"
     assert second == f"ValueError: no such accelerator ({tmp_path}/vllm-1.log)"
     with pytest.raises(ValueError, match="--vllm_python='none': no such file"):
-        make_servers([(0,)], python="none", **settings)
+        make_servers(dataclasses.replace(spec, python="none"), [(0,)], **how)

@@ -27,9 +27,7 @@ NAMES = ("model.embed_tokens.weight", "model.norm.weight")
 
 def _folder(root, size=1000, names=NAMES, export=dict.items):
     specs = {name: ((size,), FLOAT32) for name in names}
-    return WeightFolder(
-        str(root), fallback=root, export=export, specs=specs, dtype="float32"
-    )
+    return WeightFolder(str(root), fallback=root, export=export, specs=specs)
 
 
 def _params(value, size=1000, names=NAMES):
@@ -81,7 +79,7 @@ def test_room_for_two_versions_is_checked_before_a_byte_is_written(
     monkeypatch.setattr(sampler, "SHARED_MEMORY", tmp_path / "shm")
     disk = tmp_path / "disk"
     small = {"lm_head.weight": ((1000,), FLOAT32)}
-    settings = dict(fallback=disk, export=dict.items, specs=small, dtype="float32")
+    settings = dict(fallback=disk, export=dict.items, specs=small)
     assert WeightFolder(**settings).path.parent == tmp_path / "shm"
     check = sampler._check_space
 
