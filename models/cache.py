@@ -99,12 +99,11 @@ class KVCache:
         stacked: int,
         prefix: int = 0,
     ) -> "KVCache":
-        """Creates an empty cache.
+        """Creates an empty cache of `batch` rows and `size` columns.
 
         Args:
           config: the architecture.
-          batch: B, the number of rows.
-          size: S, the number of columns.
+          batch, size: B and S.
           dtype: the dtype of keys and values.
           stacked: L, the number of layers in one array; divides the number of layers.
           prefix: P, the length of the shared prefix; 0 for none.

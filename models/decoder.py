@@ -133,7 +133,8 @@ class Block(nn.Module):
 
         Args:
           x: the residual stream of B * T tokens.
-          rotation, segment_ids, prefix_ids: as in `rotary` and `Decoder`.
+          rotation: the result of `rotary`.
+          segment_ids, prefix_ids: as in `Decoder`.
           cached: keys and values of earlier positions, for decoding with T = 1; None
             if the call contains all positions.
 

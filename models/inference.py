@@ -2,8 +2,8 @@
 
 A copy of the weights is split over `tensor` devices by MLP width, vocabulary and whole
 heads. If `tensor` does not divide the number of kv heads, each kv head is replicated.
-If its query heads do not divide evenly over the replicas, query heads with zero weights
-are added.
+If the query heads of a kv head do not divide evenly over its replicas, query heads with
+zero weights are added.
 
 Axes: B rows, T positions, L layers stacked in one array, D model width, N query heads,
 K kv heads, H head width, V vocabulary.
