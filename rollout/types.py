@@ -36,21 +36,16 @@ class Completion:
     """Represents one completion of a prompt as sampled token ids.
 
     Entry t of each array belongs to `token_ids[t]`.
-
-    Attributes:
-      token_ids: int32 `[n]`, the sampled tokens, with the stop token if there is one.
-      sampler_logprobs: float32 `[n]`, the log-probability of each token in the sampling
-        distribution (for greedy decoding, the softmax of the logits), in nats.
-      finish_reason: "stop" if the last token is a stop token, "length" if the
-        completion was truncated at `max_tokens`, "unfinished" if sampling was
-        interrupted.
-      versions: int32 `[n]`, the policy version (training steps done) that sampled each
-        token.
     """
 
-    token_ids: np.ndarray
+    token_ids: np.ndarray  # int32 [n], with the stop token if there is one
+    # float32 [n], log-probability of each token in the sampling distribution (for
+    # greedy decoding, the softmax of the logits), in nats.
     sampler_logprobs: np.ndarray
+    # "stop": the last token is a stop token. "length": the completion was truncated at
+    # `max_tokens`. "unfinished": sampling was interrupted.
     finish_reason: FinishReason
+    # int32 [n], policy version (training steps done) that sampled each token.
     versions: np.ndarray
 
     @property

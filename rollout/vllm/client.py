@@ -57,10 +57,7 @@ class ServerRefused(SamplerError):
 
 
 class LoadFailed(ServerRefused):
-    """Reports a failed load of weights.
-
-    The server is paused, and its weights may be a mixture of two versions.
-    """
+    """Reports a failed load: the server is paused, and may have mixed versions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -237,7 +234,7 @@ class VllmClient:
         Args:
           max_model_len: the maximum length of a prompt with its completion.
           policy: the arguments of `extension.PolicyWorker.check_policy`.
-          timeout: the maximum seconds without data during `check_policy`.
+          timeout: the maximum seconds without data during that check.
           adapter: whether only adapters will be published.
 
         Raises:

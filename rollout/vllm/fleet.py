@@ -184,11 +184,8 @@ class ServerFleet:
     def report(self, member: Member, epoch: int, error: Exception) -> None:
         """Restarts a server after a failed request, unless the server is healthy.
 
-        Args:
-          member: the server.
-          epoch: the server's epoch when the request was sent. Of several reports with
-            the same epoch, only the first restarts the server.
-          error: the error of the request.
+        `epoch` is the server's epoch when the request was sent. Of several reports with
+        the same epoch, only the first restarts the server.
         """
         if not member.client.healthy():
             self._take_out(member, epoch, error)
