@@ -119,10 +119,6 @@ def compare_seeds(
     Uses Student's t-test with pooled variance. All models are evaluated on the same
     problems, so the result holds for these problems only.
 
-    Args:
-      first: the score of each model of the first method.
-      second: the score of each model of the second method.
-
     Returns:
       The 95% interval of the difference of means, second minus first, and the
       two-sided p-value. None if a method has fewer than two models.

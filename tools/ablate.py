@@ -76,11 +76,20 @@ def _command(stop: StopSignals) -> int:
         if pending and (slots or _JOBS.value):
             execute.check(pending)
         if _JOBS.value:
-            return _write_jobs(user_path(_JOBS.value), study)
+            jobs = user_path(_JOBS.value)
+            files.replace(jobs, "".join(f"{job.command()}\n" for job in pending))
+            print(f"{jobs}: {len(pending)} commands; run each from the current folder")
+            return DONE
         if pending and slots:
             execute.make_bases(pending)
-            announce = functools.partial(_print_line, study.name)
-            failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
+            failed = execute.train(
+                pending,
+                slots=slots,
+                stop=stop,
+                announce=lambda line: print(
+                    f"{study.name}: {line}", file=sys.stderr, flush=True
+                ),
+            )
         _report(study, workdir)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -99,13 +108,6 @@ def _report(study: Study, workdir: pathlib.Path) -> None:
     print(text)
 
 
-def _write_jobs(path: pathlib.Path, study: Study) -> int:
-    commands = [job.command() for job in study.pending]
-    files.replace(path, "".join(f"{command}\n" for command in commands))
-    print(f"{path}: {len(commands)} commands; run each from the current folder")
-    return DONE
-
-
 def _seeds() -> list[int]:
     try:
         return [int(seed) for seed in _SEEDS.value]
@@ -119,10 +121,6 @@ def _slots() -> list[Mapping[str, str]]:
     if not _DEVICES.value:
         return [{}] * _PROCESSES.value
     return [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in _DEVICES.value.split(";")]
-
-
-def _print_line(name: str, line: str) -> None:
-    print(f"{name}: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -25,16 +25,16 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.reading import output_file, user_path
+from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
-from rl.reward.verifier import Reward, verifier_reward
+from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError
@@ -50,6 +50,7 @@ from tools.evaluation.benchmarks import (
 )
 from tools.evaluation.compare import against_original, compare, compare_markdown
 from tools.evaluation.files import (
+    COMPLETIONS,
     judging_reward,
     problems_file,
     read_completions,
@@ -58,9 +59,14 @@ from tools.evaluation.files import (
     write_verdicts,
 )
 from tools.evaluation.nearest import nearest_result, training_problems
-from tools.evaluation.pages import results_page
 from tools.evaluation.pretrained import find_pretrained, held_out
-from tools.evaluation.report import FIVE, average_of_five, benchmark_result, tables
+from tools.evaluation.report import (
+    FIVE,
+    average_of_five,
+    benchmark_result,
+    results_page,
+    tables,
+)
 from tools.evaluation.run import (
     PRESETS,
     check_prompts,
@@ -91,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif args.rescore:
             if not args.rescore.is_dir():
                 raise FileNotFoundError(
-                    f"--rescore {args.rescore}: no such folder; give the --out of an"
+                    f"--rescore={args.rescore}: no such folder; give the --out of an"
                     " evaluation"
                 )
             with files.locked(args.rescore):
@@ -113,13 +119,12 @@ def _evaluate(args: argparse.Namespace) -> None:
     if args.template == "run":
         args.template = held_out(pathlib.Path(args.model))[1]
     conditions = conditions_of(args, PRESETS[args.preset], model)
+    limit, fields = args.limit, parse_fields(args.fields)
     problems = {
         benchmark_name(spec): (
-            held_out(pathlib.Path(args.model))[0][: args.limit]
+            held_out(pathlib.Path(args.model))[0][:limit]
             if spec == "held_out"
-            else load_benchmark(
-                spec, args.data_dir, limit=args.limit, fields=parse_fields(args.fields)
-            )
+            else load_benchmark(spec, args.data_dir, limit=limit, fields=fields)
         )
         for spec in args.benchmarks
     }
@@ -131,15 +136,12 @@ def _evaluate(args: argparse.Namespace) -> None:
             right_from=args.right_from,
             timeout_key="limit",
         )
-    tasks = [
-        make_task(args.out, name, of_name, model, conditions)
-        for name, of_name in problems.items()
-    ]
+    tasks = [make_task(args.out, *item, model, conditions) for item in problems.items()]
     facts = {
         task.name: {
             "problems": len(task.problems),
             "sha256": content_hash(task.problems),
-            "shortened": check_prompts(task, model.max_positions),
+            "shortened": check_prompts(task, model.config.max_positions),
         }
         for task in tasks
     }
@@ -153,8 +155,8 @@ def _evaluate(args: argparse.Namespace) -> None:
     if args.audit:
         folder = args.out / AUDIT
         folder.mkdir(parents=True, exist_ok=True)
-        for name, of_name in problems.items():
-            tasks += audit.tasks(folder, name, of_name, model, conditions.context)
+        for item in problems.items():
+            tasks += audit.tasks(folder, *item, model, conditions.context)
     with files.locked(args.out):
         record_conditions(
             args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
@@ -169,48 +171,55 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
     """Judges the stored completions; writes verdicts, results, tables and report."""
-    completions = read_completions(folder)
+    completions, conditions = read_completions(folder), read_conditions(folder)
     if not completions:
         raise FileNotFoundError(
-            f"{folder}: no completions.jsonl; give the --out of an evaluation"
+            f"{folder}: no {COMPLETIONS}; give the --out of an evaluation"
         )
-    conditions = read_conditions(folder)
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
-    stored = {
-        name: _stored(folder, name, args.data_dir, specs.get(name, name))
-        for name in completions
-    }
-    problems = {
-        name: _asked(name, of_name, completions[name], conditions, folder)
-        for name, of_name in stored.items()
-    }
+    problems, copies = {}, set()
+    for name, drawn in completions.items():
+        own = problems_file(folder, name)
+        spec = str(own) if own.is_file() else specs.get(name, name)
+        stored = load_benchmark(spec, args.data_dir)
+        if is_another_copy(name, stored):
+            copies.add(name)
+        recorded = conditions.get("benchmarks", {}).get(name, {})
+        problems[name] = _sampled(name, stored, drawn, recorded, folder / COMPLETIONS)
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}
-    with (
-        VerifierPool(workers=len(os.sched_getaffinity(0))) as pool,
-        _opened(reward, args.right_from, pool) as judge,
-    ):
-        for name, drawn in completions.items():
-            place = {problem.id: i for i, problem in enumerate(problems[name])}
-            drawn.sort(key=lambda d: (place[d.id], d.sample))
-            scored[name] = score(drawn, problems[name], judge)
-            classes = answer_classes(scored[name], pool)
-            results[name] = benchmark_result(
-                name, problems[name], scored[name], classes
+    with contextlib.ExitStack() as opened:
+        pool = opened.enter_context(VerifierPool(workers=len(os.sched_getaffinity(0))))
+        judge = verifier_reward(pool.judge)
+        if reward != VERIFIER:
+            rewards = Rewards(
+                {_REWARD: reward},
+                workers=pool.workers,
+                timeout=_REWARD_SECONDS,
+                right_from=args.right_from,
+                timeout_key="limit",
             )
+            opened.callback(rewards.close)
+            judge = rewards.reward(_REWARD)
+        for name, known in problems.items():
+            place = {problem.id: i for i, problem in enumerate(known)}
+            completions[name].sort(key=lambda d: (place[d.id], d.sample))
+            scored[name] = score(completions[name], known, judge)
+            classes = answer_classes(scored[name], pool)
+            results[name] = benchmark_result(name, known, scored[name], classes)
     audited = read_completions(folder / AUDIT)
-    known = training_problems(args.nearest) if args.nearest else []
+    train = training_problems(args.nearest) if args.nearest else []
     nearest = ""
     for name, result in results.items():
-        if is_another_copy(name, stored[name]):
+        if name in copies:
             result["title"] += ", another copy"
             result["another_copy"] = True
         if original := made_from(name, problems):
             result["original"] = against_original(scored[original], scored[name])
         if args.nearest:
-            result["nearest"] = nearest_result(problems[name], known)
-            low, high = result["nearest"]["interval"]
-            share = f"{result['nearest']['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
+            baseline = nearest_result(problems[name], train)
+            result["nearest"], (low, high) = baseline, baseline["interval"]
+            share = f"{baseline['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
             nearest += f"accuracy of the nearest-neighbour baseline, {name}: {share}\n"
         parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
         if any(parts.values()):
@@ -233,25 +242,15 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
     print(f"{text}\n{nearest}report: {folder / 'report.html'}")
 
 
-def _stored(
-    folder: pathlib.Path, name: str, data_dir: pathlib.Path | None, spec: str
-) -> list[Problem]:
-    """Returns a benchmark's problems, from `folder` if it has a copy of them."""
-    own = problems_file(folder, name)
-    return load_benchmark(str(own) if own.is_file() else spec, data_dir)
-
-
-def _asked(
+def _sampled(
     name: str,
     problems: list[Problem],
     drawn: Sequence[SampledCompletion],
-    conditions: Mapping[str, Any],
-    folder: pathlib.Path,
+    recorded: Mapping[str, Any],
+    where: pathlib.Path,
 ) -> list[Problem]:
     """Returns the sampled problems; checks their recorded hash, if any, and ids."""
-    recorded = conditions.get("benchmarks", {}).get(name, {})
     problems = problems[: recorded.get("problems")]
-    where = folder / "completions.jsonl"
     if recorded.get("sha256") not in (None, content_hash(problems)):
         raise ValueError(
             f"{where}: {name} was sampled from a copy with other problems or answers;"
@@ -266,25 +265,9 @@ def _asked(
     return problems
 
 
-@contextlib.contextmanager
-def _opened(formula: str, right_from: float, pool: VerifierPool) -> Iterator[Reward]:
-    """Yields the reward of a formula; the formula "verifier" uses `pool`."""
-    if formula == VERIFIER:
-        yield verifier_reward(pool.judge)
-        return
-    rewards = Rewards(
-        {_REWARD: formula},
-        workers=pool.workers,
-        timeout=_REWARD_SECONDS,
-        right_from=right_from,
-        timeout_key="limit",
-    )
-    with contextlib.closing(rewards):
-        yield rewards.reward(_REWARD)
-
-
 def _compare(args: argparse.Namespace) -> None:
-    result = compare(args.compare)
+    arms = [comma_separated(arm) for arm in args.compare]
+    result = compare([[user_path(folder) for folder in arm] for arm in arms])
     text = compare_markdown(result)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -294,18 +277,17 @@ def _compare(args: argparse.Namespace) -> None:
     print(text)
 
 
-def _arm(text: str) -> list[pathlib.Path]:
-    """Parses the comma-separated folders of one arm of `--compare`."""
-    return [user_path(folder) for folder in comma_separated(text)]
-
-
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.evaluate",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
+    add_flags(
+        parser,
+        slots=64,
+        default="those of the preset; --template run uses the workdir's",
+    )
     parser.add_argument(
         "--benchmarks",
         type=comma_separated,
@@ -323,14 +305,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--data_dir", type=user_path, help="folder with NAME.jsonl or eval/NAME.jsonl"
     )
     parser.add_argument("--out", type=user_path, help="folder of this evaluation")
-    parser.add_argument("--json", type=output_file, help="also write the result here")
     parser.add_argument(
         "--nearest",
         metavar="CONFIG",
         help="also print the accuracy of a nearest-neighbour baseline over the "
         "training problems of this config",
     )
-    parser.add_argument("--limit", type=int, help="first LIMIT problems per benchmark")
     parser.add_argument("--preset", choices=PRESETS, default="paper")
     parser.add_argument(
         "--audit",
@@ -349,11 +329,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=1.0,
         help="minimum reward of a correct completion, as config.reward.right_from",
     )
-    add_flags(
-        parser,
-        slots=64,
-        default="those of the preset; --template run uses the workdir's",
-    )
     other = parser.add_argument_group("other modes")
     other.add_argument(
         "--rescore",
@@ -363,7 +338,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     other.add_argument(
         "--compare",
-        type=_arm,
         nargs="+",
         metavar="DIR",
         help="compare judged evaluations with the first, problem by problem; separate "

@@ -29,7 +29,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.reading import output_file, user_path
+from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, Scored, by_problem, score
 from rl.processes.stopping import REFUSED, run
@@ -90,10 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     try:
         rows = _rows(args)
-        grades = {}
-        if args.model:
-            grades = _grade(args, rows)
-        _write(args, rows, grades)
+        _write(args, rows, _grade(args, rows) if args.model else {})
     except (ValueError, OSError, SamplerError) as error:
         print(f"grade: {error}", file=sys.stderr)
         return REFUSED
@@ -126,18 +123,13 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
     """Samples and judges completions; returns grades by row id."""
+    keys = ("id", "problem", "meta")
     problems = [
-        Problem(
-            id=row["id"],
-            problem=row["problem"],
-            answers=tuple(row["answers"]),
-            meta=row["meta"],
-        )
+        Problem(**{key: row[key] for key in keys}, answers=tuple(row["answers"]))
         for row in rows
     ]
     with files.locked(args.out):
-        drawn = _drawn(args, problems)
-        drawn.sort(key=lambda d: (d.id, d.sample))
+        drawn = sorted(_drawn(args, problems), key=lambda d: (d.id, d.sample))
         with VerifierPool(workers=len(os.sched_getaffinity(0))) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
             classes = answer_classes(scored, pool)
@@ -153,11 +145,12 @@ def _drawn(
     model = find_pretrained(args.model, args.dtype)
     conditions = conditions_of(args, _CONDITIONS, model)
     task = make_task(args.out, _NAME, problems, model, conditions)
-    if check_prompts(task, model.max_positions):
+    if check_prompts(task, model.config.max_positions):
         longest = max(map(len, task.prompts))
         raise ValueError(
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
-            f" exceed context={conditions.context}; raise --context"
+            f" exceed context={conditions.context}; raise --context or lower"
+            " --max_tokens"
         )
     drawing = dataclasses.asdict(conditions) | {
         "model": str(model.folder),
@@ -174,13 +167,7 @@ def _drawn(
 def make_grades(
     scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
 ) -> dict[str, Grade]:
-    """Returns the grade of each problem, by id.
-
-    Args:
-      scored: judged completions of all problems.
-      classes: by problem id, the class of equivalent answers of each completion, or
-        None for a completion without an answer; see `answer_classes`.
-    """
+    """Returns the grade of each problem, by id; for `classes` see `answer_classes`."""
     grades = {}
     for id, group in by_problem(scored).items():
         votes = collections.Counter(kind for kind in classes[id] if kind is not None)
@@ -198,38 +185,30 @@ def make_grades(
     return grades
 
 
-def graded_rows(
-    rows: Sequence[Mapping[str, Any]],
-    grades: Mapping[str, Grade],
-    level_source: str | None,
-) -> list[dict[str, Any]]:
-    """Returns copies of the rows with solve rates, grades and possibly new levels.
+def add_grades(
+    rows: list[dict[str, Any]], grades: Mapping[str, Grade], level_source: str | None
+) -> None:
+    """Adds solve rates and grades to rows with a grade, and new levels to all rows.
 
-    Args:
-      rows: problems; a row without a grade keeps its `solve_rate`.
-      grades: grades by row id.
-      level_source: name of the scale of new levels; None keeps the levels of the rows.
-        New levels are those of `percentile_levels`.
+    `level_source` is the name of the scale of the new levels; None keeps the levels.
     """
-    result = [dict(row) for row in rows]
-    for row in result:
+    for row in rows:
         if grade := grades.get(row["id"]):
             interval = wilson_interval(grade.correct, grade.samples)
             row["solve_rate"] = grade.correct / grade.samples
             row["solve_interval"] = [round(edge, 6) for edge in interval]
             row["graded"] = dataclasses.asdict(grade)
     if level_source is not None:
-        levels = percentile_levels([row.get("solve_rate") for row in result])
-        for row, level in zip(result, levels, strict=True):
+        levels = percentile_levels([row.get("solve_rate") for row in rows])
+        for row, level in zip(rows, levels, strict=True):
             row["level"] = level
             row["level_source"] = level_source if level is not None else None
-    return result
 
 
 def _write(
     args: argparse.Namespace, rows: list[dict[str, Any]], grades: dict[str, Grade]
 ) -> None:
-    rows = graded_rows(rows, grades, args.level_source)
+    add_grades(rows, grades, args.level_source)
     rates = [row["solve_rate"] for row in rows if row["solve_rate"] is not None]
     if args.levels == "percentile":
         if not rates:
@@ -273,7 +252,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
+    default = dataclasses.asdict(_CONDITIONS).items()
+    text = ", ".join(f"{name} {value}" for name, value in default)
+    add_flags(parser, slots=256, default=text)
     parser.add_argument(
         "--input",
         type=comma_separated,
@@ -288,8 +269,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "problem=COLUMN,answer=COLUMN.key[0]",
     )
     parser.add_argument("--out", type=user_path, required=True, help="output folder")
-    parser.add_argument("--json", type=output_file, help="also write the summary here")
-    parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
     parser.add_argument(
         "--levels",
         choices=("percentile", "keep"),
@@ -298,10 +277,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " rates share a level",
     )
     parser.add_argument("--level_source", help="name of the scale of new levels")
-    default = ", ".join(
-        f"{name} {value}" for name, value in dataclasses.asdict(_CONDITIONS).items()
-    )
-    add_flags(parser, slots=256, default=default)
     args = parser.parse_args(argv)
     if not args.model and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")

@@ -70,13 +70,8 @@ def logprobs(
 def encode_texts(
     model: Pretrained, texts: Sequence[str]
 ) -> tuple[list[int], list[list[int]]]:
-    """Returns the begin-of-text tokens, and the tokens of each text without them.
-
-    Raises:
-      ValueError: the tokenizer loses characters of a text, or a token id has no row in
-        the model's embedding.
-    """
-    tokenizer, size = model.tokenizer, model.vocab_size
+    """Returns the begin-of-text tokens, and the tokens of each text without them."""
+    tokenizer, size = model.tokenizer, model.config.vocab_size
     begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
     ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
     for i, (text, of_text) in enumerate(zip(texts, ids, strict=True), 1):
@@ -87,23 +82,16 @@ def encode_texts(
 def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.ndarray]]:
     """Loads a model and returns a function from token ids to log-probabilities.
 
-    The function takes sequences of token ids and an optional callback `on_scored`. The
-    callback gets the number of sequences in each batch after the batch is scored.
-
-    Args:
-      found: the model to load.
-      context: maximum number of tokens of a sequence.
-
-    Raises:
-      ValueError: `context` exceeds the model's positions.
+    The function takes sequences of at most `context` token ids, and a callback
+    `on_scored` that gets the number of sequences of each scored batch.
     """
-    folder, positions = found.folder, found.max_positions
+    folder, positions = found.folder, found.config.max_positions
     if context > positions:
         raise ValueError(
             f"{context} tokens exceed the {positions} positions of {folder}; shorten"
             " the texts or their windows (--context)"
         )
-    model, mesh = split_model(folder, dtype=found.dtype)
+    model, mesh = split_model(found)
     params = load_params(folder, model, mesh)
     run = jax.jit(
         functools.partial(token_logprobs, model, temperature=1.0, mesh=mesh, chunk=1024)

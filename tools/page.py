@@ -70,7 +70,7 @@ def columns(bodies: Sequence[str]) -> str:
 
 
 def plots(charts: Sequence[str]) -> str:
-    """Returns a grid of charts, which are HTML."""
+    """Returns a grid of charts, which are HTML, or "" if there are none."""
     return tag("div", "".join(charts), class_="plots") if charts else ""
 
 
@@ -80,18 +80,18 @@ def filtered(
     """Returns rows below radio buttons; each button shows all rows or those of a kind.
 
     Args:
-      kinds: kinds in the order of the buttons; kinds without rows get no button. A kind
-        is a word of letters and is not escaped.
+      kinds: kinds in the order of the buttons, each a word of ASCII letters; kinds
+        without rows get no button.
       rows: pairs of the row's kinds, separated by spaces, and the row's HTML.
       name: name of the button group, unique in the page.
     """
     present = {kind for of_row, _ in rows for kind in of_row.split()}
     radio = {"type": "radio", "name": name}
     rules, buttons = "", tag("label", tag("input", checked="", **radio) + "all")
-    for kind in (kind for kind in kinds if kind in present):
+    for kind in filter(present.__contains__, kinds):
         checked = f'.filtered:has(input[value="{kind}"]:checked)'
         rules += f"{checked} .row:not(.k-{kind}){{display:none}}"
-        buttons += tag("label", tag("input", value=kind, **radio) + kind)
+        buttons += tag("label", tag("input", value=kind, **radio) + html.escape(kind))
     shown_rows = (
         tag("div", row, class_=" ".join(["row", *(f"k-{k}" for k in of_row.split())]))
         for of_row, row in rows
@@ -137,9 +137,7 @@ def dots(
 ) -> str:
     """Returns a chart of shares with their intervals on an axis from 0 to 100%.
 
-    Args:
-      title: title of the chart.
-      rows: label, share in 0..1, its interval or None, and colour number of each dot.
+    A row is a label, a share in 0..1, its interval or None, and a colour number.
     """
     drawn = []
     for label, value, interval, colour in rows:
@@ -167,39 +165,25 @@ def _rows(title: str, rows: Sequence[tuple[str, str, str]]) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Describes one line of a chart.
+    """Describes one line of a chart."""
 
-    Attributes:
-      label: name in the legend.
-      points: finite `(x, y)` pairs in ascending order of x.
-      colour: colour number.
-      raw: unsmoothed points, drawn faintly; empty if `points` is not smoothed.
-      band: `(x, low, high)` triples of a shaded interval.
-    """
-
-    label: str
-    points: Sequence[tuple[float, float]]
-    colour: int = 0
-    raw: Sequence[tuple[float, float]] = ()
-    band: Sequence[tuple[float, float, float]] = ()
+    label: str  # name in the legend
+    points: Sequence[tuple[float, float]]  # finite (x, y) in ascending order of x
+    colour: int = 0  # colour number
+    raw: Sequence[tuple[float, float]] = ()  # unsmoothed points, drawn faintly
+    band: Sequence[tuple[float, float, float]] = ()  # (x, low, high) of an interval
 
 
 def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
     """Returns a chart of lines over steps, with round ticks and values on hover.
 
-    Args:
-      title: title of the chart.
-      series: lines of the chart; at least one must have a point.
-      most: of a line with more points than this, only every n-th point and the last
-        point are drawn.
+    At least one line must have a point. Of a line with more than `most` points, only
+    every n-th point and the last one are drawn.
     """
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
-    xs: list[float] = []
-    ys: list[float] = []
-    for s in series:
-        for x, *values in (*s.points, *s.raw, *s.band):
-            xs.append(x)
-            ys += values
+    drawn = [point for s in series for point in (*s.points, *s.raw, *s.band)]
+    xs = [x for x, *_ in drawn]
+    ys = [value for _, *values in drawn for value in values]
     x_low, x_high, y_ticks = min(xs), max(xs), ticks(ys)
     x_high += x_high == x_low
 

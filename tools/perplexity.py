@@ -20,11 +20,13 @@ import numpy as np
 
 from configs.reading import output_file, user_path
 from rl.files import replace_json
+from rl.processes.devices import start_cpu_devices
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
 from tools import tables
 from tools.evaluation.pretrained import Pretrained, find_pretrained
+from tools.logprobs import encode_texts, open_scorer
 
 TEXTS, WINDOWS = 3, 40
 """Minimum numbers of texts and of windows for the interval of a difference."""
@@ -35,15 +37,7 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 
     Each window after the first begins with the last token of the previous window.
     Windows have at most `length` tokens, and their lengths differ by at most one.
-
-    Raises:
-      ValueError: the text or the windows have fewer than two tokens.
     """
-    if len(ids) < 2 or length < 2:
-        raise ValueError(
-            f"text of {len(ids)} tokens in windows of {length}: both need at least 2;"
-            " use a longer --text or --context"
-        )
     count = math.ceil((len(ids) - 1) / (length - 1))
     edges = np.linspace(0, len(ids) - 1, count + 1).round().astype(int)
     return [
@@ -54,23 +48,18 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
     """Scores texts under a model, in windows of at most `context` tokens.
 
-    Returns:
-      A dict with these keys:
-        tokens: number of scored tokens.
-        nats: mean of -log p over the scored tokens.
-        bits_per_byte: sum of -log2 p, divided by the UTF-8 bytes of the texts.
-        of_windows: mean of -log p in each window.
-        texts: number of texts.
-        ids: hash of the token ids.
-
-    Raises:
-      ValueError: `context` exceeds the model's positions or is too short, or a text
-        cannot be encoded or has fewer than two tokens.
+    `nats` is the mean of -log p over the scored `tokens`, and `of_windows` that of each
+    window. `bits_per_byte` is the sum of -log2 p, divided by the UTF-8 bytes.
     """
-    from tools.logprobs import encode_texts, open_scorer
-
     begin, ids = encode_texts(model, texts)
-    cut = [w for of_text in ids for w in windows(of_text, context - len(begin))]
+    length = context - len(begin)
+    for number, of_text in enumerate(ids, 1):
+        if len(of_text) < 2 or length < 2:
+            raise ValueError(
+                f"text {number}: {len(of_text)} tokens in windows of {length}: both"
+                " must be at least 2; use a longer --text or --context"
+            )
+    cut = [window for of_text in ids for window in windows(of_text, length)]
     log_probs = open_scorer(model, context=context)
     with phase("score", str(model.folder), total=len(cut), unit="windows") as scored:
         rows = log_probs([[*begin, *window] for window in cut], scored.update)
@@ -96,13 +85,9 @@ def compared(
 ) -> dict[str, Any] | None:
     """Returns the loss of another model minus that of the first, in nats per token.
 
-    Args:
-      first, other: results of `score` on the same texts.
-
-    Returns:
-      A dict with the difference and its 95% interval over windows; the interval is
-      None if there are too few texts or windows. None instead of the dict if the
-      tokenizers split the texts differently.
+    The arguments are results of `score` on the same texts. The 95% interval over
+    windows is None if there are too few texts or windows. Returns None if the
+    tokenizers split the texts differently.
     """
     if first["ids"] != other["ids"]:
         return None
@@ -150,9 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument(
-        "--text", type=_paths, required=True, help="UTF-8 files, comma-separated"
-    )
+    parser.add_argument("--text", required=True, help="UTF-8 files, comma-separated")
     parser.add_argument(
         "--context", type=int, default=1024, help="tokens per window (default 1024)"
     )
@@ -173,9 +156,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _scored(args: argparse.Namespace) -> dict[str, Any]:
-    from rl.processes.devices import start_cpu_devices
-
-    texts = [_read(path) for path in args.text]
+    paths = [user_path(name) for name in args.text.split(",")]
+    texts = [_read(path) for path in paths]
     start_cpu_devices(0, rows=1)
     found = {name: find_pretrained(name, args.dtype) for name in args.models}
     models = {
@@ -184,12 +166,8 @@ def _scored(args: argparse.Namespace) -> dict[str, Any]:
     first, *others = models.values()
     for other in others:
         other["against_first"] = compared(first, other)
-    text = ",".join(map(str, args.text))
+    text = ",".join(map(str, paths))
     return {"text": text, "context": args.context, "models": models}
-
-
-def _paths(text: str) -> list[pathlib.Path]:
-    return [user_path(name) for name in text.split(",")]
 
 
 def _read(path: pathlib.Path) -> str:
@@ -198,7 +176,7 @@ def _read(path: pathlib.Path) -> str:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"--text: {path}: not UTF-8 ({error.reason}); convert the file"
+            f"--text={path}: not UTF-8 ({error.reason}); convert the file"
         ) from None
 
 

@@ -13,18 +13,12 @@ from tools import page as pages
 
 
 class Table(NamedTuple):
-    """Holds rows with the same keys, which are the column names.
+    """Holds rows with the same keys, which are the column names."""
 
-    Attributes:
-      title: heading of the table; may be empty.
-      rows: values by column name; number columns are right-aligned.
-      note: text below the heading.
-      chart: the label column and the value column of a bar chart in HTML pages.
-    """
-
-    title: str
-    rows: Sequence[Mapping[str, Any]]
-    note: str = ""
+    title: str  # heading of the table; may be empty
+    rows: Sequence[Mapping[str, Any]]  # number columns are right-aligned
+    note: str = ""  # text below the heading
+    # label column and value column of a bar chart in HTML pages
     chart: tuple[str, str] | None = None
 
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from rl.statistics import (
     avg_at_k,
@@ -55,17 +54,6 @@ def test_wilson_literal():
     # Newcombe 1998, Statistics in Medicine 17, table I: 81/263 and 0/20.
     assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
     assert wilson_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
-
-
-@settings(deadline=None)
-@given(st.integers(1, 700), st.data())
-def test_wilson_solves_its_quadratic(n, data):
-    """Its ends are where the score test just rejects: |p - p0| = z sd(p0)."""
-    successes = data.draw(st.integers(0, n))
-    z = stats.norm.ppf(0.975)
-    for end in wilson_interval(successes, n):
-        distance = abs(successes / n - end)
-        assert distance == pytest.approx(z * math.sqrt(end * (1 - end) / n), abs=1e-9)
 
 
 def simulated_coverage(problems, samples, mean, *, runs=300, concentration=1.0):

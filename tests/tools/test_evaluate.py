@@ -68,23 +68,20 @@ def test_gold_completions_score_everything(tmp_path, shared_data, capsys):
     assert {figures["accuracy"] for figures in result.values()} == {1.0}
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
+def test_wrong_completions_score_nothing(tmp_path, shared_data, capsys):
+    completions = (
         "So it is \\boxed{987654.321}.",
         "The answer is {gold}.",
         "\\boxed{{gold}} Wait. \\boxed{}",
         "\\boxed{{gold}",
         "",
-    ],
-    ids=["another number", "no box", "an empty last box", "cut off", "nothing"],
-)
-def test_wrong_completions_score_nothing(tmp_path, shared_data, capsys, completion):
+    )
     folder = write(
         tmp_path / "wrong",
         (
-            (name, problem.id, 0, completion.replace("{gold}", problem.answers[0]))
+            (name, problem.id, i, completion.replace("{gold}", problem.answers[0]))
             for name, problem in all_problems(shared_data)
+            for i, completion in enumerate(completions)
         ),
     )
     result = rescore(folder, shared_data, capsys)
@@ -103,13 +100,6 @@ def test_multi_answer_and_tolerance_rows(tmp_path, shared_data, capsys):
             "4.1\\%": 1,
             "4.31": 0,
             "4": 0,
-        },
-        # One gold string of four pairs: all of them, in any order.
-        ("olympiadbench675", "olympiadbench-027"): {
-            "(9,3),(6,3),(54,5),(9,5)": 1,
-            "(6,3),(9,3),(9,5)": 0,
-            "(6,3),(9,3),(9,5),(54,5),(1,1)": 0,
-            "(3,6),(9,3),(9,5),(54,5)": 0,
         },
         # In kilometres.
         ("olympiadbench675", "olympiadbench-183"): {

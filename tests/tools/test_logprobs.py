@@ -1,7 +1,6 @@
 """Log-probabilities of texts, against transformers."""
 
 import numpy as np
-import pytest
 import torch
 import transformers
 
@@ -25,9 +24,3 @@ def test_they_are_those_of_transformers(tmp_path):
         expected = logits[0, :-1].gather(1, ids[0, 1:, None])[:, 0].numpy()
         assert np.isnan(scored.logprobs[0])
         np.testing.assert_allclose(scored.logprobs[1:], expected, atol=1e-4)
-
-
-def test_a_text_beyond_the_positions_is_one_line(tmp_path):
-    folder = make_model(tmp_path / "model")
-    with pytest.raises(ValueError, match="97 tokens exceed the 96 positions of "):
-        logprobs(folder, ["a" * 97])

@@ -121,33 +121,13 @@ FAULTS = {
         {s: {"sampling/truncated": 0.95} for s in (3, 4, 5, 9)},
         ("alarm", "3-5, 9", "truncated: 95% of the completions are truncated"),
     ),
-    "entropy": (
-        {STEPS: {"policy/entropy": 0.001}},
-        ("alarm", "40", "entropy_low: entropy 0.0010 nats/token is too low: the"),
-    ),
-    "stale": (
-        {7: {"policy/sampler_gap_mean": 0.5}},
-        ("alarm", "7", "sampler_gap: log-probabilities of sampler and trainer"),
-    ),
     "skipped": (
         {7: {"policy/skipped": 2, "policy/skipped_in_a_row": 2}},
         ("update", "7", "2 updates skipped: loss or gradient not finite"),
     ),
-    "nan": (
-        {8: {"policy/loss": float("nan")}},
-        ("alarm", "8", "not_finite: metrics are not finite: policy/loss"),
-    ),
     "null, which a run writes for nan": (
         {8: {"policy/loss": None}},
         ("alarm", "8", "not_finite: metrics are not finite: policy/loss"),
-    ),
-    "stuck": (
-        {s: {"reward/mean": -1.0} for s in range(10, 30)},
-        (
-            "alarm",
-            "20-29",
-            "stuck_reward: the mean reward has not changed for 19 steps",
-        ),
     ),
 }
 

@@ -24,20 +24,17 @@ def compare(
 
     Returns:
       A JSON object with `reference`, `cells` by arm and figure, and `noise` by figure.
+      Cells and noise without data are missing. An interval, a difference or a p-value
+      that cannot be computed is None.
 
-      A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t; None
-      for one seed) and the `difference` from the reference arm (None for this arm, or
-      if it lacks the figure). The cell is missing if no run of the arm has the figure.
-
-      A difference has its `mean`, the smaller number of `seeds` of the two arms, and
-      `interval` and `p_value` by `compare_seeds`, which are None unless both arms have
-      two or more seeds. If not None, the p-value is also given after Holm's method over
-      all arms with a p-value, as `p_adjusted`.
+      A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t) and the
+      `difference` from the reference arm, with `interval` and `p_value` by
+      `compare_seeds`, and `p_adjusted` by Holm's method over all arms with a p-value.
 
       Noise has the standard deviation `sd` between seeds, pooled over arms, its
       `degrees` of freedom, and `shows`: the smallest difference between two arms of
       `seeds` seeds each that is significant at 5%. Here `seeds` is the largest number
-      of seeds of an arm. The noise is missing if no arm has at least two seeds.
+      of seeds of an arm.
     """
     names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}

@@ -55,7 +55,7 @@ def train(
     stop: StopSignals,
     announce: Callable[[str], None],
 ) -> list[Run]:
-    """Trains an ablation's runs in parallel and returns those that failed.
+    """Trains runs in parallel and returns those that failed.
 
     Interrupted runs resume. After a stop signal the runs stop as well.
 
@@ -105,9 +105,9 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
 
 
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
-    """Runs `work` on a config in a new process and returns its error, or an empty text.
+    """Runs `work` on a config and returns its error, or an empty text.
 
-    A new process is needed because JAX holds its devices until the process ends.
+    It runs in a new process, because JAX holds its devices until the process ends.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])

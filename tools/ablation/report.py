@@ -43,11 +43,7 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def read_figures(workdir: pathlib.Path) -> dict[str, float]:
-    """Returns the figures of a finished run by name, without those that are missing.
-
-    Raises:
-      ValueError: a file in the workdir is damaged.
-    """
+    """Returns the figures of a finished run by name, without those that are missing."""
     summary = json.loads((workdir / "summary.json").read_text(encoding="utf-8"))
     rows = [r for _, r in files.read_rows(workdir / "metrics.jsonl", appended=True)]
     steps = [row for row in rows if "seconds/step" in row]
@@ -70,9 +66,7 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def read_result(study: Study) -> dict[str, Any]:
-    """Returns a study, its runs and their comparison as a JSON object.
-
-    Some runs may be unfinished.
+    """Returns a study, its runs, some maybe unfinished, and their comparison.
 
     Raises:
       ValueError: a workdir has a run with another config, or a damaged file.
@@ -135,20 +129,16 @@ def markdown(result: Mapping[str, Any]) -> str:
         for entry in [result["noise"].get(name)]
         if entry
     ]
+    note = (
+        "The standard deviation is pooled over arms. Smaller differences of two arms"
+        " are not significant at 5%. All runs share one base model, so the noise is"
+        " that of training alone."
+    )
     report = [
         Table("", means if figures else [], about),
         _differences(result, compared),
+        Table("Noise of the seed", noise, note if noise else ""),
     ]
-    if noise:
-        report.append(
-            Table(
-                "Noise of the seed",
-                noise,
-                "The standard deviation is pooled over arms. Smaller differences of two"
-                " arms are not significant at 5%. All runs share one base model, so"
-                " the noise is that of training alone.",
-            )
-        )
     return render(result["name"], report, *_remarks(result))
 
 
@@ -205,10 +195,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Counts the distinct values of each manifest entry in the sections `_SHARED`.
-
-    Entries with only one value are omitted.
-    """
+    """Counts the values of each manifest entry in `_SHARED` that has more than one."""
     seen = collections.defaultdict(set)
     for run in runs:
         path = run.workdir / "manifest.json"

@@ -35,7 +35,7 @@ class Run:
     @property
     def log(self) -> pathlib.Path:
         """The file with the run's output."""
-        return self.workdir.with_name(f"{self.workdir.name}.log")
+        return self.workdir.with_suffix(".log")
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
@@ -128,24 +128,21 @@ def make_study(
         raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")
     seeds = tuple(seeds or ablation.seeds)
     check_seeds(seeds)
-    suffix = f"{SEPARATOR}{other}" if other else ""
-    changes = [f"--config.{key}={value}" for key, value in overrides.items()]
     runs = []
     for seed in seeds:
         for arm in ablation.arms:
-            config = read_config(f"{file}:{arm}{suffix}")
-            config.update_from_flattened_dict({**overrides, "seed": seed})
+            source = f"{file}:{arm}{SEPARATOR}{other}" if other else f"{file}:{arm}"
+            config, changes = read_config(source), {**overrides, "seed": seed}
+            config.update_from_flattened_dict(changes)
+            digest = hashlib.sha256(config_json(config).encode()).hexdigest()
+            flags = [f"--config.{key}={value}" for key, value in changes.items()]
             runs.append(
                 Run(
                     arm=arm,
                     seed=seed,
                     config=config,
-                    arguments=(
-                        f"--config={file}:{arm}{suffix}",
-                        *changes,
-                        f"--config.seed={seed}",
-                    ),
-                    workdir=workdir / "runs" / _digest(config),
+                    arguments=(f"--config={source}", *flags),
+                    workdir=workdir / "runs" / digest[:12],
                 )
             )
     return Study(
@@ -157,7 +154,3 @@ def make_study(
         seeds=seeds,
         runs=tuple(runs),
     )
-
-
-def _digest(config: ConfigDict) -> str:
-    return hashlib.sha256(config_json(config).encode()).hexdigest()[:12]

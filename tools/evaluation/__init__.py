@@ -1,11 +1,6 @@
 """Evaluates a model on benchmarks: samples, judges, reports and compares.
 
-The input is a model, benchmarks and the conditions of sampling. The output is a folder
-with completions, verdicts, scores with intervals and an HTML page. Data flow:
-
-    run -> files -> report -> pages
-             |
-             +----> compare
-
-Sampling and scoring themselves are in `rl.evaluate`, which training also uses.
+`run` samples into the folder of an evaluation (`files`), `report` computes and renders
+its results, and `compare` compares evaluations. Sampling and scoring themselves are in
+`rl.evaluate`, which training also uses.
 """

@@ -69,15 +69,15 @@ def completes(completion: str, rest: str) -> bool:
 def memory(
     problems: Sequence[Problem], drawn: Mapping[int, Sequence[SampledCompletion]]
 ) -> dict[str, Any]:
-    """Returns the shares of the problems that a model completes word for word.
+    """Returns how many problems a model completes word for word.
 
     Args:
       problems: problems of the benchmark.
       drawn: completions of problem beginnings, by the percentage in the prompt.
 
     Returns:
-      For each percentage with completions, as text: the share of problems
-      (`completed`), its 95% `interval`, and the number of `problems`.
+      By percentage, as text: the share of problems (`completed`), its 95% `interval`,
+      and the number of `problems`. Percentages without completions are missing.
     """
     texts = {p.id: p.problem for p in problems}
     found = {}

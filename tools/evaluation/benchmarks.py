@@ -60,11 +60,7 @@ def title(name: str) -> str:
 
 
 def _original(spec: str) -> tuple[str, str]:
-    """Splits `perturbed:SPEC:DATE` into SPEC and DATE.
-
-    Raises:
-      ValueError: SPEC is empty, or no colon precedes DATE.
-    """
+    """Splits `perturbed:SPEC:DATE` into SPEC and DATE."""
     original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
     if not original:
         raise ValueError(f"{spec}: must be perturbed:BENCHMARK:DATE")
@@ -90,9 +86,9 @@ def load_benchmark(
       fields: column names of a JSONL file by field name, where they differ.
 
     Raises:
-      ValueError: the name is unknown, `data_dir` is not given, a file is missing or
-        malformed, or a known benchmark's file has a different number of rows.
-      FileNotFoundError: `data_dir` does not have the file of a known benchmark.
+      ValueError: the spec has none of these forms, a name is given without `data_dir`,
+        a file is malformed, or a known benchmark's file has another number of rows.
+      FileNotFoundError: a file does not exist.
     """
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
@@ -133,10 +129,7 @@ def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
 
 
 def content_hash(problems: Iterable[Problem]) -> str:
-    """Returns the SHA-256 hash of the problem texts and accepted answers, in order.
-
-    The hash does not depend on line ends, key order, escapes or metadata of the file.
-    """
+    """Returns the SHA-256 hash of the problem texts and accepted answers, in order."""
     digest = hashlib.sha256()
     for problem in problems:
         row = [problem.problem, list(problem.answers)]
@@ -151,13 +144,9 @@ def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
-    """Returns the name of the benchmark that a perturbed set was made from.
+    """Returns the benchmark of `problems` that the set `name` is a perturbed copy of.
 
-    Returns None if `problems` does not have this benchmark.
-
-    Args:
-      name: name of the perturbed set, such as `gsm8k_test@2026-11-01`.
-      problems: problems of all sets of the evaluation, by name.
+    Returns None for other sets, and if `problems` does not have this benchmark.
     """
     original = name.rpartition("@")[0]
     known = {problem.id: problem.problem for problem in problems.get(original, ())}

@@ -6,7 +6,7 @@ the training seed.
 
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -36,14 +36,11 @@ _ABOUT = {
 
 
 def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
-    """Compares each arm with the first one, problem by problem.
+    """Compares each arm with the first one, problem by problem; see `paired`.
 
-    The difference, its interval and its p-value refer to accuracy. If both arms have
-    several models, interval and p-value are about the methods: Student's t over the
-    models (`rl.statistics.compare_seeds`). Otherwise they are about these checkpoints
-    only: Student's t and the sign-flip permutation test (`sign_flip_p_value`) over
-    problems or their templates. A problem counts as solved if its accuracy, the mean
-    over the arm's models, exceeds 0.5; `lost` and `gained` list problems that changed.
+    If both arms have several models, interval and p-value are about the methods:
+    Student's t over the models (`rl.statistics.compare_seeds`). Otherwise they are
+    about these checkpoints only.
 
     Args:
       arms: judged evaluation folders of each arm.
@@ -59,8 +56,8 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
       ValueError: the evaluations have no common benchmark, their problems differ, or
         the evaluations of one arm were sampled differently.
     """
-    first, *others = [[read_evaluation(folder) for folder in arm] for arm in arms]
-    every = [evaluation for arm in (first, *others) for evaluation in arm]
+    found = [[read_evaluation(folder) for folder in arm] for arm in arms]
+    every = [evaluation for arm in found for evaluation in arm]
     names = [n for n in every[0].correct if all(n in e.correct for e in every)]
     if not names:
         listed = " and ".join(f"{e.folder} ({', '.join(e.correct)})" for e in every)
@@ -72,21 +69,8 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
             _check_paired(name, every[0], evaluation)
     return {
         "benchmarks": names,
-        "arms": [
-            {
-                "name": ", ".join(str(e.folder) for e in arm),
-                "folders": [str(e.folder) for e in arm],
-                "drawn": _drawn(arm),
-                "accuracies": {
-                    name: _accuracies(arm, name, [*arm[0].correct[name]])
-                    .mean(axis=1)
-                    .tolist()
-                    for name in names
-                },
-            }
-            for arm in (first, *others)
-        ],
-        "pairs": [_pair(first, arm, names) for arm in others],
+        "arms": [_arm(arm, names) for arm in found],
+        "pairs": [_pair(found[0], arm, names) for arm in found[1:]],
     }
 
 
@@ -135,7 +119,7 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
 
 
 def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Returns a table row per benchmark and, if several, one for all problems."""
+    """Returns a table row per benchmark; if there are several, also one for all."""
     parts = {title(name): part for name, part in pair["benchmarks"].items()}
     if len(parts) > 1:
         parts["all problems"] = pair["pooled"]
@@ -156,11 +140,7 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawn(arm: Arm) -> str:
-    """Returns how an arm was sampled, as text.
-
-    Raises:
-      ValueError: evaluations of the arm were sampled differently.
-    """
+    """Returns how an arm was sampled, as text; all its evaluations must agree."""
     words = [sampling(e.conditions.get("drawing", {})) for e in arm]
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
@@ -169,6 +149,17 @@ def _drawn(arm: Arm) -> str:
                 f" {arm[0].folder}; sample all evaluations of an arm alike"
             )
     return words[0]
+
+
+def _arm(arm: Arm, names: Sequence[str]) -> dict[str, Any]:
+    folders = [str(evaluation.folder) for evaluation in arm]
+    by_name = {name: _accuracies(arm, name, arm[0].correct[name]) for name in names}
+    return {
+        "name": ", ".join(folders),
+        "folders": folders,
+        "drawn": _drawn(arm),
+        "accuracies": {n: of.mean(axis=1).tolist() for n, of in by_name.items()},
+    }
 
 
 def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
@@ -196,10 +187,7 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
 def _of_models(
     ids: Sequence[str], a: np.ndarray, b: np.ndarray, clusters: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Compares two arms with accuracies `[models, problems]`; see `paired`.
-
-    If both arms have several models, interval and p-value are computed over the models.
-    """
+    """Compares two arms with accuracies `[models, problems]`; see `compare`."""
     result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
         result["interval_over_problems"] = result["difference_interval"]
@@ -214,7 +202,7 @@ def _clusters(evaluation: Evaluation, name: str) -> list[str] | None:
     return [found[id] for id in ids] if len(found) == len(ids) else None
 
 
-def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
+def _accuracies(arm: Arm, name: str, ids: Iterable[str]) -> np.ndarray:
     """Returns the share of correct completions, `[models, problems]`."""
     return np.array([[np.mean(e.correct[name][id]) for id in ids] for e in arm])
 
@@ -222,12 +210,7 @@ def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
 def against_original(
     original: Sequence[Scored], perturbed: Sequence[Scored]
 ) -> dict[str, Any]:
-    """Compares a perturbed set with its original problems; see `paired`.
-
-    Args:
-      original: judged completions of the original problems.
-      perturbed: judged completions of the perturbed problems, which have the same ids.
-    """
+    """Compares a perturbed set with its original problems by id; see `paired`."""
     known, other = by_problem(original), by_problem(perturbed)
     ids = [id for id in other if id in known]
     first, second = (
@@ -245,15 +228,14 @@ def paired(
 ) -> dict[str, Any]:
     """Compares two arms on the same problems; differences are second minus first.
 
+    The interval is Student's t, and the p-value that of `sign_flip_p_value`, over
+    problems or templates. Problems with an accuracy above 0.5 in only the first arm are
+    `lost`, those in only the second arm `gained`.
+
     Args:
       ids: problem ids.
       a, b: accuracies of the first and the second arm, `[problems]`.
       clusters: template of each problem, or None if problems are independent.
-
-    Returns:
-      The number of problems, both mean accuracies, their difference with its 95%
-      interval and p-value, and the ids of the problems with an accuracy above 0.5 in
-      only the first arm (`lost`) or only the second arm (`gained`).
     """
     flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {

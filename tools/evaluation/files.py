@@ -6,12 +6,11 @@ DIR/completions.jsonl   one row per completion, written when it is finished
 DIR/verdicts.jsonl      one row per completion: extracted answer, correct or not
 """
 
-import contextlib
 import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.schema import differences, flatten
@@ -19,15 +18,14 @@ from rl import files
 from rl.evaluate import SampledCompletion, Scored
 from rl.reward.rewards import VERIFIER
 
+COMPLETIONS = "completions.jsonl"
+
 
 def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> None:
     """Writes conditions.json; checks it against an evaluation already in the folder.
 
     New benchmarks may be added to an existing evaluation. Any other difference is an
     error, because the folder would mix two evaluations.
-
-    Raises:
-      ValueError: a condition differs; the message has the key and both values.
     """
     wanted = json.loads(json.dumps(conditions))
     if stored := read_conditions(folder):
@@ -50,8 +48,7 @@ def read_conditions(folder: pathlib.Path) -> dict[str, Any]:
 def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
     """Returns the path of the evaluation's copy of a benchmark's problems.
 
-    Raises:
-      ValueError: the name is not a plain file name, so it could leave the folder.
+    `name` must be a plain file name, so that the path cannot leave the folder.
     """
     if not name or pathlib.PurePath(name).name != name:
         raise ValueError(
@@ -59,17 +56,6 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
             " completions.jsonl"
         )
     return folder / "problems" / f"{name}.jsonl"
-
-
-@contextlib.contextmanager
-def appended(
-    folder: pathlib.Path,
-) -> Iterator[Callable[[str, SampledCompletion], None]]:
-    """Yields a function `(benchmark, completion)` that stores the completion."""
-    with contextlib.closing(files.Rows(folder / "completions.jsonl")) as rows:
-        yield lambda benchmark, drawn: rows.write(
-            {"benchmark": benchmark} | dataclasses.asdict(drawn)
-        )
 
 
 def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]:
@@ -81,7 +67,8 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
       ValueError: a row is malformed or repeats an earlier one.
     """
     found: dict[str, dict[tuple[str, int], SampledCompletion]] = {}
-    for where, row in files.read_rows(folder / "completions.jsonl", appended=True):
+    names = [field.name for field in dataclasses.fields(SampledCompletion)]
+    for where, row in files.read_rows(folder / COMPLETIONS, appended=True):
         if missing := {"benchmark", "id", "sample", "completion"} - row.keys():
             raise ValueError(
                 f"{where}: no field {min(missing)!r}; remove the row to sample it again"
@@ -91,7 +78,6 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
                 f"{where}: completion={text!r:.60}: must be text; remove the row to"
                 " sample it again"
             )
-        names = [field.name for field in dataclasses.fields(SampledCompletion)]
         drawn = SampledCompletion(**{n: row[n] for n in names if n in row})
         of_benchmark = found.setdefault(row["benchmark"], {})
         if (drawn.id, drawn.sample) in of_benchmark:
@@ -112,11 +98,7 @@ def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> 
     Args:
       given: formula from the command line, or None.
       recorded_in: JSON file with the reward of an earlier run; may be missing.
-      keys: keys of that file; the first one with a value is used, else the verifier.
-
-    Raises:
-      ValueError: `given` is None or empty, and the file records a reward other than the
-        verifier.
+      keys: keys of that file; the first one with a value is the recorded reward.
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():
@@ -135,13 +117,7 @@ def write_verdicts(
     scored: Mapping[str, Sequence[Scored]],
     clusters: Mapping[str, Mapping[str, str] | None] | None = None,
 ) -> None:
-    """Replaces verdicts.jsonl.
-
-    Args:
-      folder: the evaluation's folder.
-      scored: judged completions by benchmark.
-      clusters: templates of the problems by benchmark (`rl.evaluate.templates_of`).
-    """
+    """Writes verdicts.jsonl from judged completions and templates, by benchmark."""
     rows = []
     for benchmark, of_benchmark in scored.items():
         templates = (clusters or {}).get(benchmark)
@@ -160,28 +136,18 @@ def write_verdicts(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Holds what `read_evaluation` reads from the folder of an evaluation.
-
-    Attributes:
-      folder: the evaluation's folder.
-      conditions: conditions of sampling; see `read_conditions`.
-      correct: whether each completion is correct, by benchmark and problem id.
-      clusters: template by benchmark and problem id; problems without one are missing.
-    """
+    """Holds the verdicts and conditions in the folder of an evaluation."""
 
     folder: pathlib.Path
-    conditions: Mapping[str, Any]
+    conditions: Mapping[str, Any]  # see `read_conditions`
+    # whether each completion is correct, by benchmark and problem id
     correct: Mapping[str, Mapping[str, Sequence[bool]]]
+    # template by benchmark and problem id; problems without one are missing
     clusters: Mapping[str, Mapping[str, str]]
 
 
 def read_evaluation(folder: pathlib.Path) -> Evaluation:
-    """Reads the verdicts and conditions of an evaluation.
-
-    Raises:
-      FileNotFoundError: the folder has no verdicts.jsonl.
-      ValueError: a row is malformed or lacks a field.
-    """
+    """Reads the verdicts and conditions of an evaluation."""
     path = folder / "verdicts.jsonl"
     if not path.exists():
         raise FileNotFoundError(

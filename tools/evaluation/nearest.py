@@ -22,7 +22,6 @@ from rl.statistics import wilson_interval
 from rl.types import Problem
 from rl.verifier import is_equivalent
 
-Result = dict[str, Any]
 _Sum = tuple[str, int, int]  # operation, and positions of two numbers of a text
 _OPERATIONS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": lambda a, b: a + b,
@@ -38,10 +37,8 @@ def nearest_correct(
 ) -> list[bool]:
     """Returns for each problem whether the baseline's answer is correct.
 
-    Args:
-      problems: problems to answer.
-      train: training problems. The baseline uses those whose answer is one operation
-        on two numbers of the text.
+    The baseline uses the training problems whose answer is one operation on two numbers
+    of the text.
     """
     known = [(_words(p), found) for p in train if (found := _sum_of(p)) is not None]
     if not known:
@@ -62,10 +59,7 @@ def nearest_correct(
 
 
 def _sum_of(problem: Problem) -> _Sum | None:
-    """Returns the first operation on two numbers of the text that gives the answer.
-
-    Returns None if no operation gives the answer, or the answer is not a number.
-    """
+    """Returns the first operation that gives the answer, None if there is none."""
     numbers = _numbers(problem.problem)
     try:
         gold = Fraction(problem.answers[0])
@@ -98,7 +92,9 @@ def training_problems(config: str) -> list[Problem]:
     return load_problems(d.train, key=key, fields=d.fields, **d.train_args)
 
 
-def nearest_result(problems: Sequence[Problem], train: Sequence[Problem]) -> Result:
+def nearest_result(
+    problems: Sequence[Problem], train: Sequence[Problem]
+) -> dict[str, Any]:
     """Returns the baseline's accuracy with its 95% interval over problems."""
     correct = nearest_correct(problems, train)
     interval = wilson_interval(sum(correct), len(correct))

@@ -60,13 +60,11 @@ _MEANT = [
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
     """Returns copies of problems with new numbers, for all problems that allow it.
 
+    The copies have the ids of the originals, whose text is `from` in their `meta`.
+
     Args:
       problems: problems with a `solution` in their `meta`, annotated as in GSM8K.
       date: the random seed, such as 2026-11-22.
-
-    Returns:
-      New problems with the ids of the originals. Their `meta` has the original text as
-      `from`.
 
     Raises:
       ValueError: `date` has no digits, or no problem can be changed.

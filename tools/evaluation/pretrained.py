@@ -26,23 +26,13 @@ from sharding.mesh import make_mesh
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """Describes a Hugging Face model whose weights are not loaded yet.
+    """Describes a Hugging Face model whose weights are not loaded yet."""
 
-    Attributes:
-      folder: folder with config.json and safetensors files.
-      dtype: dtype of the weights, a key of `models.hf.DTYPES`.
-      tokenizer: tokenizer of the folder.
-      stop_token_ids: tokens that end a completion.
-      vocab_size: number of rows of the embedding.
-      max_positions: maximum length of prompt and completion together, in tokens.
-    """
-
-    folder: pathlib.Path
-    dtype: str
+    folder: pathlib.Path  # folder with config.json and safetensors files
+    dtype: str  # dtype of the weights, a key of `models.hf.DTYPES`
     tokenizer: PreTrainedTokenizerBase
-    stop_token_ids: tuple[int, ...]
-    vocab_size: int
-    max_positions: int
+    config: DecoderConfig
+    stop_token_ids: tuple[int, ...]  # tokens that end a completion
 
 
 def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained:
@@ -76,26 +66,25 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
         raise ValueError(
             f"{folder}: dtype={dtype!r}: must be one of {known}; set --dtype"
         )
-    size = config.vocab_size
+    stop = default_stop_ids(folder, tokenizer, vocab_size=config.vocab_size)
     return Pretrained(
         folder=folder,
         dtype=dtype,
         tokenizer=tokenizer,
-        stop_token_ids=tuple(default_stop_ids(folder, tokenizer, vocab_size=size)),
-        vocab_size=size,
-        max_positions=config.max_positions,
+        config=config,
+        stop_token_ids=tuple(stop),
     )
 
 
-def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Decoder, Mesh]:
-    """Returns a folder's model without weights, and a mesh of all devices."""
-    mesh = make_mesh()
+def split_model(found: Pretrained) -> tuple[Decoder, Mesh]:
+    """Returns the model without its weights, and a mesh of all devices."""
+    mesh, dtype = make_mesh(), np.dtype(DTYPES[found.dtype])
     model = Decoder(
-        DecoderConfig.from_folder(folder),
+        found.config,
         mesh=mesh,
-        dtype=np.dtype(DTYPES[dtype]),
-        param_dtype=np.dtype(DTYPES[dtype]),
-        attention=default_implementation(mesh, DTYPES[dtype]),
+        dtype=dtype,
+        param_dtype=dtype,
+        attention=default_implementation(mesh, DTYPES[found.dtype]),
     )
     return model, mesh
 
@@ -119,5 +108,7 @@ def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
         template = json.loads(config.read_text("utf-8"))["data"]["template"]
         check_template(template)
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{config}: no valid data.template: {error}") from None
+        raise ValueError(
+            f"{config}: data.template is missing or not valid ({error}); correct it"
+        ) from None
     return read_problems(path), template

@@ -1,5 +1,8 @@
-"""Computes the results of an evaluation, and tables with published results."""
+"""Computes the results of an evaluation; renders them as tables and as a page."""
 
+import collections
+import html
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,9 +11,11 @@ import numpy as np
 from rl.evaluate import Scored, breakdown, by_problem, summarise, templates_of
 from rl.statistics import mean_interval
 from rl.types import Problem
+from tools import page
 from tools.evaluation.benchmarks import title
 from tools.evaluation.votes import maj_at_k
 from tools.tables import Table
+from tools.tables import page as render_page
 
 FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
 """Names of the paper's benchmarks."""
@@ -31,6 +36,7 @@ PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
     ("Oat-Zero-7B", (43.3, 62.7, 80.0, 30.1, 41.0), HARNESS, "greedy"),
     ("Qwen2.5-Math-7B-Instruct", (16.7, 53.0, 83.6, 29.8, 42.7), HARNESS, "greedy"),
 )
+_KINDS = ("solved", "mixed", "unsolved", "truncated", "repeats")  # of problems
 Figures = Mapping[str, Any]
 """Results of one benchmark, as `benchmark_result` returns them."""
 
@@ -41,19 +47,14 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns a benchmark's figures: of `summarise`, maj@k if k > 1, and by level.
+    """Returns a benchmark's figures: those of `summarise`, maj@k for k > 1, by level.
 
-    Args:
-      name: short name of the benchmark.
-      problems: problems of the benchmark.
-      scored: judged completions of the problems.
-      classes: by problem id, the class of equivalent answers of each completion, or
-        None for a completion without an answer.
+    `classes` is the result of `answer_classes`.
     """
-    clusters = templates_of(problems)
+    clusters, groups = templates_of(problems), by_problem(scored)
+    keys = [clusters[id] for id in groups] if clusters else None
     result: dict[str, Any] = {"title": title(name), "asked": len(problems)}
     result |= summarise(scored, clusters)
-    groups = by_problem(scored)
     if result["samples"] > 1:
         majority = maj_at_k(
             [classes[id] for id in groups],
@@ -61,11 +62,9 @@ def benchmark_result(
         )
         key = f"maj@{result['samples']}"
         result[key] = float(majority.mean())
-        result[f"{key}_interval"] = mean_interval(
-            majority, [clusters[id] for id in groups] if clusters else None
-        )
-    if clusters:
-        result["clusters"] = len({clusters[id] for id in groups})
+        result[f"{key}_interval"] = mean_interval(majority, keys)
+    if keys:
+        result["clusters"] = len(set(keys))
     levels = {p.id: p.level for p in problems}
     result["by_level"] = breakdown(scored, levels, clusters)
     return result
@@ -76,11 +75,10 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
 
     Returns None if a benchmark is missing or its problems differ from the known ones.
     """
-    if not all(name in benchmarks for name in FIVE):
+    found = [benchmarks[name] for name in FIVE if name in benchmarks]
+    if len(found) < len(FIVE) or any("another_copy" in figures for figures in found):
         return None
-    if any(benchmarks[name].get("another_copy") for name in FIVE):
-        return None
-    return float(np.mean([benchmarks[name]["accuracy"] for name in FIVE]))
+    return float(np.mean([figures["accuracy"] for figures in found]))
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
@@ -205,3 +203,84 @@ _DETAIL: Mapping[str, Callable[[Figures], str]] = {
         f"{r['tokens_mean']:.0f} / {r['tokens_p95']:.0f}" if "tokens_mean" in r else ""
     ),
 }
+
+
+# -- the page ------------------------------------------------------------------------
+
+
+def results_page(
+    results: Mapping[str, Any],
+    problems: Mapping[str, Sequence[Problem]],
+    scored: Mapping[str, Sequence[Scored]],
+    *,
+    max_characters: int = 32_000_000,
+) -> str:
+    """Returns the HTML page of an evaluation, where `#BENCHMARK/ID` links to a problem.
+
+    Args:
+      results: content of results.json.
+      problems: problems by benchmark.
+      scored: judged completions by benchmark.
+      max_characters: limit on the characters of completions. If it is exceeded, the
+        page has only the first completions of each problem, at least one.
+    """
+    shown, samples = _samples_that_fit(scored, max_characters)
+    scores = [
+        (result["title"], result["accuracy"], result["accuracy_interval"], 0)
+        for result in results["benchmarks"].values()
+    ]
+    body = page.plots([page.dots("Accuracy, %, with 95% intervals", scores)])
+    if shown < samples:
+        body += page.note(
+            f"Only the first {shown} completions of each problem are shown."
+        )
+    for name, result in results["benchmarks"].items():
+        groups = by_problem(scored[name])
+        blocks = [
+            _block(f"{name}/{problem.id}", problem, groups[problem.id], shown)
+            for problem in problems[name]
+            if problem.id in groups
+        ]
+        body += page.section(result["title"], page.filtered(_KINDS, blocks, name=name))
+    return render_page(f"Evaluation of {results['model']}", tables(results), body)
+
+
+def _samples_that_fit(
+    scored: Mapping[str, Sequence[Scored]], most: int
+) -> tuple[int, int]:
+    """Returns how many samples per problem fit (at least 1), and how many there are."""
+    lengths: collections.Counter[int] = collections.Counter()
+    for s in itertools.chain(*scored.values()):
+        lengths[s.drawn.sample] += len(s.drawn.completion)
+    samples = sorted(lengths)
+    totals = itertools.accumulate(lengths[sample] for sample in samples)
+    fit = [s for s, total in zip(samples, totals, strict=True) if total <= most]
+    return 1 + max(fit, default=0), 1 + max(samples, default=-1)
+
+
+def _block(
+    anchor: str, problem: Problem, group: Sequence[Scored], shown: int
+) -> tuple[str, str]:
+    """Returns the kinds of a problem for the filter, and its completions as HTML."""
+    right = sum(s.correct for s in group)
+    kinds = "solved" if right == len(group) else "mixed" if right else "unsolved"
+    if any(s.drawn.finish_reason == "length" for s in group):
+        kinds += " truncated"
+    if any(bool(s.drawn.repetitive) for s in group):
+        kinds += " repeats"
+    samples = [
+        page.details(
+            f"{'right' if s.correct else 'wrong'}: {s.answer or 'no answer'}"
+            f" ({s.verdict.rule}, {s.drawn.tokens} tokens)",
+            page.tag("pre", html.escape(s.drawn.completion)),
+            "right" if s.correct else "wrong",
+        )
+        for s in sorted(group, key=lambda s: s.drawn.sample)
+        if s.drawn.sample < shown
+    ]
+    level = f", level {problem.level}" if problem.level is not None else ""
+    summary = f"{problem.id}: {right} of {len(group)} right{level}"
+    text = page.tag("div", html.escape(problem.problem), class_="text")
+    gold = page.tag("p", html.escape(f"Gold: {' or '.join(problem.answers)}"))
+    body = page.details(summary, text + gold + "".join(samples))
+    return kinds, page.tag("div", body, id=anchor)

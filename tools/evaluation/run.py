@@ -10,17 +10,17 @@ import dataclasses
 import hashlib
 import pathlib
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from rl.evaluate import Decode, SampledCompletion, draw
-from rl.files import sha256
+from rl.evaluate import SampledCompletion, draw
+from rl.files import Rows, sha256
 from rl.problems.templates import check_template, encode_checked
 from rl.problems.tokenizer import decode_completion
 from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import derive
 from rollout.types import Sampler, SamplingParams
-from tools.evaluation.files import appended, read_completions
+from tools.evaluation.files import COMPLETIONS, read_completions
 from tools.evaluation.pretrained import Pretrained
 
 
@@ -87,56 +87,11 @@ def make_task(
     Raises:
       ValueError: a prompt cannot be encoded for the model; the message has the problem.
     """
+    template, size = conditions.template, model.config.vocab_size
     prompts = [
-        encode_checked(
-            model.tokenizer, conditions.template, p, vocab_size=model.vocab_size
-        )
-        for p in problems
+        encode_checked(model.tokenizer, template, p, vocab_size=size) for p in problems
     ]
     return Task(folder, name, problems, prompts, conditions)
-
-
-def present(task: Task) -> list[SampledCompletion]:
-    """Returns the completions of a task that are already stored in its folder."""
-    ids = {problem.id for problem in task.problems}
-    stored = read_completions(task.folder).get(task.name, ())
-    return [drawn for drawn in stored if drawn.id in ids]
-
-
-def complete(
-    tasks: Sequence[Task], open_sampler: Callable[[], Sampler], model: Pretrained
-) -> None:
-    """Samples the missing completions of all tasks and stores each when it is finished.
-
-    If the sampler raises an error, the completions stored so far remain.
-
-    Args:
-      tasks: tasks to complete.
-      open_sampler: function that opens the sampler; called only if a completion is
-        missing.
-      model: the model to sample from.
-    """
-    stored = [present(task) for task in tasks]
-    total = sum(len(task.problems) * task.conditions.samples for task in tasks)
-    there = sum(map(len, stored))
-    if there == total:
-        return
-    with (
-        contextlib.closing(open_sampler()) as sampler,
-        watch("sample", total=total, unit="completions") as done,
-    ):
-        done.update(there)
-        for task, completions in zip(tasks, stored, strict=True):
-            draw_missing(
-                task,
-                stored=completions,
-                stop_token_ids=model.stop_token_ids,
-                sampler=sampler,
-                decode=lambda ids: decode_completion(
-                    model.tokenizer, ids, model.stop_token_ids
-                ),
-                on_stored=done.update,
-            )
 
 
 def check_prompts(task: Task, max_positions: int) -> int:
@@ -161,61 +116,79 @@ def check_prompts(task: Task, max_positions: int) -> int:
     return sum(len(prompt) > left for prompt in task.prompts)
 
 
-def draw_missing(
-    task: Task,
-    *,
-    stored: Iterable[SampledCompletion],
-    stop_token_ids: tuple[int, ...],
-    sampler: Sampler,
-    decode: Decode,
-    on_stored: Callable[[], object] = lambda: None,
+def present(task: Task) -> list[SampledCompletion]:
+    """Returns the completions of a task that are already stored in its folder."""
+    ids = {problem.id for problem in task.problems}
+    stored = read_completions(task.folder).get(task.name, ())
+    return [drawn for drawn in stored if drawn.id in ids]
+
+
+def complete(
+    tasks: Sequence[Task], open_sampler: Callable[[], Sampler], model: Pretrained
 ) -> None:
-    """Samples and stores the missing completions of a task.
+    """Samples the missing completions of all tasks and stores each when it is finished.
 
-    A completion is limited to `max_tokens` tokens and to the rest of the context.
-
-    Args:
-      task: the problems, prompts, conditions and folder.
-      stored: completions that the folder already has.
-      stop_token_ids: tokens that end a completion.
-      sampler: sampler of the model.
-      decode: function from token ids to text.
-      on_stored: function that is called after each new completion is stored.
+    A completion is limited to `max_tokens` tokens and to the rest of the context. If
+    the sampler raises an error, the completions stored so far remain. `open_sampler` is
+    called only if a completion is missing.
     """
+    stored = [{(drawn.id, drawn.sample) for drawn in present(task)} for task in tasks]
+    total = sum(len(task.problems) * task.conditions.samples for task in tasks)
+    there = sum(map(len, stored))
+    if there == total:
+        return
+    with (
+        contextlib.closing(open_sampler()) as sampler,
+        watch("sample", total=total, unit="completions") as done,
+    ):
+        done.update(there)
+        for task, finished in zip(tasks, stored, strict=True):
+            _complete_task(task, finished, sampler, model, done.update)
+
+
+def _complete_task(
+    task: Task,
+    stored: set[tuple[str, int]],
+    sampler: Sampler,
+    model: Pretrained,
+    on_stored: Callable[[], object],
+) -> None:
+    """Samples the completions whose id and sample number are not in `stored`."""
     problems, conditions = task.problems, task.conditions
-    there = {(drawn.id, drawn.sample) for drawn in stored}
-    with appended(task.folder) as append:
+    with contextlib.closing(Rows(task.folder / COMPLETIONS)) as rows:
 
         def keep(drawn: SampledCompletion) -> None:
-            if (drawn.id, drawn.sample) not in there:
-                there.add((drawn.id, drawn.sample))
-                append(task.name, drawn)
+            if (drawn.id, drawn.sample) not in stored:
+                stored.add((drawn.id, drawn.sample))
+                rows.write({"benchmark": task.name} | dataclasses.asdict(drawn))
                 on_stored()
 
         for number, (budget, chunk) in enumerate(_chunks(task.prompts, conditions)):
-            lacking = [
+            missing = [
                 i
                 for i in chunk
                 for sample in range(conditions.samples)
-                if (problems[i].id, sample) not in there
+                if (problems[i].id, sample) not in stored
             ]
-            if not lacking:
+            if not missing:
                 continue
             # Greedy decoding does not depend on the chunk: request only missing ones.
-            asked = lacking if conditions.temperature == 0 else chunk
+            requested = missing if conditions.temperature == 0 else chunk
             draw(
-                [problems[i] for i in asked],
-                [task.prompts[i] for i in asked],
+                [problems[i] for i in requested],
+                [task.prompts[i] for i in requested],
                 sampler=sampler,
                 params=SamplingParams(
                     n=conditions.samples,
                     max_tokens=budget,
                     temperature=conditions.temperature,
                     top_p=conditions.top_p,
-                    stop_token_ids=stop_token_ids,
+                    stop_token_ids=model.stop_token_ids,
                 ),
                 seed=derive(conditions.seed, zlib.crc32(task.name.encode()), number),
-                decode=decode,
+                decode=lambda ids: decode_completion(
+                    model.tokenizer, ids, model.stop_token_ids
+                ),
                 on_drawn=keep,
             )
 
@@ -223,7 +196,7 @@ def draw_missing(
 def _chunks(
     prompts: Sequence[Sequence[int]], conditions: Conditions
 ) -> list[tuple[int, list[int]]]:
-    """Returns (token limit, problem indices) for each call of the sampler."""
+    """Splits the problems into chunks: a token limit, and indices of problems."""
     by_budget: dict[int, list[int]] = {}
     for i, prompt in enumerate(prompts):
         budget = min(conditions.max_tokens, conditions.context - len(prompt))

@@ -3,12 +3,11 @@
 import argparse
 import dataclasses
 import os
-import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
+from configs.reading import output_file
 from models.hf import load_params
 from rl.processes.devices import start_cpu_devices
 from rollout.jax_sampler import JaxSampler
@@ -28,13 +27,13 @@ def comma_separated(text: str) -> list[str]:
 
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
-    """Adds `--dtype`, and flags for `conditions_of`, `prepare` and `open_sampler`.
+    """Adds the flags of a command that samples from a model.
 
-    Args:
-      parser: parser of the command.
-      slots: default of `--slots`.
-      default: default of the conditions, as text for `--help`.
+    `slots` is the default of `--slots`, and `default` describes the default conditions.
     """
+    parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
+    parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
+    parser.add_argument("--json", type=output_file, help="also write the result here")
     group = parser.add_argument_group(f"conditions (default: {default})")
     group.add_argument("--template", help="none, qwen_math, r1, model, or a text")
     group.add_argument("--samples", type=int, help="completions per problem")
@@ -75,10 +74,10 @@ def conditions_of(
 
     The default context is limited to the positions of the model.
     """
-    names = [field.name for field in dataclasses.fields(Conditions)]
-    values: dict[str, Any] = {"context": min(default.context, model.max_positions)}
-    values |= {n: getattr(args, n) for n in names if getattr(args, n) is not None}
-    return dataclasses.replace(default, **values)
+    context = min(default.context, model.config.max_positions)
+    values = dataclasses.asdict(default) | {"context": context}
+    given = {name: getattr(args, name) for name in values}
+    return Conditions(**values | {k: v for k, v in given.items() if v is not None})
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -92,10 +91,7 @@ def prepare(args: argparse.Namespace) -> None:
 def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> Sampler:
     """Opens the sampler that the flags of `add_flags` select.
 
-    Args:
-      args: parsed flags; logs of vLLM servers are written to the folder `args.out`.
-      model: the model to sample from.
-      context: maximum length of prompt and completion together, in tokens.
+    Logs of vLLM servers are written to the folder `args.out`.
 
     Raises:
       ValueError: the model does not fit on the devices, `--devices` is malformed, or
@@ -103,9 +99,7 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
       ServerFailed, ServerRefused: see `serve_fixed`.
     """
     if args.sampler == "jax":
-        return open_jax_sampler(
-            model.folder, dtype=model.dtype, slots=args.slots, context=context
-        )
+        return open_jax_sampler(model, slots=args.slots, context=context)
     key = os.environ.get("VLLM_API_KEY", "")
     if args.url:
         return serve_fixed(urls=args.url, api_key=key, max_model_len=context)
@@ -122,24 +116,16 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
     return serve_fixed(servers=servers, max_model_len=context)
 
 
-def open_jax_sampler(
-    folder: pathlib.Path, *, dtype: str, slots: int, context: int
-) -> JaxSampler:
+def open_jax_sampler(found: Pretrained, *, slots: int, context: int) -> JaxSampler:
     """Loads a model onto all devices and returns its sampler.
 
     Each copy of the weights is split over as few devices as can hold it together with
     its part of the cache.
 
-    Args:
-      folder: a Hugging Face folder.
-      dtype: a key of `models.hf.DTYPES`.
-      slots: number of completions that are decoded together.
-      context: maximum length of prompt and completion together, in tokens.
-
     Raises:
       ValueError: weights and cache do not fit on the devices.
     """
-    model, mesh = split_model(folder, dtype=dtype)
+    model, mesh = split_model(found)
     longest = make_layout(
         model,
         slots=slots,
@@ -151,7 +137,7 @@ def open_jax_sampler(
     )
     # Without fixed lengths, each call compiles shapes for its own lengths.
     layout = dataclasses.replace(longest, response_length=0, partial=False)
-    return JaxSampler(layout, load_params(folder, model, mesh))
+    return JaxSampler(layout, load_params(found.folder, model, mesh))
 
 
 def serve_fixed(
@@ -164,11 +150,8 @@ def serve_fixed(
 ) -> FleetSampler:
     """Returns a sampler over vLLM servers whose weights are never updated.
 
-    Args:
-      servers: servers to start, which load the model (`load_format` "auto").
-      urls: addresses of running servers, such as those of `vllm serve MODEL`.
-      api_key, concurrency: see `rollout.vllm.fleet.ServerFleet`.
-      max_model_len: maximum length of prompt and completion together, in tokens.
+    The `servers` are started and load the model (`load_format` "auto"); those of `urls`
+    are running. For the other arguments see `rollout.vllm.fleet.ServerFleet`.
 
     Raises:
       ServerFailed: a server did not start, or a server of `urls` does not answer.

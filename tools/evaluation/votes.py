@@ -18,8 +18,7 @@ def maj_at_k(
     classes are the most frequent and c of them are correct, the score is c / n.
 
     Args:
-      votes: for each problem, the class of each completion's answer, or None for a
-        completion without an answer; see `answer_classes`.
+      votes: for each problem, the class of each completion; see `answer_classes`.
       correct: for each problem, whether each completion is correct.
     """
     scores = []
@@ -41,21 +40,17 @@ def answer_classes(
     unclassified answer of each problem starts a class and is compared with the other
     unclassified answers.
 
-    Args:
-      scored: judged completions of all problems.
-      pool: compares the answers.
-
     Returns:
       By problem id, the class number of each completion, or None for a completion
       without an answer.
     """
-    keys = {
-        id: [None if s.answer is None else canonical_key(s.answer) for s in group]
-        for id, group in by_problem(scored).items()
-    }
-    texts: dict[str, dict[str, str]] = {id: {} for id in keys}  # an answer by its key
+    keys: dict[str, list[str | None]] = {}
+    texts: dict[str, dict[str, str]] = {}  # an answer by its key
     for id, group in by_problem(scored).items():
-        for key, s in zip(keys[id], group, strict=True):
+        keys[id], texts[id] = [], {}
+        for s in group:
+            key = None if s.answer is None else canonical_key(s.answer)
+            keys[id].append(key)
             if key is not None and s.answer is not None:
                 texts[id].setdefault(key, s.answer)
     class_of: dict[str, dict[str, int]] = {id: {} for id in keys}

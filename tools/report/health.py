@@ -17,16 +17,10 @@ _LEAST_DROP = 0.01  # of accuracy; a smaller decline is not reported
 
 
 class Finding(NamedTuple):
-    """Describes one problem of a run, or several of one kind.
+    """Describes one problem of a run, or several of one kind."""
 
-    Attributes:
-      steps: the steps with the problem, such as "3, 5-8"; empty if unknown.
-      kind: "alarm", "update", "decline", "dump", "end" or "file".
-      text: the message.
-    """
-
-    steps: str
-    kind: str
+    steps: str  # the steps with the problem, such as "3, 5-8"; empty if unknown
+    kind: str  # "alarm", "update", "decline", "dump", "end" or "file"
     text: str
 
 
@@ -54,7 +48,8 @@ def findings(run: Run) -> list[Finding]:
 def _alarms(run: Run) -> list[Finding]:
     """Applies the run's own alarms to its metrics."""
     try:
-        alarms = Alarms(parse(base.Alarms, part(run.config, "alarms")))
+        settings = part(run.config, "alarms")
+        alarms = Alarms(parse(base.Alarms, settings, above="config.alarms"))
         held: dict[str, tuple[list[int], str]] = {}
         for row in run.steps:
             figures = {key: value for key, value in row.items() if key != "step"}
@@ -62,7 +57,7 @@ def _alarms(run: Run) -> list[Finding]:
                 steps, _ = held.get(name, ([], ""))
                 held[name] = [*steps, int(row["step"])], text
     except (TypeError, ValueError) as error:
-        return [Finding("", "alarm", f"cannot read the alarms in config.json: {error}")]
+        return [Finding("", "alarm", f"config.json: {error}")]
     return [
         Finding(_spans(steps), "alarm", f"{name}: {text}")
         for name, (steps, text) in held.items()
@@ -116,11 +111,8 @@ def _decline(
 ) -> list[Finding]:
     """Compares the last score with the first and the best; returns at most one finding.
 
-    Args:
-      name: what the scores measure.
-      scores: pairs of step and score, in ascending order of step.
-      error: standard error of the difference of two scores.
-      count: number of comparisons that the significance level is divided by.
+    `scores` are pairs of step and score, `error` is the standard error of a difference
+    of two scores, and the significance level is divided by `count`.
     """
     z = float(stats.norm.ppf(1 - 0.025 / count))
     (first_step, first), (last_step, last) = scores[0], scores[-1]
@@ -137,14 +129,14 @@ def _decline(
 
 def _end(run: Run) -> list[Finding]:
     """Finds an early or unhealthy end, and a process that did not end by itself."""
-    found = []
-    for key, text in (("ended", "ended early"), ("unhealthy", "ended unhealthy")):
-        if reason := run.summary.get(key):
-            found.append(Finding(str(run.done), "end", f"{text}: {reason}"))
+    texts = [
+        f"{text}: {reason}"
+        for key, text in (("ended", "ended early"), ("unhealthy", "ended unhealthy"))
+        if (reason := run.summary.get(key))
+    ]
     if not run.summary and not run.running:
-        text = "the run was stopped or killed; the same command resumes it"
-        found.append(Finding(str(run.done), "end", text))
-    return found
+        texts = ["the run was stopped or killed; the same command resumes it"]
+    return [Finding(str(run.done), "end", text) for text in texts]
 
 
 def _spans(steps: list[int]) -> str:

@@ -23,33 +23,19 @@ Row = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Holds the contents of a workdir.
+    """Holds the contents of a workdir."""
 
-    Attributes:
-      name: name of the workdir.
-      config: contents of config.json.
-      changes: the config's differences from configs/base.py, by dotted key.
-      manifest: contents of manifest.json.
-      steps: metrics of each step, from metrics.jsonl, in ascending order.
-      evaluations: metrics of each evaluation, from metrics.jsonl.
-      samples: rows of samples.jsonl.
-      summary: contents of summary.json; empty before the end of the run.
-      dumps: contents of dumps/NAME/dump.json by NAME.
-      running: whether a process has locked the workdir.
-      unreadable: messages "FILE: reason" about unreadable lines and files.
-    """
-
-    name: str
+    name: str  # name of the workdir
     config: Row
-    changes: Row
+    changes: Row  # the config's differences from configs/base.py, by dotted key
     manifest: Row
-    steps: Sequence[Mapping[str, float]]
-    evaluations: Sequence[Mapping[str, float]]
+    steps: Sequence[Mapping[str, float]]  # metrics of each step, in ascending order
+    evaluations: Sequence[Mapping[str, float]]  # metrics of each evaluation
     samples: Sequence[Row]
-    summary: Row
-    dumps: Mapping[str, Row]
-    running: bool
-    unreadable: Sequence[str]
+    summary: Row  # empty before the end of the run
+    dumps: Mapping[str, Row]  # contents of dumps/NAME/dump.json by NAME
+    running: bool  # whether a process has locked the workdir
+    unreadable: Sequence[str]  # "FILE: reason" for unreadable lines and files
 
     @property
     def done(self) -> int:
@@ -134,10 +120,7 @@ def interval_of(figures: Row) -> tuple[float, float] | None:
 
 
 def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
-    """Reads a JSON object, or returns {} if the file is missing or not valid.
-
-    Adds to `wrong` why a file is not valid.
-    """
+    """Reads a JSON object; if it is not valid, adds the reason to `wrong`."""
     if not path.is_file():
         return {}
     try:
@@ -182,12 +165,7 @@ def _rows(
 
 
 def _is_sample(row: Row) -> bool:
-    """Returns whether a row has the types of samples.jsonl.
-
-    Raises:
-      KeyError: a key is missing.
-      TypeError: `shown_as` cannot be iterated over.
-    """
+    """Returns whether a row has the types of samples.jsonl; it may raise `_WRONG`."""
     why = row.get("shown_as") or []
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])

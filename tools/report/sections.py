@@ -1,6 +1,7 @@
 """Renders the report of runs: health, curves, accuracies, settings, completions."""
 
 import html
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -114,17 +115,13 @@ def _curves(runs: Sequence[Run]) -> str:
             " interval (Student's t over the runs)."
         )
         groups = arms(runs)
-        for metric in dict.fromkeys(
-            metric for tags in CURVES.values() for metric in tags
-        ):
+        for metric in itertools.chain(*CURVES.values()):
             lines = [_lines(groups[g], metric, g, i) for i, g in enumerate(groups)]
             charts[metric] = sum(lines, [])
-    drawn = [
-        html_page.lines(title, series) for title, series in charts.items() if series
-    ]
-    return (
-        note(words) + html_page.plots(drawn) if drawn else note("No step is done yet.")
-    )
+    drawn = [html_page.lines(title, some) for title, some in charts.items() if some]
+    if not drawn:
+        return note("No step is done yet.")
+    return note(words) + html_page.plots(drawn)
 
 
 def _lines(
@@ -153,11 +150,10 @@ def _lines(
 
 
 def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Groups runs into arms: runs of an arm have equal settings apart from the seed.
+    """Groups runs into arms by name: all settings of an arm but the seed are equal.
 
-    Returns:
-      The runs of each arm, by name of the arm. An arm of one run has the run's name;
-      other names list the settings that vary between arms, or say "all" if none vary.
+    An arm of one run has the run's name. Other names list the settings that vary
+    between arms, or say "all" if none vary.
     """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
@@ -235,18 +231,17 @@ def _before_and_after(runs: Sequence[Run]) -> str:
 def _comparison(runs: Sequence[Run]) -> str:
     rows, cells = [], []
     for i, (name, members) in enumerate(arms(runs).items()):
-        finals = [part(run.summary, "final") for run in members]
-        values = [f["accuracy"] for f in finals if is_number(f.get("accuracy"))]
-        if not values:
+        ends = [part(run.summary, "final") for run in members]
+        ends = [figures for figures in ends if is_number(figures.get("accuracy"))]
+        if not ends:
             cells.append((name, len(members), "", "", ""))
             continue
+        values = [figures["accuracy"] for figures in ends]
         mean, interval = float(np.mean(values)), t_interval(values)
         over = f"Student's t over {len(values)} runs: the method"
         if not interval:
-            interval, over = (
-                interval_of(finals[0]),
-                "over problems: this checkpoint only",
-            )
+            interval = interval_of(ends[0])
+            over = "over problems: this checkpoint only"
         rows.append((name, mean, interval, i))
         cells.append((name, len(members), f"{100 * mean:.1f}", _range(interval), over))
     charts = [html_page.dots("Accuracy at the end, %", rows)] if rows else []

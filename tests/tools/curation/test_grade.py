@@ -7,7 +7,7 @@ import pytest
 from rl.evaluate import SampledCompletion, Scored
 from rl.verifier import Verdict
 from tools.curation.row import Row
-from tools.grade import Grade, graded_rows, make_grades
+from tools.grade import Grade, add_grades, make_grades
 
 GRADE = Grade(
     samples=4, correct=1, unparsable=0, truncated=0, majority="3",
@@ -18,7 +18,8 @@ GRADE = Grade(
 def rated(correct, samples=16):
     """Returns the row of a problem that `correct` completions solve."""
     grade = dataclasses.replace(GRADE, samples=samples, correct=correct)
-    (row,) = graded_rows([{"id": "a"}], {"a": grade}, None)
+    row = {"id": "a"}
+    add_grades([row], {"a": grade}, None)
     return row
 
 
@@ -59,12 +60,12 @@ def test_where_nobody_answers_there_is_no_majority():
 def test_rows_get_rates_and_levels():
     rows = [{"id": f"p{i}", "level": 9, "level_source": "old"} for i in range(5)]
     grades = {f"p{i}": dataclasses.replace(GRADE, correct=i) for i in range(5)}
-    new = graded_rows(rows, grades, "grade:m")
-    assert [r["level"] for r in new] == [5, 4, 3, 2, 1]
-    assert {r["level_source"] for r in new} == {"grade:m"}
-    assert new[1]["solve_rate"] == 0.25 and new[1]["graded"]["majority"] == "3"
-    kept = graded_rows(rows, {}, None)
-    assert kept == rows and "solve_rate" not in rows[0]
+    add_grades(rows, {}, None)
+    assert rows[0] == {"id": "p0", "level": 9, "level_source": "old"}
+    add_grades(rows, grades, "grade:m")
+    assert [r["level"] for r in rows] == [5, 4, 3, 2, 1]
+    assert {r["level_source"] for r in rows} == {"grade:m"}
+    assert rows[1]["solve_rate"] == 0.25 and rows[1]["graded"]["majority"] == "3"
 
 
 @pytest.mark.parametrize(

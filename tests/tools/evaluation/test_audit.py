@@ -15,7 +15,6 @@ def test_a_problem_is_cut_between_words():
 
 def test_word_for_word_however_spaced():
     rest = audit.given_and_rest(TEXT, 60)[1]
-    assert rest == " green ones. How many?"
     assert audit.completes(" green ones.  How many? She has 7.", rest)
     assert not audit.completes(" red ones. How many?", rest)
     assert not audit.completes(" green ones.", rest)

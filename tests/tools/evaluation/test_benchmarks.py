@@ -10,22 +10,14 @@ from tools.evaluation.benchmarks import (
     load_benchmark,
 )
 
-ROWS = {
-    "aime2024": 30,
-    "amc83": 83,
-    "math500": 500,
-    "minerva272": 272,
-    "olympiadbench675": 675,
-    "gsm8k_test": 1319,
-}
 
-
-@pytest.mark.parametrize("name", ROWS)
-def test_the_six_files_are_the_benchmarks(shared_data, name):
-    problems = load_benchmark(name, shared_data)  # eval/ is looked into
-    assert len(problems) == ROWS[name]
-    assert problems == load_benchmark(name, shared_data / "eval")
-    assert set(ROWS) == {name for name, b in BENCHMARKS.items() if b.sha256}
+def test_the_six_files_are_the_benchmarks(shared_data):
+    here = [name for name, benchmark in BENCHMARKS.items() if benchmark.sha256]
+    assert len(here) == 6
+    for name in here:
+        problems = load_benchmark(name, shared_data)  # eval/ is looked into
+        assert len(problems) == BENCHMARKS[name].rows
+        assert problems == load_benchmark(name, shared_data / "eval")
 
 
 def rewrite(shared_data, tmp_path, change):

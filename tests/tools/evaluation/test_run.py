@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import types
 
 import pytest
 
@@ -7,12 +8,7 @@ from rl.files import locked
 from rl.types import Problem
 from tests.rl.replay import Replay, decode, encode
 from tools.evaluation.files import read_completions, record_conditions
-from tools.evaluation.run import (
-    Conditions,
-    Task,
-    check_prompts,
-    draw_missing,
-)
+from tools.evaluation.run import Conditions, Task, check_prompts, complete
 
 PROBLEMS = [
     Problem(id=f"p{i}", problem=f"{i}+{i}?", answers=(str(2 * i),)) for i in range(10)
@@ -30,6 +26,12 @@ SAMPLED = Conditions(
 GREEDY = dataclasses.replace(SAMPLED, samples=1, temperature=0.0, chunk=4)
 
 
+MODEL = types.SimpleNamespace(
+    stop_token_ids=(0,),
+    tokenizer=types.SimpleNamespace(decode=lambda ids, **_: decode(ids)),
+)
+
+
 def seeded(prompt, index, sample, seed):
     return f"{prompt} index {index} sample {sample} seed {seed}"
 
@@ -41,13 +43,7 @@ def task(folder, problems, conditions, name="sums"):
 
 def sample(folder, conditions, sampler, problems=PROBLEMS, name="sums"):
     with locked(folder):
-        draw_missing(
-            task(folder, problems, conditions, name),
-            stored=read_completions(folder).get(name, ()),
-            stop_token_ids=(0,),
-            sampler=sampler,
-            decode=decode,
-        )
+        complete([task(folder, problems, conditions, name)], lambda: sampler, MODEL)
 
 
 def texts(folder, name="sums"):

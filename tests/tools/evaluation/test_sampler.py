@@ -3,7 +3,9 @@
 import pytest
 import transformers
 
+from models.config import DecoderConfig
 from tools.evaluation import sampler
+from tools.evaluation.pretrained import Pretrained
 
 MEGABYTE = 2**20
 
@@ -21,8 +23,13 @@ def test_a_copy_is_split_where_its_cache_would_not_fit(
         )
     ).save_pretrained(tmp_path)  # fmt: skip
     monkeypatch.setattr(sampler, "device_memory", lambda mesh: 21 * MEGABYTE)
-    opened = sampler.open_jax_sampler(
-        tmp_path, dtype="float32", slots=8, context=context
+    model = Pretrained(
+        folder=tmp_path,
+        dtype="float32",
+        tokenizer=None,
+        config=DecoderConfig.from_folder(tmp_path),
+        stop_token_ids=(),
     )
+    opened = sampler.open_jax_sampler(model, slots=8, context=context)
     assert opened._layout.tensor == devices
     assert opened._layout.response_length == 0

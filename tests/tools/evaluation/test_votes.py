@@ -3,18 +3,12 @@ from rl.verifier import Verdict, VerifierPool
 from tools.evaluation.votes import answer_classes, maj_at_k
 
 
-def test_majority():
-    # 7 leads with two votes; the two that gave no answer do not outvote it.
-    votes = [["7", None, "7", None, None, "8"]]
+def test_majority_shares_a_tie_and_ignores_silence():
+    votes = [["a", None, "a", None, None, "b"], ["a", "b"], [None], ["a", "a", "b"]]
     correct = [[True, False, True, False, False, False]]
-    assert maj_at_k(votes, correct).tolist() == [1.0]
-
-
-def test_majority_shares_a_tie_and_gives_nothing_for_silence():
-    votes = [["a", "b"], [None, None], ["a", "a", "b"]]
-    correct = [[True, False], [False, False], [False, False, True]]
-    # "First come" would give 1 for the first row, and 0 with the rows turned.
-    assert maj_at_k(votes, correct).tolist() == [0.5, 0.0, 0.0]
+    correct += [[True, False], [False], [False, False, True]]
+    # "First come" would give 1 for the tie in the second row.
+    assert maj_at_k(votes, correct).tolist() == [1.0, 0.5, 0.0, 0.0]
 
 
 def test_answers_fall_into_classes_of_equal_value():
