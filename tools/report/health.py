@@ -141,11 +141,6 @@ def _end(run: Run) -> list[Finding]:
 
 def _spans(steps: list[int]) -> str:
     """Formats ascending steps as at most eight ranges, such as "3, 5-8"."""
-    spans: list[list[int]] = []
-    for step in steps:
-        if spans and step == spans[-1][1] + 1:
-            spans[-1][1] = step
-        else:
-            spans.append([step, step])
-    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans]
+    spans = np.split(steps, np.flatnonzero(np.diff(steps) != 1) + 1)
+    shown = [f"{s[0]}-{s[-1]}" if len(s) > 1 else f"{s[0]}" for s in spans]
     return ", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if shown[8:] else "")
