@@ -5,9 +5,9 @@
 
 NAME is a loss of rl/update/losses.py (grpo, gspo, ...) or module:function. The loss
 runs as in training on a few completions, which are packed into rows in many ways. It
-runs in float64 on eight virtual CPU devices and needs no model. It then runs with every
-correction, with a KL penalty and with an entropy bonus. The command prints one line for
-each property and exits with status 1 if a property does not hold.
+then runs with each correction, with a KL penalty and with an entropy bonus. This needs
+no model and takes eight virtual CPU devices. The command prints one line for each
+property and exits with status 1 if a property does not hold.
 """
 
 import argparse

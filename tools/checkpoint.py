@@ -2,8 +2,8 @@
 
 python -m tools.checkpoint list WORKDIR              steps, sizes, reasons to retain
 python -m tools.checkpoint verify WORKDIR            reads every byte; exit 1 on damage
-python -m tools.checkpoint prune WORKDIR [--keep N]  removes all but the N newest, the
-                                                     last healthy and the best step
+python -m tools.checkpoint prune WORKDIR [--keep N]  retains the N newest, the last
+                                                     healthy and the best step
 """
 
 import argparse

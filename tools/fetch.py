@@ -4,9 +4,9 @@ python -m tools.fetch --list                    names, origins and licences
 python -m tools.fetch NAME ... --out DATA       or `eval`, `train`, `all`
 python -m tools.fetch all --mirror http://HOST  the same paths from a mirror
 
-`tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl, and training configs read
-DATA/train/NAME.jsonl. DATA/sources.json records the origin of each set. If a file does
-not have the pinned hash, the command fails without writing that set.
+`tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl; training sets are in
+DATA/train. DATA/sources.json records the origin of each set. If a file does not have
+the pinned hash, the command fails without writing that set.
 """
 
 import argparse

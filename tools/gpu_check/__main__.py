@@ -4,9 +4,8 @@
 
 Each part runs in its own process group with a time limit, so the next part runs even if
 one fails or hangs. Each result is appended to DIR/results.jsonl at once; other output
-is written to DIR/log.txt. At the end the command prints a table. --tiny runs every part
-on a CPU with a small model. docs/results/gpu.md defines the printed figures (MFU,
-decode bound).
+is written to DIR/log.txt. At the end the command prints a table. --tiny uses a CPU and
+small models. docs/results/gpu.md defines MFU and decode bound.
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""Builds the programs of a run from array shapes, for devices that need not exist.
-
-Training with the same config runs these programs.
-"""
+"""Builds the programs of a run from array shapes, for devices that need not exist."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

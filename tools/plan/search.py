@@ -90,8 +90,8 @@ def best(config: RunConfig, target: Target) -> Workload:
     and then the smallest one are compiled, until one fits.
 
     Raises:
-      ValueError: no candidate fits (the message names the smallest one) or is valid,
-        the compiler is not installed, or the run trains adapters.
+      ValueError: no candidate is valid or fits, the compiler is not installed, or the
+        run trains adapters.
     """
     if rank := config.model.lora.rank:
         raise ValueError(
