@@ -10,10 +10,28 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from jax.typing import DTypeLike
+
+from configs import base
+from models.config import DecoderConfig
+from models.decoder import Decoder
+from rl.base_model import model_from_config
+from rl.groups.packing import pack, weigh
+from rl.setup import make_update
+from rl.types import Batch, Segment, make_hyper
+from rl.update.objective import objective_from_config
+from rl.update.step import Step
+from sharding.mesh import make_mesh
+from sharding.rules import laid_out
 
 T = TypeVar("T")
 THIS = "this project"  # key of this project's figures in a result
+SCALARS = make_hyper(
+    learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,6 +126,68 @@ def make_tokens(shape: Shape) -> dict[str, np.ndarray]:
     }
 
 
+def make_batches(
+    shape: Shape,
+    tokens: dict[str, np.ndarray],
+    *,
+    row_length: int,
+    micro_tokens: int,
+    row_multiple: int = 1,
+    share_prompts: bool = False,
+) -> list[Batch]:
+    """Packs the completions of `make_tokens` into micro-batches.
+
+    The number of rows of each micro-batch is a multiple of `row_multiple`.
+    """
+    segments = [
+        Segment(
+            group=i // shape.group_size,
+            token_ids=np.concatenate(
+                [tokens["prompts"][i], tokens["completions"][i, :length]]
+            ),
+            prompt_length=shape.prompt,
+            sampler_logprobs=np.full(length, -6.9, np.float32),
+            off_policy=np.zeros(length, bool),
+            stale=np.zeros(length, bool),
+            advantage=float(tokens["advantages"][i]),
+        )
+        for i, length in enumerate(tokens["lengths"])
+    ]
+    packed = pack(
+        segments,
+        row_lengths=(row_length,),
+        micro_tokens=micro_tokens,
+        row_multiple=row_multiple,
+        share_prompts=share_prompts,
+    )
+    return weigh(packed, aggregation="token", constant=shape.completion)
+
+
+def one_device() -> Mesh:
+    """Returns a mesh of the first device."""
+    return make_mesh(devices=jax.devices()[:1])
+
+
+def make_trainer(
+    shape: Shape,
+    mesh: Mesh | None = None,
+    *,
+    deterministic: bool = False,
+    **options: Any,
+) -> tuple[Decoder, Step]:
+    """Builds the model and the update of a run, by default on the first device.
+
+    `options` are values of keys of `config.model`.
+    """
+    config = base.get_config()
+    config.deterministic = deterministic
+    config.model.update(options)
+    c = base.from_config(config)
+    mesh = mesh or one_device()
+    model = model_from_config(c, DecoderConfig.from_hf(shape.hf_config()), mesh)
+    return model, make_update(c, model, objective_from_config(c))
+
+
 def measure(
     run: Callable[[], T], *, repeat: int = 5, inner: int = 1
 ) -> list[tuple[float, T]]:
@@ -137,6 +217,16 @@ def median_seconds(
 ) -> float:
     """Returns the median of the seconds that `measure` returns."""
     return statistics.median(s for s, _ in measure(run, repeat=repeat, inner=inner))
+
+
+def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
+    """Measures the FLOP/s of a square matrix product with rows split over devices."""
+    mesh = make_mesh(data=-1, fsdp=1, tensor=1)
+    rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
+    a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
+    a, b = jax.device_put(a, rows), jax.device_put(b, whole)
+    product = jax.jit(jnp.matmul, out_shardings=rows)
+    return 2 * size**3 / median_seconds(lambda: product(a, b), inner=9)
 
 
 def machine() -> dict[str, Any]:

@@ -12,7 +12,6 @@ from models import attention
 from models.cache import Cached, Seen
 from rollout.inverse_cdf import draw_tokens
 from tools.bench import work
-from tools.bench.update import matmul_peak
 from tools.gpu_check.shapes import SIZES, Rows, error, make_batch
 
 median_seconds = functools.partial(work.median_seconds, inner=10)
@@ -25,7 +24,7 @@ def machine(tiny: bool) -> Rows:
     installed = {n: d.version for n in _PACKAGES for d in distributions(name=n)}
     limit = {"limit_gib": stats.get("bytes_limit", 0) / 2**30}
     yield {"what": "versions"} | work.machine() | installed | limit
-    peak = matmul_peak(512 if tiny else 8192, jnp.bfloat16)
+    peak = work.matmul_peak(512 if tiny else 8192, jnp.bfloat16)
     yield {"what": "matmul_bf16", "tflops": peak / 1e12}
     big = jnp.zeros((1 if tiny else 1024) * 2**20)
     add = jax.jit(lambda x: x + 1)

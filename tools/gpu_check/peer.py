@@ -15,8 +15,7 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import Decoder, Params, head_table
 from tools.bench.peers import transformers_model
-from tools.bench.update import make_trainer, one_device
-from tools.bench.work import median_seconds
+from tools.bench.work import make_trainer, median_seconds, one_device
 from tools.gpu_check.shapes import PEAK, SIZES, Rows, error, make_batch
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from rl.types import Batch
-from tools.bench.update import make_batches
-from tools.bench.work import Shape, make_tokens
+from tools.bench.work import Shape, make_batches, make_tokens
 
 Rows = Iterator[dict[str, Any]]  # the results of a part
 PEAK = 989e12  # bfloat16 FLOP/s of an H100 SXM

@@ -19,8 +19,7 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import Layout, make_layout
 from rollout.types import SamplingParams
 from sharding.rules import place
-from tools.bench.update import SCALARS, make_trainer, one_device
-from tools.bench.work import median_seconds
+from tools.bench.work import SCALARS, make_trainer, median_seconds, one_device
 from tools.gpu_check.shapes import PEAK, SIZES, Rows, make_batch
 
 # Bytes/s of memory, by a part of the device's name.
