@@ -16,6 +16,7 @@ from models.decoder import Remat
 from rl.progress import watch
 from rl.update.head import BLOCK, GPU_BLOCK
 from rl.update.step import summed_in
+from tools.plan.architectures import architecture
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import gib, memory
 from tools.plan.targets import Target
@@ -90,8 +91,8 @@ def best(config: RunConfig, target: Target) -> Workload:
     and then the smallest one are compiled, until one fits.
 
     Raises:
-      ValueError: no candidate is valid or fits, the compiler is not installed, or the
-        run trains adapters.
+      ValueError: no candidate is valid or fits, the model's architecture cannot be
+        read, the compiler is not installed, or the run trains adapters.
     """
     if rank := config.model.lora.rank:
         raise ValueError(
@@ -99,6 +100,7 @@ def best(config: RunConfig, target: Target) -> Workload:
             " adapters; set config.mesh, config.batch.micro_tokens and"
             " config.model.remat yourself"
         )
+    architecture(config)  # reports an unreadable model once
     found, errors = [], []
     for candidate in _candidates(config, trainer_devices(config, target)):
         try:
