@@ -1,5 +1,6 @@
 """What docs/extending.md shows works as shown, from a folder outside the repository."""
 
+import contextlib
 import json
 import pathlib
 import re
@@ -16,7 +17,9 @@ from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter
 from rl.processes.group import SingleProcess
 from rl.processes.stopping import StopSignals
+from rl.reward.rewards import Rewards
 from rl.run_spec import validate
+from rl.types import Problem
 from tests.rl.examples import make_group
 from tools import check_objective
 
@@ -52,6 +55,33 @@ def test_the_loss_holds_and_the_config_is_a_run(files, capsys):
     config.objective.function_args = {"bonus": "much"}
     with pytest.raises(ValueError, match="function_args.bonus='much': must be of type"):
         validate(from_config(config))
+
+
+@pytest.mark.parametrize("name", ["my_reward", "my_data", "my_metric"])
+def test_a_config_with_its_module_is_short_and_a_run(files, name):
+    """A plan reads its data, and tries its reward."""
+    lines = files[f"{name}.py"] + files[f"{name}_config.py"]
+    assert len(lines.splitlines()) < 30
+    config = read_config(f"{name}_config.py")
+    config.model.maker_args.cache = "bases"
+    assert validate(from_config(config)).train and not pathlib.Path("bases").exists()
+
+
+def test_rewards_are_what_the_page_says(files):
+    """The partial credit of a box, the sum, and the metric that teaches nothing."""
+    formulas = {"graded": "my_reward:score + 0.1*my_reward:graded"}
+    formulas["measured"] = "verifier + 0*my_metric:columns"
+    opened = Rewards(formulas, workers=1, timeout=20.0, right_from=1.0)
+    problem = Problem(id="p", problem="2+2", answers=("4",))
+    texts = ["\\boxed{4}", "\\boxed{5}", "=4="]
+    with contextlib.closing(opened) as rewards:
+        graded = rewards.reward("graded")([texts], [problem])[0]
+        measured = rewards.reward("measured")([texts], [problem])[0]
+    assert [s.components["my_reward:score"] for s in graded] == [1.0, 0.1, 0.0]
+    assert [s.verdict.correct for s in graded] == [True, False, False]
+    assert [s.reward for s in graded] == pytest.approx([1.01, 0.11, 0.025])
+    assert [s.reward for s in measured] == [1.0, -1.0, -1.0]
+    assert [s.components["columns"] for s in measured] == [0, 0, 2]
 
 
 def test_the_advantage_gives_what_the_page_says(files):

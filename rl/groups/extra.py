@@ -47,10 +47,15 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
     make = by_name(own, _NAMES, key=key)
 
     def extra_groups(groups, step):
-        return [
-            (_marked(group), check_advantages(values, group, key=key))
-            for group, values in make(**given, groups=groups, step=step)
-        ]
+        extra = []
+        for group, values in make(**given, groups=groups, step=step):
+            completions = tuple(
+                dataclasses.replace(c, versions=np.full_like(c.versions, _ELSEWHERE))
+                for c in group.completions
+            )
+            marked = dataclasses.replace(group, completions=completions)
+            extra.append((marked, check_advantages(values, group, key=key)))
+        return extra
 
     return extra_groups
 
@@ -80,12 +85,3 @@ def demonstration(
         rewards=one,
         created_step=_ELSEWHERE,
     )
-
-
-def _marked(group: Group) -> Group:
-    """Marks all tokens of a group as sampled by another policy."""
-    completions = tuple(
-        dataclasses.replace(c, versions=np.full_like(c.versions, _ELSEWHERE))
-        for c in group.completions
-    )
-    return dataclasses.replace(group, completions=completions)

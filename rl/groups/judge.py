@@ -25,15 +25,13 @@ def build_groups(
 ) -> list[Group]:
     """Returns one group per problem; completions without a verdict are removed.
 
+    The first four arguments have one entry per group.
+
     Args:
-      problems: problem of each group.
-      prompts: token ids of each group's prompt.
-      completions: sampled completions of each group.
       created_step: step in which the sampling of each group started.
       max_tokens: maximum number of tokens of a completion.
       seed: seed of the permutation if `settings.shuffle` is set.
-      reward: function from groups of texts and their problems to scores.
-      decode: function from token ids to text.
+      reward, decode: functions that score and decode completions.
       settings: section `config.reward`.
     """
     texts = [

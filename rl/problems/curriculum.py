@@ -170,11 +170,7 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`.
-
-        Raises:
-          ValueError: the levels differ, or no stage has the saved number.
-        """
+        """Restores a result of `state()`; raises ValueError if the stages differ."""
         streams = dict(state["streams"])
         stages = len(self._stages)
         if streams.keys() != self._streams.keys() or state["stage"] >= stages:

@@ -56,10 +56,7 @@ _DATE = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 def check_template(template: str) -> None:
-    """Raises ValueError unless a template is a known name or a text with `{problem}`.
-
-    Also raises it if the text has a backslash and an n instead of line breaks.
-    """
+    """Raises ValueError if a template is neither a known name nor a usable text."""
     known = template in TEMPLATES or chat_arguments(template) is not None
     if not known and SLOT not in template:
         names = ", ".join([*TEMPLATES, "model"])

@@ -102,12 +102,9 @@ def default_stop_ids(
 
 
 def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
-    """Checks that all token ids have a row in the model's embedding.
+    """Raises UnreadableText if a token id has no row in the model's embedding.
 
-    For other ids the decoder would use a wrong embedding, without an error.
-
-    Raises:
-      UnreadableText: an id has no row; the message begins with `what`.
+    For such ids the decoder would use a wrong embedding, without an error.
     """
     if beyond := sorted(i for i in ids if not 0 <= i < vocab_size):
         raise UnreadableText(

@@ -14,12 +14,9 @@ def problems(
 
     Args:
       count: number of problems, at most the number of training sums.
-      easy: expected share of problems that accept every number from 0 to 199, so that
-        nearly all completions are correct.
-      hard: expected share of problems that accept only 200, so that nearly all
-        completions are wrong: the largest sum is 198.
-      held_out: number of held-out pairs, as in `arithmetic.problems`.
-      seed: seed of the split and of the selection.
+      easy: expected share of problems that accept every number from 0 to 199.
+      hard: expected share of problems that accept only 200; the largest sum is 198.
+      held_out, seed: as in `arithmetic.problems`.
     """
     sums = arithmetic.problems(split="train", held_out=held_out, seed=seed)
     random = generator(seed)

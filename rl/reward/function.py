@@ -57,8 +57,7 @@ def open_function(
     Args:
       where: "module:function".
       key: config key of `where`, for error messages.
-      right_from: see `rl.reward.rewards.Rewards`.
-      after: see `rl.verifier.extract_answer`.
+      right_from, after: see `rl.reward.rewards.Rewards`.
       problem: problem of the completions; None if only the form is requested.
 
     Returns:

@@ -27,10 +27,7 @@ def boxed(completion: str, problem: Problem) -> float:
 
 
 def math_verify(completion: str, problem: Problem) -> float:
-    """Returns 1.0 if Math-Verify accepts the answer, else -1.0.
-
-    Requires the package `math-verify[antlr4_13_2]`.
-    """
+    """Returns 1.0 if the package math-verify accepts the answer, else -1.0."""
     from math_verify import parse, verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
@@ -45,15 +42,9 @@ def flipped(
 ) -> dict:
     """Returns the verifier's reward, with its sign inverted for some completions.
 
-    Without a verdict the reward is None.
-
-    Args:
-      completion: text to judge.
-      problem: problem of the completion.
-      share: expected share of completions whose reward is inverted. A hash of problem
-        and completion selects them, so equal completions get equal rewards.
-      systematic: whether a hash of the problem alone selects, so that all completions
-        of a problem are inverted or none. This imitates wrong gold answers.
+    Without a verdict the reward is None. `share` is the expected share of completions
+    whose reward is inverted. A hash of problem and completion selects them. With
+    `systematic`, a hash of the problem alone does, which imitates wrong gold answers.
     """
     ((score,),) = _verify([[completion]], [problem])
     if math.isnan(score.reward):

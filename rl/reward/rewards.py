@@ -39,14 +39,11 @@ class Term:
 
 
 def parse(function: str, *, key: str) -> tuple[Term, ...]:
-    """Parses a reward into its terms.
-
-    Args:
-      function: value of `reward.function` or `eval.reward`.
-      key: dotted config key of the value, with which error messages begin.
+    """Parses `reward.function` or `eval.reward` into its terms.
 
     Raises:
-      ValueError: the text is not a sum of terms, or repeats a term.
+      ValueError: the text is not a sum of terms, or repeats a term. The message begins
+        with `key`.
     """
     terms: list[Term] = []
     at = 0
@@ -147,11 +144,7 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Returns counts since the creation of this object, by name.
-
-        They count judged and lost completions, replaced workers, and the verdicts of
-        each rule of the verifier.
-        """
+        """Returns counts of completions, of verdicts by rule, and of lost workers."""
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:
             counts["judged"] = self._judged

@@ -108,13 +108,10 @@ def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
 def make_hypers(
     c: base.RunConfig, stage: Stage, *, updates: int, mini_batches: int
 ) -> list[Hyper]:
-    """Returns the scalars of each update of a step.
+    """Returns the scalars of each update of a step that follows `updates` updates.
 
-    Args:
-      c: config of the run.
-      stage: curriculum stage of the step; its settings override those of the config.
-      updates: number of updates done before this step.
-      mini_batches: number of mini-batches, each used `batch.ppo_epochs` times.
+    Settings of the curriculum's stage override those of the config. Each of the
+    mini-batches is used `batch.ppo_epochs` times.
     """
     schedule = make_schedule(c.schedule)
     scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate

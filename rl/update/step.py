@@ -272,10 +272,7 @@ def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:
-    """Returns the sharding of each array of a training state without `reference`.
-
-    Optimizer moments are sharded like their parameters; counters are replicated.
-    """
+    """Returns the sharding of each array of a training state without `reference`."""
     shapes, _ = lora.split(abstract_params(model)[0])
     params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)

@@ -59,18 +59,6 @@ def test_the_mixture_is_exact_over_a_stage():
     assert levels_of(drawn[2] + drawn[3]) == {2: 8, 3: 8}
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=12))
-def test_shares_hold_whatever_the_sizes_of_the_draws(sizes):
-    curriculum = make()
-    curriculum.begin(0)
-    counts = collections.Counter()
-    for n in sizes:
-        counts += levels_of(p.id for p in curriculum.draw(n))
-        total = sum(counts.values())
-        assert abs(counts[1] - 0.75 * total) <= 1
-
-
 def test_all_of_a_level_once_before_any_twice_even_across_a_boundary():
     lines = []
     stages = (
@@ -104,21 +92,20 @@ def test_only_steps_that_update_count():
     [
         ("accuracy", [0.1, 0.9, 0.9, 0.9], 3),
         ("accuracy", [0.9, 0.9, 0.9, 0.9], 2),
-        ("accuracy", [0.9, 0.1, 0.9, 0.1], None),
+        ("accuracy", [0.9, 0.1, 0.9, 0.1, 0.1], 5),  # by its last step
         ("solve_all", [0.8, 0.8, 0.1, 0.1], 2),
     ],
 )
 def test_the_advance_rule_looks_at_a_full_window(metric, seen, left_after):
     rule = Advance(metric=metric, at_least=0.8, window=2)
-    stages = (Stage(name="a", advance=rule), Stage(name="b"))
+    stages = (Stage(name="a", advance=rule, steps=5), Stage(name="b"))
     curriculum = make(stages)
     other = "solve_all" if metric == "accuracy" else "accuracy"
     names = [
         one_step(curriculum, step, **{metric: value, other: 0.0})[0]
         for step, value in enumerate([*seen, 0.0])
     ]
-    first = names.index("b") if "b" in names else None
-    assert first == left_after
+    assert names.index("b") == left_after
 
 
 def test_a_window_pools_its_steps():
@@ -130,14 +117,6 @@ def test_a_window_pools_its_steps():
     assert one_step(curriculum, 2, accuracy=0.4, of=90)[0] == "a"
     # 20 of 90 and then 36 of 90 are 31.1%.
     assert one_step(curriculum, 3)[0] == "b"
-
-
-def test_the_last_step_ends_a_stage_whose_rule_never_holds():
-    rule = Advance(metric="accuracy", at_least=0.9, window=1)
-    stages = (Stage(name="a", steps=2, advance=rule), Stage(name="b"))
-    curriculum = make(stages)
-    names = [one_step(curriculum, step, accuracy=0.1)[0] for step in range(4)]
-    assert names == ["a", "a", "b", "b"]
 
 
 def test_a_step_that_sampled_nothing_tells_the_rule_nothing():
@@ -195,18 +174,13 @@ def test_no_stages_draw_from_everything():
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        (
-            {"levels": {"1": 1.0}},
-            "[0]: missing a required argument: 'name'",
-        ),
+        ({"levels": {"1": 1.0}}, "[0]: missing a required argument: 'name'"),
         ({"name": "a", "step": 3}, "[0].step=3: unknown key"),
-        ({"name": "a", "steps": 0}, "[0].steps=0: must be at least 1"),
         ({"name": "a", "levels": {}}, "[0].levels={}: must map levels"),
         ({"name": "a", "levels": {"x": 1}}, "[0].levels={'x': 1}: must map levels"),
         ({"name": "a", "group_size": 1}, "[0].group_size=1: must be at least 2"),
         (5, "[0]=5: must be a dict"),
         ({"name": "a", "levels": [1, 2]}, "[0].levels=[1, 2]: must map levels"),
-        ({"name": "a", "levels": {"1": True}}, "[0].levels={'1': True}: must map"),
         ({"name": "a", "advance": "x"}, "[0].advance='x': must be a dict"),
         # Of another type it would fail when the stage begins, days into a run.
         ({"name": "a", "group_size": 16.0}, "[0].group_size=16.0: must be of type int"),

@@ -110,13 +110,6 @@ def test_a_bad_row_is_named(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_what_no_problem_would_be_read_from_is_named(tmp_path):
-    with pytest.raises(ValueError, match="fields: levle='difficulty': unknown key"):
-        load_problems("a.jsonl", key="x", fields={"levle": "difficulty"})
-    with pytest.raises(ValueError, match="x='a.parquet': must be JSONL; convert"):
-        load_problems("a.parquet", key="x")
-
-
 @pytest.mark.failure(82)
 def test_only_files_are_read(tmp_path):
     for name in ("https://x.org/a.jsonl", "s3://bucket/a.jsonl"):
@@ -126,8 +119,12 @@ def test_only_files_are_read(tmp_path):
         load_problems(str(tmp_path), key="x")
     with pytest.raises(ValueError, match=r"\*.jsonl: no such file; give the names"):
         load_problems(str(tmp_path / "*.jsonl"), key="x")
+    with pytest.raises(ValueError, match="x='a.parquet': must be JSONL; convert"):
+        load_problems("a.parquet", key="x")
     path = _write(tmp_path / "a.jsonl", {"problem": "1+1?", "answer": "2"})
     assert len(load_problems(f"{path}, {path},", key="x")) == 2
+    with pytest.raises(ValueError, match="fields: levle='difficulty': unknown key"):
+        load_problems(path, key="x", fields={"levle": "difficulty"})
 
 
 @pytest.mark.failure(66)

@@ -46,24 +46,22 @@ def test_qwen_math_needs_no_chat_template(tokenizer, shared_data):
         encode_prompt(bare, "model", "2+2?")
 
 
-def test_none_is_the_bare_problem(tokenizer):
-    ids = encode_prompt(tokenizer, "none", "Find $x$.")
-    assert tokenizer.decode(ids) == "Find $x$."
-
-
-def test_r1_opens_the_thinking(tokenizer):
-    text = tokenizer.decode(encode_prompt(tokenizer, "r1", "Find $x$."))
-    assert text.startswith("A conversation between User and Assistant.")
-    assert text.endswith(
-        "tags, respectively, i.e., <think> reasoning process here "
-        "</think> <answer> answer here </answer>.\n"
-        "User: Find $x$.\nAssistant: <think>"
-    )
-
-
-def test_literal_keeps_its_braces_and_the_problems(tokenizer):
-    ids = encode_prompt(tokenizer, "Q: {problem}\nUse \\boxed{}. A:", "{x} {problem}")
-    assert tokenizer.decode(ids) == "Q: {x} {problem}\nUse \\boxed{}. A:"
+@pytest.mark.parametrize(
+    "template, text",
+    [
+        ("none", "{x} {problem}"),
+        ("Q: {problem}\nUse \\boxed{}. A:", "Q: {x} {problem}\nUse \\boxed{}. A:"),
+        (
+            "r1",
+            "tags, respectively, i.e., <think> reasoning process here </think> <answer>"
+            " answer here </answer>.\nUser: {x} {problem}\nAssistant: <think>",
+        ),
+    ],
+)
+def test_a_template_keeps_its_braces_and_the_problems(tokenizer, template, text):
+    ids = encode_prompt(tokenizer, template, "{x} {problem}")
+    assert tokenizer.decode(ids).endswith(text)
+    assert template == "r1" or tokenizer.decode(ids) == text
 
 
 def beginning_tokenizer():
@@ -82,19 +80,25 @@ def test_the_begin_of_text_is_there_once(template):
     assert encode_prompt(llama, template, "one two") == [0, 1, 2]
 
 
-def test_a_chat_template_gets_what_the_config_gives_it():
-    llama = beginning_tokenizer()
-    llama.chat_template = "{{ 'one' if enable_thinking is not defined else 'two' }}"
-    assert encode_prompt(llama, "model", "?") == [0, 1]
-    assert encode_prompt(llama, 'model:{"enable_thinking": false}', "?") == [0, 2]
-    assert encode_prompt(llama, "model:{problem}", "one")[-1] == 1  # a text of its own
+_THINKING = "{{ 'one' if enable_thinking is not defined else 'two' }}"
 
 
-def test_a_chat_template_writes_the_same_date_every_day():
-    """Else a run resumed after midnight is another: its prompts are."""
+@pytest.mark.parametrize(
+    "chat, template, ids",
+    [
+        (_THINKING, "model", [0, 1]),
+        (_THINKING, 'model:{"enable_thinking": false}', [0, 2]),
+        (_THINKING, "{problem}", [0, 3]),
+        # The same date every day: a run resumed after midnight has the same prompts.
+        ("{{ 'one' if strftime_now('%d %b %Y') == '26 Jul 2024' }}", "model", [0, 1]),
+        # A byte order mark is not in the prompt.
+        ("\ufeff{{ messages[0]['content'] }}", "model", [0, 3]),
+    ],
+)
+def test_a_chat_template_gets_what_the_config_gives_it(chat, template, ids):
     llama = beginning_tokenizer()
-    llama.chat_template = "{{ 'one' if strftime_now('%d %b %Y') == '26 Jul 2024' }}"
-    assert encode_prompt(llama, "model", "?") == [0, 1]
+    llama.chat_template = chat
+    assert encode_prompt(llama, template, "?") == ids
 
 
 @pytest.mark.parametrize(
@@ -157,12 +161,6 @@ def test_no_end_token_is_put_after_a_prompt():
     )
     assert llama.encode("one") == [0, 1, 3]
     assert encode_prompt(llama, "none", "one two") == [0, 1, 2]
-
-
-def test_a_byte_order_mark_of_a_chat_template_is_not_in_the_prompt():
-    llama = beginning_tokenizer()
-    llama.chat_template = "\ufeff{{ messages[0]['content'] }}"
-    assert encode_prompt(llama, "model", "one") == [0, 1]
 
 
 @pytest.mark.failure(57)

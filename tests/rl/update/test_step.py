@@ -329,12 +329,7 @@ def test_every_skip_of_a_step_is_counted_though_its_last_update_is_not():
     assert (int(state.skipped), int(state.skipped_in_all)) == (0, 3)
 
 
-def test_bfloat16_moments_are_halved_and_refused_where_they_would_stall():
-    optimizer = make_optimizer(base.Optimizer(moments_dtype="bfloat16"))
-    params = {"kernel": jnp.ones((4, 4))}
-    state = optimizer.init(params)
-    moments = [x for x in jax.tree.leaves(state) if x.ndim == 2]
-    assert [m.dtype for m in moments] == [jnp.bfloat16] * 2
+def test_bfloat16_moments_are_refused_where_they_would_stall():
     config = base.get_config()
     config.data.train, config.optimizer.moments_dtype = "any.jsonl", "bfloat16"
     config.optimizer.b2 = 0.999
@@ -401,11 +396,6 @@ def test_no_device_ever_holds_a_whole_table_of_words():
     compiled = step.accumulate.lower(carry, params, batch, _hyper()).compile()
     table = config.vocab_size * config.hidden_size * 4
     assert compiled.memory_analysis().temp_size_in_bytes < table
-
-
-def test_carriers_are_immutable():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        _groups()[0].created_step = 3
 
 
 def test_a_trace_tells_the_parts_of_an_update_apart():
