@@ -10,7 +10,6 @@ WORKDIR/hf.
 """
 
 import contextlib
-import dataclasses
 import json
 import math
 import pathlib
@@ -46,17 +45,12 @@ from rollout.types import SamplingParams
 from sharding.mesh import make_mesh
 
 
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """Holds the trained policy, its architecture, and one row of metrics per step."""
+def train(c: RunConfig) -> tuple[Any, DecoderConfig, list[dict[str, Any]]]:
+    """Trains a policy with GRPO; ignores config keys that select other methods.
 
-    params: dict[str, Any]
-    model: DecoderConfig
-    rows: list[dict[str, Any]]
-
-
-def train(c: RunConfig) -> Trained:
-    """Trains a policy with GRPO; ignores config keys that select other methods."""
+    Returns:
+      The parameters, their architecture, and a row of metrics for each step.
+    """
     folder = base_folder(c)
     architecture = DecoderConfig.from_folder(folder)
 
@@ -110,7 +104,7 @@ def train(c: RunConfig) -> Trained:
                 f" | grad {of_updates['policy/grad_norm']:.2f}",
                 flush=True,
             )
-    return Trained(state.params, architecture, rows)
+    return state.params, architecture, rows
 
 
 class Collector:
@@ -256,17 +250,12 @@ def main() -> None:
     c = from_config(quickstart.get_config())
     start_devices(c, workdir)
     keep_programs(c.compiled)
-    trained = train(c)
+    params, model, rows = train(c)
     workdir.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(row) + "\n" for row in trained.rows]
+    lines = [json.dumps(row) + "\n" for row in rows]
     (workdir / "minimal.jsonl").write_text("".join(lines), encoding="utf-8")
-    hf.save_folder(
-        workdir / "hf",
-        trained.params,
-        trained.model,
-        assets=base_folder(c),
-        dtype=c.export.dtype,
-    )
+    assets, dtype = base_folder(c), c.export.dtype
+    hf.save_folder(workdir / "hf", params, model, assets=assets, dtype=dtype)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ def load_named(
     """Returns the function `known[where]`, or imports "module:function".
 
     Raises:
-      ValueError: the name is unknown, or as in `load_function`.
+      ValueError: the name is unknown, or the import fails; the message begins with
+        `key`.
     """
     if ":" in where:
         return load_function(where, key=key)

@@ -218,7 +218,7 @@ def token_logprobs(
 
 
 def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Returns the metrics of a step, from the result of `Step.update` for each update.
+    """Returns the metrics of a step, from the statistics of each of its updates.
 
     Most metrics are means or maxima over the tokens of all updates. The gaps to the
     sampler's and to the old log-probabilities are those of the first update.

@@ -52,21 +52,16 @@ def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
     with StopSignals("") as stop:
         loop.train(validate(from_config(config)), workdir, SingleProcess(), stop)
     c = from_config(config)
-    trained = minimal.train(c)
+    params, model, rows = minimal.train(c)
 
     logged = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
-    assert [row["step"] for row in trained.rows] == [1, 2]
-    assert len(trained.rows[0]) > 15 and "policy/grad_norm" in trained.rows[0]
-    for row, of_loop in zip(trained.rows, logged, strict=True):
+    assert [row["step"] for row in rows] == [1, 2]
+    assert len(rows[0]) > 15 and "policy/grad_norm" in rows[0]
+    for row, of_loop in zip(rows, logged, strict=True):
         assert row == {name: of_loop[name] for name in row}
 
-    hf.save_folder(
-        tmp_path / "hf",
-        trained.params,
-        trained.model,
-        assets=base_folder(c),
-        dtype="float32",
-    )
+    folder = base_folder(c)
+    hf.save_folder(tmp_path / "hf", params, model, assets=folder, dtype="float32")
     mine, its = (
         safetensors.numpy.load_file(folder / "model.safetensors")
         for folder in (tmp_path / "hf", workdir / "hf")
@@ -75,4 +70,4 @@ def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
     for name, array in its.items():
         np.testing.assert_array_equal(mine[name], array, err_msg=name)
     assert any((base[name] != array).any() for name, array in its.items())
-    assert jax.tree.leaves(trained.params)[0].dtype == np.float32
+    assert jax.tree.leaves(params)[0].dtype == np.float32

@@ -1,5 +1,6 @@
 """What each schedule draws when, what a stop loses, and what overlaps."""
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -8,8 +9,7 @@ import pytest
 from rl.groups.schedule import Rollouts, staleness_metrics
 from rl.groups.stats import RolloutStats
 from rl.problems.curriculum import Stage
-from rl.types import Group, Problem
-from rollout.types import Completion
+from tests.rl.examples import make_group
 
 
 class Loop:
@@ -133,22 +133,10 @@ def test_a_failure_in_the_background_ends_the_step_that_needs_the_batch():
 
 
 def test_staleness_is_counted_by_token():
-    def completion(versions):
-        n = len(versions)
-        zeros = np.zeros(n, np.float32)
-        return Completion(
-            zeros.astype(np.int32), zeros, "stop", np.array(versions, np.int32)
-        )
-
-    group = Group(
-        problem=Problem(id="p", problem="", answers=("",)),
-        prompt_ids=np.zeros(1, np.int32),
-        completions=(completion([3, 3, 4]), completion([4])),
-        correct=np.array([True, False]),
-        raw=np.array([1.0, -1.0], np.float32),
-        rewards=np.array([1.0, -1.0], np.float32),
-        created_step=4,
-    )
+    group = make_group([True, False], lengths=[3, 1], version=4)
+    first, second = group.completions
+    first = dataclasses.replace(first, versions=np.array([3, 3, 4], np.int32))
+    group = dataclasses.replace(group, completions=(first, second))
     assert staleness_metrics([group], 4) == {
         "off_policy/staleness_mean": 0.5,
         "off_policy/staleness_max": 1.0,

@@ -114,26 +114,6 @@ def _updated(mesh, batches, hyper=None, **model_options):
     return float(stats["loss"]), change, jax.device_get(stats)
 
 
-@functools.cache
-def _gradient(shape, dtype=jnp.float32):
-    mesh = _mesh(*shape)
-    batches = jax.tree.map(jnp.asarray, _batches(_groups()))
-    hyper = jax.tree.map(jnp.asarray, _hyper())
-    model = Decoder(CONFIG, mesh=mesh, dtype=dtype, param_dtype=dtype)
-
-    def loss(params):
-        total = 0.0
-        for batch in batches:
-            logprobs, entropy = token_logprobs(
-                model, params, batch, temperature=0.9, mesh=mesh, chunk=16
-            )
-            total += OBJECTIVE.loss(logprobs, entropy, batch, hyper)[0]
-        return total
-
-    value, grads = jax.jit(jax.value_and_grad(loss))(_params(mesh))
-    return float(value), jax.device_get(grads)
-
-
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.6])
 def test_one_program_scores_at_any_temperature(temperature):
     mesh = _mesh(1, 1, 1)
@@ -168,11 +148,7 @@ MESHES = [(8, 1, 1), (1, 8, 1), (1, 2, 4), (2, 2, 2)]
 
 
 @pytest.mark.parametrize("shape", MESHES)
-def test_every_mesh_gives_the_same_loss_gradient_and_change(shape):
-    one_loss, one_gradient = _gradient((1, 1, 1))
-    loss, gradient = _gradient(shape)
-    assert abs(loss - one_loss) < 1e-5 * abs(one_loss)
-    assert _worst(gradient, one_gradient) < 1e-5
+def test_every_mesh_gives_the_same_loss_and_change(shape):
     batches = _batches(_groups())
     one_loss, one_change, _ = _updated(_mesh(), batches)
     loss, change, _ = _updated(_mesh(*shape), batches)
