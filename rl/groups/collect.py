@@ -154,7 +154,14 @@ class Collector:
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
         if self._settings.carry:
-            kept.sort(key=_age_order)
+            # Oldest first, then by a hash. In the order of completion, the longest
+            # groups would always be the surplus.
+            kept.sort(
+                key=lambda g: (
+                    g.created_step,
+                    zlib.crc32(f"{g.created_step} {g.problem.id}".encode()),
+                )
+            )
         stats.unfinished = sum(
             c.unfinished for g in self._partial if g.tokens for c in g.completions
         )
@@ -319,13 +326,3 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
         )
         for group in groups
     ]
-
-
-def _age_order(group: Group) -> tuple[int, int]:
-    """Returns a sort key: oldest first, then by a hash of step and problem.
-
-    In the order of completion, the longest groups would always be the surplus.
-    """
-    return group.created_step, zlib.crc32(
-        f"{group.created_step} {group.problem.id}".encode()
-    )

@@ -144,7 +144,7 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Returns counts of completions, of verdicts by rule, and of workers."""
+        """Returns counts by name: completions, replaced workers, verdicts by rule."""
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:
             counts["judged"] = self._judged

@@ -35,8 +35,11 @@ def examine(tree: Any) -> dict[str, Finding]:
 
     In a multi-process run, every process must call this function.
     """
-    named = by_path(tree)
-    found = {name: _program(_mesh(x))(_on_device(x)) for name, x in named.items()}
+    found = {}
+    for name, x in by_path(tree).items():
+        if x.sharding.memory_kind == "pinned_host":
+            x = jax.device_put(x, x.sharding.with_memory_kind("device"))
+        found[name] = _program(_mesh(x))(x)
     return {
         name: Finding(int(digest), int(nonfinite))
         for name, (digest, nonfinite) in jax.device_get(found).items()
@@ -83,13 +86,6 @@ def _mesh(array: jax.Array) -> Mesh | None:
     return None
 
 
-def _on_device(array: jax.Array) -> jax.Array:
-    """Returns the array, copied to device memory if it is in pinned host memory."""
-    if array.sharding.memory_kind != "pinned_host":
-        return array
-    return jax.device_put(array, array.sharding.with_memory_kind("device"))
-
-
 @functools.cache
 def _program(mesh: Mesh | None):
     # Replicated, so that every process can read the two integers.
@@ -122,11 +118,8 @@ def _digest(array: jax.Array) -> jax.Array:
         along = jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
         index += along * np.uint32(stride % 2**32)
         stride *= bits.shape[axis]
-    return jnp.sum(bits * (_mixed(index) | 1), dtype=jnp.uint32)
-
-
-def _mixed(x: jax.Array) -> jax.Array:
-    """Applies MurmurHash3's finalizer, so that neighbours get unrelated weights."""
-    x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
-    x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
-    return x ^ (x >> 16)
+    # MurmurHash3's finalizer, so that neighbours get unrelated weights.
+    index = (index ^ (index >> 16)) * np.uint32(0x85EBCA6B)
+    index = (index ^ (index >> 13)) * np.uint32(0xC2B2AE35)
+    weight = (index ^ (index >> 16)) | 1
+    return jnp.sum(bits * weight, dtype=jnp.uint32)
