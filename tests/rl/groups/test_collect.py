@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.groups.collect import PartialGroup, Shortfall, _renumbered
-from rl.groups.draws import Draw
+from rl.groups.collect import Shortfall
 from rl.groups.judge import overlong_penalty
 from rl.groups.packing import make_segments, pack
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.reward.verifier import Score
 from rl.verifier import Verdict
-from rollout.types import EMPTY, Completion, SamplingParams
-from tests.rl.examples import make_collector, make_completion, make_problem
+from rollout.types import Completion, SamplingParams
+from tests.rl.examples import make_collector, make_problem
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
 
@@ -133,14 +132,6 @@ def test_ids_are_trained_on_as_they_were_drawn():
     trained = np.concatenate([b.token_ids[b.loss_mask] for b in micro]).reshape(-1, 6)
     assert len(trained) == 8 * 4
     assert (trained[:, 1:] == letters).all()
-
-
-def test_what_is_not_begun_stays_so_in_the_next_version():
-    draw = Draw(make_problem(), 0, 1.0, (1.0, 1.0))
-    partial = PartialGroup(draw, 3, [EMPTY, make_completion(4, version=2)])
-    (later,) = _renumbered([partial])
-    assert later.created_step == 4 and not len(later.completions[0].token_ids)
-    assert later.completions[1].versions.tolist() == [3] * 4
 
 
 @pytest.mark.failure(17)
