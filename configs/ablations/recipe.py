@@ -1,6 +1,6 @@
 """Removes parts of the recipe one by one, for a real language model (SmolLM2).
 
-    python -m tools.ablate --config=configs/ablations/recipe.py --out=runs/recipe
+    python -m tools.ablate --config=configs/ablations/recipe.py --workdir=runs/recipe
 
 All arms run only the first stage of `configs/smollm2_words.py`. Compare them at equal
 numbers of sampled tokens (the report's curves), because `no_refill` samples fewer

@@ -66,7 +66,7 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def read_result(study: Study) -> dict[str, Any]:
-    """Returns a study, its runs, some maybe unfinished, and their comparison.
+    """Returns a study, its runs, which may be unfinished, and their comparison.
 
     Raises:
       ValueError: a workdir has a run with another config, or a damaged file.

@@ -47,7 +47,7 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns a benchmark's figures: those of `summarise`, maj@k for k > 1, by level.
+    """Returns a benchmark's figures: those of `summarise`, maj@k if k > 1, by level.
 
     `classes` is the result of `answer_classes`.
     """
