@@ -232,15 +232,17 @@ class Collector:
         ended: list[int] = []
         judged: dict[int, SampledGroup] = {}
 
-        def judge(number: int) -> None:
-            found = self._judge(
-                problems=[groups[i].draw.problem for i in ended],
-                prompts=[prompts[i] for i in ended],
-                completions=[completions[i] for i in ended],
-                created_step=[groups[i].created_step for i in ended],
-                max_tokens=params.max_tokens,
-                seed=run_seed(self._seed, Stream.SHUFFLING, number),
-            )
+        def to_judge(number: int) -> dict[str, Any]:
+            return {
+                "problems": [groups[i].draw.problem for i in ended],
+                "prompts": [prompts[i] for i in ended],
+                "completions": [completions[i] for i in ended],
+                "created_step": [groups[i].created_step for i in ended],
+                "max_tokens": params.max_tokens,
+                "seed": run_seed(self._seed, Stream.SHUFFLING, number),
+            }
+
+        def take(found: Sequence[Group]) -> None:
             new = {
                 i: SampledGroup(groups[i].draw, group, sampled=params.n)
                 for i, group in zip(ended, found, strict=True)
@@ -256,7 +258,7 @@ class Collector:
 
         def enough() -> bool:
             if ended:
-                judge(self._next_number())
+                take(self._judge(**to_judge(self._next_number())))
             teach = sum(self._teaches(d.group) for d in judged.values())
             return due <= judged.keys() and teach >= missing
 
@@ -265,7 +267,7 @@ class Collector:
                 prompts, params, seed=seed, on_finished=lambda *_: None
             )
             ended = list(range(len(groups)))
-            judge(number)
+            take(self._judge(**to_judge(number)))
             return list(judged.values())
         completions = self._sample(
             prompts,
