@@ -27,22 +27,14 @@ from tools.ablation.study import Run
 
 
 def check(runs: Sequence[Run]) -> None:
-    """Checks the config of one run of each arm, as `rl.train` does before training.
-
-    Raises:
-      ValueError: one line with the arm and its first error.
-    """
+    """Checks the config of one run of each arm, as `rl.train` does before training."""
     for arm, config in {run.arm: run.config for run in reversed(runs)}.items():
         if wrong := _outcome(validate, config):
             raise ValueError(f"arm {arm!r}: {wrong}")
 
 
 def make_bases(runs: Sequence[Run]) -> None:
-    """Makes or downloads each base model once, before runs do so concurrently.
-
-    Raises:
-      ValueError: a base model is not available.
-    """
+    """Makes or downloads each base model once, before runs do so concurrently."""
     for config in {config_json(r.config.model): r.config for r in runs}.values():
         if wrong := _outcome(_base, config):
             raise ValueError(wrong)

@@ -66,11 +66,7 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def read_result(study: Study) -> dict[str, Any]:
-    """Returns a study, its runs, which may be unfinished, and their comparison.
-
-    Raises:
-      ValueError: a workdir has a run with another config, or a damaged file.
-    """
+    """Returns a study, its runs, which may be unfinished, and their comparison."""
     runs = []
     by_arm: dict[str, dict[int, Any]] = {arm: {} for arm in study.ablation.arms}
     for run in study.runs:

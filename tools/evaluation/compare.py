@@ -52,7 +52,6 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
       of all benchmarks, each problem with the same weight.
 
     Raises:
-      FileNotFoundError: a folder has no verdicts.
       ValueError: the evaluations have no common benchmark, their problems differ, or
         the evaluations of one arm were sampled differently.
     """

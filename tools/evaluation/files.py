@@ -62,9 +62,6 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
     """Returns the stored completions by benchmark; empty if there are none.
 
     A last row that an interrupted process left incomplete is ignored.
-
-    Raises:
-      ValueError: a row is malformed or repeats an earlier one.
     """
     found: dict[str, dict[tuple[str, int], SampledCompletion]] = {}
     names = [field.name for field in dataclasses.fields(SampledCompletion)]

@@ -93,10 +93,6 @@ def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
     """Returns the held-out problems of a run, and the template of its prompts.
 
     Functions that the run's config names are not imported.
-
-    Raises:
-      ValueError: the folder has no held-out problems, or no valid template.
-      FileNotFoundError: the folder has no config.json.
     """
     path = workdir / HELD_OUT
     if not path.is_file():

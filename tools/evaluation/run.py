@@ -82,11 +82,7 @@ def make_task(
     model: Pretrained,
     conditions: Conditions,
 ) -> Task:
-    """Returns a task whose prompts use the template of `conditions`.
-
-    Raises:
-      ValueError: a prompt cannot be encoded for the model; the message has the problem.
-    """
+    """Returns a task whose prompts use the template of `conditions`."""
     template, size = conditions.template, model.config.vocab_size
     prompts = [
         encode_checked(model.tokenizer, template, p, vocab_size=size) for p in problems
@@ -210,11 +206,7 @@ def _chunks(
 
 
 def checkpoint_hash(folder: pathlib.Path) -> str:
-    """Returns a SHA-256 hash of the config and all weight files of a folder.
-
-    Raises:
-      FileNotFoundError: the folder has no safetensors file, or no config.json.
-    """
+    """Returns a SHA-256 hash of the config and all weight files of a folder."""
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         raise FileNotFoundError(f"{folder}: no .safetensors file; give a model folder")

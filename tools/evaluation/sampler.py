@@ -92,11 +92,6 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
     """Opens the sampler that the flags of `add_flags` select.
 
     Logs of vLLM servers are written to the folder `args.out`.
-
-    Raises:
-      ValueError: the model does not fit on the devices, `--devices` is malformed, or
-        the file of `--vllm_python` does not exist.
-      ServerFailed, ServerRefused: see `serve_fixed`.
     """
     if args.sampler == "jax":
         return open_jax_sampler(model, slots=args.slots, context=context)
@@ -121,9 +116,6 @@ def open_jax_sampler(found: Pretrained, *, slots: int, context: int) -> JaxSampl
 
     Each copy of the weights is split over as few devices as can hold it together with
     its part of the cache.
-
-    Raises:
-      ValueError: weights and cache do not fit on the devices.
     """
     model, mesh = split_model(found)
     longest = make_layout(

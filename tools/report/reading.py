@@ -50,11 +50,7 @@ class Run:
 
 
 def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """Reads several workdirs and gives the runs different names.
-
-    Raises:
-      ValueError: a folder is not a workdir, or a workdir occurs twice.
-    """
+    """Reads several workdirs, each given once, and names the runs differently."""
     runs = [read_run(workdir) for workdir in workdirs]
     if len({run.name for run in runs}) < len(runs):
         named = zip(runs, workdirs, strict=True)
@@ -66,11 +62,7 @@ def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
 
 
 def read_run(workdir: pathlib.Path) -> Run:
-    """Reads a workdir.
-
-    Raises:
-      ValueError: the folder has no config.json.
-    """
+    """Reads a workdir; it must have a config.json."""
     if not (workdir / "config.json").is_file():
         raise ValueError(f"{workdir}: no config.json; give the --workdir of a run")
     wrong: list[str] = []
