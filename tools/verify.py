@@ -22,13 +22,7 @@ from typing import Any
 from configs.reading import output_file, user_path
 from rl.files import read_rows, replace_json
 from rl.progress import each
-from rl.verifier import (
-    VERSION,
-    Examiner,
-    extract_answer,
-    is_equivalent,
-    self_check,
-)
+from rl.verifier import VERSION, Examiner, extract_answer, is_equivalent, self_check
 from rl.verifier.parse.answers import parse_answer
 
 
@@ -62,12 +56,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("give either files, or both --pred and --gold")
     try:
         if explained:
-            result = explain(
-                arguments.pred,
-                arguments.gold,
-                arguments.problem,
-                in_sympy=arguments.explain,
-            )
+            texts = arguments.pred, arguments.gold, arguments.problem
+            result = explain(*texts, in_sympy=arguments.explain)
         elif arguments.self_check:
             result = check_answers(arguments.files)
         else:
@@ -123,15 +113,12 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
         predicted = row.get("pred")
         if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
             shown = f"{golds!r:.60} and {predicted!r:.60}"
-            raise ValueError(
-                f"{where}: 'gold' (or 'golds') and 'pred' must be text, not {shown}"
-            )
+            what = "'gold' (or 'golds') and 'pred' must be text"
+            raise ValueError(f"{where}: {what}, not {shown}")
         answer: str | None = predicted
         if row.get("mode") == "response":
             answer = extract_answer(predicted)
-        correct = answer is not None and any(
-            is_equivalent(answer, gold) for gold in golds
-        )
+        correct = answer is not None and any(is_equivalent(answer, g) for g in golds)
         verdict = {"id": row.get("id"), "correct": correct, "answer": answer}
         if isinstance(row.get("label"), bool):
             verdict["label"] = row["label"]
@@ -183,18 +170,12 @@ def _rows(paths: list[pathlib.Path]) -> list[tuple[str, dict]]:
 def _show(result: dict, limit: int) -> None:
     for key, value in result.items():
         if not isinstance(value, list):
-            print(
-                f"{key:18} {value:.4f}"
-                if isinstance(value, float)
-                else f"{key:18} {value}"
-            )
+            shown = f"{value:.4f}" if isinstance(value, float) else value
+            print(f"{key:18} {shown}")
     for row in result.get("refused", [])[:limit]:
         print(f"{row['at']}: {row['answer'][:60]!r} {row['reason']}")
-    wrong = [
-        v
-        for v in result.get("verdicts", [])
-        if v.get("label", v["correct"]) != v["correct"]
-    ]
+    verdicts = result.get("verdicts", [])
+    wrong = [v for v in verdicts if v.get("label", v["correct"]) != v["correct"]]
     for row in wrong[:limit]:
         print(f"{row['id']}: {row['gold']} | {row['pred']!r}: label {row['label']}")
 
