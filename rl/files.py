@@ -223,7 +223,7 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         at = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
-        raise ValueError(f"{where}: not UTF-8, {at}; convert the file") from None
+        raise ValueError(f"{where}: not UTF-8, {at}; convert it to UTF-8") from None
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise ValueError(
@@ -236,7 +236,9 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
         if line.strip() in (b"[", b"{"):
             reason = "a value spans several lines; each line must be an object"
         start = line[:60].decode(errors="replace")
-        raise ValueError(f"{where}: not JSON ({reason}): {start!r}") from None
+        raise ValueError(
+            f"{where}: not JSON ({reason}); correct the row {start!r}"
+        ) from None
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a row must be an object, not {type(row).__name__}")
     return row

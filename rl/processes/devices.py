@@ -151,7 +151,8 @@ def keep_programs(folder: str) -> None:
         except OSError as error:
             print(
                 f"WARNING: config.compiled={folder!r}: cannot be written"
-                f" ({error.strerror}); every start compiles the programs that it lacks",
+                f" ({error.strerror}), so every start compiles missing programs again;"
+                " set another folder",
                 flush=True,
             )
             if not os.path.isdir(path):

@@ -80,7 +80,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, caps
     keep_programs("~/cache")
     warnings = capsys.readouterr().out.splitlines()
     assert [line.partition("cannot be written ")[2] for line in warnings] == [
-        f"({why}); every start compiles the programs that it lacks"
+        f"({why}), so every start compiles missing programs again; set another folder"
         for why in ("File exists", "there is no home folder")
     ]
     assert jax.config.jax_compilation_cache_dir == before
@@ -98,7 +98,7 @@ def test_a_cache_that_can_only_be_read_is_used(tmp_path, monkeypatch, capsys):
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
     said = capsys.readouterr().out
-    assert said.endswith("; every start compiles the programs that it lacks\n")
+    assert said.endswith("programs again; set another folder\n")
 
 
 @pytest.mark.failure(65)
