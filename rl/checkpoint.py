@@ -412,10 +412,7 @@ def state_bytes(
 ) -> int:
     """Returns the bytes of a checkpoint's tensors, without `TrainState`'s counters.
 
-    Args:
-      params: trained parameters, as arrays or as shapes with dtypes.
-      optimizer: the optimizer, whose state is saved as well.
-      reference: dtype of `TrainState.reference`; None if the state has none.
+    `reference` is the dtype of `TrainState.reference`; None if the state has none.
     """
     leaves = jax.tree.leaves((params, jax.eval_shape(optimizer.init, params)))
     if reference:

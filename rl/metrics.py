@@ -56,7 +56,7 @@ class MetricsWriter:
             -1 for a new run.
           evaluated: the step of the last evaluation; later evaluations are removed.
           config: hyperparameters by dotted key.
-          sinks: additional metric loggers by name; see `rl.metric_loggers`.
+          sinks: additional metric loggers, by name.
         """
         files = workdir / "metrics.jsonl", workdir / "samples.jsonl"
         for file in files:

@@ -87,8 +87,8 @@ class Batch(flax.struct.PyTreeNode):
     """Holds a micro-batch of packed rows; entry t of a row belongs to its token t.
 
     Attributes:
-      token_ids: token ids; 0 in padding.
-      positions: token positions, counted from 0 at the start of each prompt.
+      token_ids: 0 in padding.
+      positions: counted from 0 at the start of each prompt.
       segment_ids: number of each token's segment, ascending within a row; 0 is padding.
       prefix_ids: for completions that share their prompt in the row, number of the
         segment with this prompt (without its last token); otherwise 0.

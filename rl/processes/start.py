@@ -39,14 +39,10 @@ def start(
 ) -> Processes:
     """Connects the processes of this run before JAX initializes its devices.
 
-    If the first three arguments are None, JAX reads the environment (SLURM, TPU pods,
-    GKE, Open MPI, Kubernetes indexed jobs). If the processes do not all connect within
-    5 minutes, this process ends.
-
-    Args:
-      coordinator, num_processes, process_id: the flags of these names; one process
-        ignores the environment.
-      expected_errors: types of errors that are printed without a traceback.
+    Without the first three arguments, the flags of these names, JAX reads the
+    environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs). If the
+    processes do not all connect within 5 minutes, this process ends. Errors of the
+    types `expected_errors` are printed without a traceback.
 
     Raises:
       ValueError: the arguments are invalid, or the processes could not be connected.

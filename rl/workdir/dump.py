@@ -34,13 +34,8 @@ def dump_updates(
 ) -> None:
     """Writes a dump unless the run has one; prints a warning if writing fails.
 
-    The caller makes sure that no checkpoint is being written.
-
-    Args:
-      workdir: folder of the run.
-      step: number of steps done before this one.
-      groups: groups of the step's batch.
-      mini_batches, hypers, stats: arguments and result of `Engine.update`.
+    The caller makes sure that no checkpoint is being written. `step` is the number of
+    steps done before this one.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():

@@ -45,10 +45,7 @@ def serve_as_trained(
 ) -> None:
     """Replaces the generation config and chat template in a copy of the base's files.
 
-    Args:
-      folder: folder with copies of the base model's config and tokenizer files.
-      stop_token_ids, template, tokenizer: those of the run.
-      temperature: sampling temperature at the end of the run.
+    `temperature` is the sampling temperature at the end of the run.
     """
     path = folder / "generation_config.json"
     of_base = json.loads(path.read_text("utf-8")) if path.is_file() else {}
