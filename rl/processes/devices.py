@@ -158,4 +158,24 @@ def keep_programs(folder: str) -> None:
             if not os.path.isdir(path):
                 return
             warnings.filterwarnings("ignore", "Error writing persistent compilation")
+    _report_damage_once(folder)
     jax.config.update("jax_compilation_cache_dir", path)
+
+
+def _report_damage_once(folder: str) -> None:
+    """Replaces JAX's warning about each damaged program by one for the folder."""
+    show = warnings.showwarning
+    reported: list[Warning] = []
+
+    def report(message, *args, **kwargs):
+        if not str(message).startswith("Error reading persistent compilation"):
+            show(message, *args, **kwargs)
+        elif not reported:
+            reported.append(message)
+            print(
+                f"WARNING: config.compiled={folder!r}: has damaged programs, which"
+                " every start compiles again; delete this folder",
+                flush=True,
+            )
+
+    warnings.showwarning = report

@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import jax
 import pytest
@@ -69,6 +70,20 @@ def test_a_run_without_compilation_is_refused():
             start_devices(from_config(quickstart.get_config()))
     finally:
         jax.config.update("jax_disable_jit", False)
+
+
+@pytest.mark.failure(98)
+def test_damaged_programs_of_the_cache_are_one_warning(tmp_path, capsys):
+    cache = jax.config.jax_compilation_cache_dir
+    try:
+        keep_programs(str(tmp_path))
+        for name in ("jit_a", "jit_b"):
+            text = f"Error reading persistent compilation cache entry for {name!r}"
+            warnings.showwarning(UserWarning(text), UserWarning, "compiler.py", 1)
+    finally:
+        jax.config.update("jax_compilation_cache_dir", cache)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("which every start compiles again; delete this folder")
 
 
 @pytest.mark.failure(87)
