@@ -11,7 +11,7 @@ import pytest
 from configs import base
 from rl.update.losses import LOSSES, importance, k3
 from rl.update.objective import KL_ESTIMATES, objective_from_config
-from rl.update.rejection import load_rejection, reject, rejection_weights
+from rl.update.rejection import geometric, load_rejection, reject, rejection_weights
 from tools import check_objective
 from tools.check_objective import check_loss
 from tools.objective.corrections import correction_findings
@@ -111,18 +111,46 @@ def test_each_fault_is_named(fault, names):
     assert len(broken) < 7
 
 
-def _only_weighed(c):
+def _faulty_rejection(change):
+    """Rejects by `change(micro-batches, weights, **how)`."""
+
+    def make(c):
+        how = {
+            "aggregation": c.objective.aggregation,
+            "constant": c.rollout.max_response_tokens,
+        }
+        rejection = load_rejection(c.objective.correction)
+        return lambda batches: change(
+            batches, rejection_weights(batches, rejection, 2.0), **how
+        )
+
+    return make
+
+
+@_faulty_rejection
+def _only_weighed(mini_batch, weights, **how):
     """Gives rejected tokens weight 0, and leaves them in the mask."""
-    rejection = load_rejection(c.objective.correction)
-    how = {"aggregation": "sequence", "constant": c.rollout.max_response_tokens}
+    kept = reject(mini_batch, weights, **how)
+    return [
+        b.replace(loss_mask=a.loss_mask) for a, b in zip(mini_batch, kept, strict=True)
+    ]
 
-    def rejected(batches):
-        kept = reject(batches, rejection_weights(batches, rejection, 2.0), **how)
-        return [
-            b.replace(loss_mask=a.loss_mask) for a, b in zip(batches, kept, strict=True)
-        ]
 
-    return rejected
+@_faulty_rejection
+def _still_divided_by(mini_batch, weights, **_):
+    """Leaves rejected tokens in the divisor."""
+    return [
+        b.replace(
+            loss_mask=b.loss_mask & (w != 0),
+            loss_weights=b.loss_weights * w,
+            off_policy=b.off_policy & (w != 0),
+        )
+        for b, w in zip(mini_batch, weights, strict=True)
+    ]
+
+
+def _stale_tokens_only(log_weights, off_policy, completions, cap):
+    return geometric(log_weights, off_policy, completions, cap) | ~off_policy
 
 
 def _with_objective(c, **changes):
@@ -159,6 +187,7 @@ def _unweighed_kl(c):
 
 _KL = "rl.update.objective.KL_ESTIMATES"
 _REJECT = "tools.objective.corrections.make_rejection"
+_GEOMETRIC = ("rl.update.rejection.REJECTIONS", "geometric")
 _OBJECTIVE = "tools.objective.corrections.objective_from_config"
 
 
@@ -167,6 +196,8 @@ _OBJECTIVE = "tools.objective.corrections.objective_from_config"
     [
         ("gspo", "mask", _REJECT, _only_weighed, {"rejected tokens"}),
         ("grpo", "mask", _REJECT, _only_weighed, {"rejected tokens"}),
+        ("grpo", "mask", _REJECT, _still_divided_by, {"divisor"}),
+        ("grpo", "geometric", _GEOMETRIC, _stale_tokens_only, {"whole completions"}),
         ("grpo", "truncate", _OBJECTIVE, _without_cap, {"importance weights"}),
         ("grpo", "truncate", _OBJECTIVE, _unweighed, {"importance weights"}),
         ("grpo", "truncate", _OBJECTIVE, _unweighed_kl, {"importance weights"}),
@@ -205,7 +236,7 @@ def test_the_command(tmp_path, capsys):
     assert check_objective.main(arguments) == 1
     assert "BROKEN  gradient: is 0 for all tokens" in capsys.readouterr().out
     names = [f["name"] for f in json.loads(out.read_text())["findings"]]
-    assert len(names) == 18 and {"mesh", "importance weights"} <= {*names}
+    assert len(names) == 20 and {"mesh", "divisor"} <= {*names}
     assert check_objective.main([f"{__name__}:scalar"]) == 2
     assert "one value per token" in capsys.readouterr().err
     assert check_objective.main(["dual_clip", "--arg", "bund=3"]) == 2

@@ -1,24 +1,26 @@
 """Checks what the update adds to a loss: rejection, weights, KL and entropy terms.
 
-The importance weight of each token is compared with an independent calculation. The
-gradients of KL and entropy terms must have the right sign. The checks run with each
-correction, on completions with some off-policy tokens.
+The weights of each token are compared with an independent calculation. The gradients of
+KL and entropy terms must have the right sign. The checks run with each correction, on
+completions with some off-policy tokens.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from configs.base import RunConfig
-from rl.groups.packing import weigh
+from rl.groups.packing import Aggregation, weigh
 from rl.setup import make_rejection
 from rl.types import Batch
 from rl.update.objective import KL_ESTIMATES, objective_from_config
 from rl.update.rejection import TRUNCATE
 from tools.objective.properties import TOLERANCE, Finding
 from tools.objective.trial import (
+    GROUP,
     OWNER,
     SHORT,
     Trial,
@@ -40,6 +42,8 @@ _TERMS: dict[str, dict[str, Any]] = {
 }
 _WHY = {
     "rejected tokens": "gradients, metrics and means must not include those tokens",
+    "whole completions": "`geometric` must keep or reject all tokens of a completion",
+    "divisor": "weights must divide by the number of tokens that are not rejected",
     "importance weights": "every term must weight off-policy tokens by"
     " min(exp(old - sampler), cap) with `truncate`, and by 1 with other corrections",
     "KL penalty": "gradient descent must move the policy towards the reference",
@@ -68,17 +72,20 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     """Checks one correction and yields (property, what is wrong) for each fault."""
     values = _make_values()
 
-    def changed(term: str = "loss") -> RunConfig:
-        settings = {"correction": correction, "correction_cap": _CAP, **_TERMS[term]}
-        objective = dataclasses.replace(c.objective, aggregation="sequence", **settings)
+    def changed(**settings: Any) -> RunConfig:
+        settings = {"aggregation": "sequence", "correction_cap": _CAP, **settings}
+        objective = dataclasses.replace(c.objective, correction=correction, **settings)
         return dataclasses.replace(c, objective=objective)
 
-    trials = {term: Trial(objective_from_config(changed(term))) for term in _TERMS}
+    @functools.cache
+    def trial(term: str) -> Trial:
+        return Trial(objective_from_config(changed(**_TERMS[term])))
+
     batches = _rejected(changed(), layout(), values)
     kept = np.zeros(len(OWNER), bool)
     for batch in batches:
         kept[token_numbers(batch)[batch.loss_weights != 0]] = True
-    found = {term: trial.run(batches, values) for term, trial in trials.items()}
+    found = {term: trial(term).run(batches, values) for term in _TERMS}
     plain, entropy = found["loss"], found["entropy"]
 
     if count := entropy["outside"]:
@@ -86,16 +93,30 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     if entropy["metric tokens"] != kept.sum():
         yield "rejected tokens", "metrics count rejected tokens"
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
-    again = trials["loss"].run(batches, {**values, **moved})
+    again = trial("loss").run(batches, {**values, **moved})
     if _differs(plain, again, kept):
         yield "rejected tokens", "values there change the gradient of other tokens"
+    partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
+    if correction == "geometric" and partly:
+        yield "whole completions", f"{len(partly)} completions are rejected in part"
+
+    for aggregation in get_args(Aggregation):
+        weighed = _rejected(changed(aggregation=aggregation), layout(), values)
+        weights = np.zeros(len(OWNER))
+        for batch in weighed:
+            inside = batch.loss_weights != 0
+            weights[token_numbers(batch)[inside]] = batch.loss_weights[inside]
+        exact = _divided(kept, aggregation, c.rollout.max_response_tokens)
+        if not np.allclose(weights, exact, rtol=1e-5, atol=0):
+            sums = f"{weights.sum():.4g}, not {exact.sum():.4g}"
+            yield "divisor", f"weights of aggregation {aggregation!r} sum to {sums}"
 
     importance = np.ones(len(OWNER))
     if correction == TRUNCATE:
         bounded = np.minimum(np.exp(values["old"] - values["sampler"]), _CAP)
         importance = np.where(values["off_policy"], bounded, 1)
     fresh = {**values, "off_policy": np.zeros(len(OWNER), bool)}
-    unweighed = {term: trials[term].run(batches, fresh)["part"] for term in _TERMS}
+    unweighed = {term: trial(term).run(batches, fresh)["part"] for term in _TERMS}
     for term in _TERMS:
         part, exact = found[term]["part"], unweighed[term]
         if term != "loss":
@@ -113,7 +134,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     if wrong := np.count_nonzero(entropy["entropy"][kept] >= 0):
         yield "entropy bonus", f"lowers the entropy of {wrong} tokens"
     short = _rejected(changed(), layout(length=SHORT), values)
-    if _differs(plain, trials["loss"].run(short, values), kept):
+    if _differs(plain, trial("loss").run(short, values), kept):
         yield "packing after rejection", "the gradient differs between two packings"
 
 
@@ -150,6 +171,22 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
         batch.replace(sampler_logprobs=numbered.sampler_logprobs)
         for batch, numbered in zip(kept, weighed, strict=True)
     ]
+
+
+def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
+    """Returns the weight of each token, `[tokens]`; 0 for tokens not in `kept`."""
+    sizes = {
+        "group": np.bincount(GROUP[kept], minlength=GROUP.max() + 1),
+        "sequence": np.bincount(OWNER[kept], minlength=OWNER.max() + 1),
+    }
+    completions = np.count_nonzero(sizes["sequence"])
+    divisors = {
+        "token": kept.sum(),
+        "group": np.count_nonzero(sizes["group"]) * sizes["group"][GROUP],
+        "sequence": completions * sizes["sequence"][OWNER],
+        "constant": completions * constant,
+    }
+    return kept / np.maximum(divisors[aggregation], 1)
 
 
 def _differs(a: dict[str, Any], b: dict[str, Any], kept: np.ndarray) -> bool:

@@ -16,8 +16,10 @@ from sharding.rules import place
 _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
 LONG, SHORT = 48, 14
 _LENGTHS = [length for _, lengths in _SHAPES for length in lengths]
-# For each token, the number of its completion.
+_GROUPS = [group for group, (_, lengths) in enumerate(_SHAPES) for _ in lengths]
+# For each token, the number of its completion and of its group.
 OWNER = np.repeat(np.arange(len(_LENGTHS)), _LENGTHS)
+GROUP = np.take(_GROUPS, OWNER)
 # Compilation takes most of the time; this shortens it.
 _QUICK = {"xla_backend_optimization_level": 0}
 Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
