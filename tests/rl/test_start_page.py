@@ -92,7 +92,7 @@ def test_a_dry_run_opens_the_weights(config, tmp_path):
 def test_a_dry_run_opens_the_weights_of_the_reference(config, tmp_path):
     folder = base_folder(from_config(config), described_in=tmp_path)
     config.objective.reference, config.objective.kl_penalty = str(folder), 0.1
-    with pytest.raises(ValueError, match=r"model.safetensors: no such file$"):
+    with pytest.raises(ValueError, match=r"model.safetensors: no such file; download"):
         validate(from_config(config))
 
 
