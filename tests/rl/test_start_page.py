@@ -82,7 +82,7 @@ def test_the_size_of_a_checkpoint_includes_a_saved_reference(config, tmp_path):
 def test_a_dry_run_opens_the_weights(config, tmp_path):
     folder = base_folder(from_config(config), described_in=tmp_path)
     config.model.maker, config.model.path = "", str(folder)
-    with pytest.raises(ValueError, match=r"model.safetensors: no such file$"):
+    with pytest.raises(ValueError, match=r"model.safetensors: no such file; download"):
         validate(from_config(config))
     (folder / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ValueError, match=r"is a Git LFS pointer.*`git lfs pull`$"):
