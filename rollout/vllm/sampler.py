@@ -414,8 +414,10 @@ class VllmSampler(FleetSampler):
         label, token_ids, own = self._probed
         if label != self._published.label:
             return  # the publish in progress checks this server
-        same = int(np.cumprod(answer.token_ids == token_ids).sum())
-        if not same:
+        same = 0
+        if not answer.unfinished:  # `_gap` rejects an unfinished one
+            same = int(np.cumprod(answer.token_ids == token_ids).sum())
+        if not (same or answer.unfinished):
             raise OutOfStep(
                 f"{client.url} was restarted and then sampled token"
                 f" {answer.token_ids[0]} for the probe, but token {token_ids[0]} before"
