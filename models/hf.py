@@ -209,15 +209,13 @@ def export_tensors(
       `(Hugging Face name, array)` in the order of `models.names.rows`. The devices
       convert the next layer while the caller writes the current one.
     """
-    made = (
-        (hf_names, lay_out(*arguments))
-        for hf_names, arguments in conversions(params, config, dtype, names=names)
-    )
-    # `pairwise` starts the conversion of the next layer before it yields this one.
-    for current, _ in itertools.pairwise(itertools.chain(made, [((), ())])):
-        for name, array in zip(*current, strict=True):
-            local = array if array.is_fully_addressable else array.addressable_data(0)
-            yield name, np.asarray(local)
+    hf_names: tuple[str, ...] = ()
+    arrays: tuple[jax.Array, ...] = ()
+    for next_names, arguments in conversions(params, config, dtype, names=names):
+        ahead = lay_out(*arguments)
+        yield from _to_host(hf_names, arrays)
+        hf_names, arrays = next_names, ahead  # frees the layer before: two at a time
+    yield from _to_host(hf_names, arrays)
 
 
 def conversions(
@@ -259,6 +257,12 @@ def lay_out(weights, config, dtype, sharding, arrays, layer):
             array = jax.lax.with_sharding_constraint(array, sharding)
         found.append(array)
     return tuple(found)
+
+
+def _to_host(hf_names, arrays) -> Iterator[tuple[str, np.ndarray]]:
+    for name, array in zip(hf_names, arrays, strict=True):
+        local = array if array.is_fully_addressable else array.addressable_data(0)
+        yield name, np.asarray(local)
 
 
 def save_folder(

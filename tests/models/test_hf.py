@@ -1,7 +1,9 @@
 """Hugging Face folders: bit-exact round trips, streaming, refusals."""
 
+import collections
 import json
 import pathlib
+import weakref
 
 import jax
 import numpy as np
@@ -10,6 +12,7 @@ import safetensors.numpy
 import torch
 import transformers
 
+from models import hf
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params, param_shardings
 from models.hf import (
@@ -70,6 +73,25 @@ def test_transformers_loads_a_bfloat16_export(tmp_path):
     # An export is itself a model that we read.
     again = load_params(target, model, _mesh())
     assert jax.tree.leaves(again)[0].dtype == np.float32
+
+
+def test_an_export_holds_two_layers_at_a_time(tmp_path, monkeypatch):
+    reference.make(tmp_path, num_hidden_layers=4)
+    model = Decoder(DecoderConfig.from_folder(tmp_path))
+    params = load_params(tmp_path, model, _mesh())
+    made, held = [], []
+
+    def counted(*arguments):
+        arrays = lay_out(*arguments)
+        made.append(weakref.ref(arrays[0]))
+        held.append(sum(first() is not None for first in made))
+        return arrays
+
+    lay_out = hf.lay_out
+    monkeypatch.setattr(hf, "lay_out", counted)
+    stream = hf.export_tensors(params, model.config, np.dtype(np.float32))
+    collections.deque(stream, maxlen=0)
+    assert len(held) == 6 and max(held) == 2
 
 
 def test_parameters_are_sharded_as_the_rules_say(tmp_path):
