@@ -100,12 +100,14 @@ class Parser(Quantities):
                 break
             if not self._at_separator():
                 raise t.Unparsable(f"has an unexpected {self._next.value[:20]!r}")
+            word = joined
             while self._at_separator():
                 if SEPARATORS[self._next.value] != ",":
-                    joined = self._next.value
+                    word = self._next.value
                 self._at += 1
             if self._next.kind == "end" or self._at_condition():
                 break
+            joined = word  # a word behind the last statement joins nothing
         rest = [node for node in nodes if not is_membership(node)]
         if rest and len(rest) < len(nodes):
             return _declared(_joined(rest, joined))

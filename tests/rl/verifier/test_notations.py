@@ -108,6 +108,8 @@ def test_an_option_that_says_another_letter_is_neither():
 def test_and_is_not_or_but_in_a_list_of_values():
     assert not is_equivalent("x=0 \\text{ or } y=0", "x=0 \\text{ and } y=0")
     assert not is_equivalent("a>0 \\text{ and } b>0", "a>0 \\text{ or } b>0")
+    assert not is_equivalent("x=0 \\text{ or } y=0, and", "x=0 \\text{ and } y=0")
+    assert not is_equivalent("x<5 \\text{ or } x>1, and", "(1,5)")
     assert not is_equivalent(r"\text{Alice or Bob}", r"\text{Alice and Bob}")
     assert is_equivalent(r"\text{Bob and Alice}", r"\text{Alice and Bob}")
     assert is_equivalent("x=0 \\text{ or } x=1", "x=0 \\text{ and } x=1")
