@@ -31,7 +31,7 @@ from models.decoder import Params
 from rl import checksums
 from rl.checksums import CorruptCheckpointError, Record
 from rl.processes.stopping import one_line
-from rl.update.examine import check_finite
+from rl.update.examine import by_path, check_finite
 from rl.update.step import TrainState
 
 ASSETS = "assets"
@@ -374,6 +374,9 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
                     partial_restore=True,
                 ),
             )
+        for name, x in by_path(loaded).items():
+            if not isinstance(x, jax.Array):  # `partial_restore` leaves it as it is
+                raise ValueError(f"the tensor {name} is missing")
     except Exception as error:
         reason = one_line(error)[:300]
         raise CorruptCheckpointError(

@@ -134,13 +134,13 @@ def read_rows(
             for start, advice in _NOT_JSONL.items():
                 if line.startswith(start):
                     raise ValueError(f"{path}: {advice}")
-        if not line.strip():
-            continue
         if len(line) > MAX_LINE_BYTES:
             raise ValueError(
                 f"{where}: line longer than {MAX_LINE_BYTES // 2**20} MiB; give a JSONL"
                 " file, with one row per line"
             )
+        if not line.strip():
+            continue
         if appended and not line.endswith(b"\n") and not _is_whole(line):
             return
         yield where, _parsed(line, where)

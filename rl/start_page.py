@@ -210,10 +210,12 @@ def _find_vllm(c: RunConfig) -> str:
             command, capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        output = str(getattr(error, "stderr", None) or error).splitlines()
+        output = str(error)
+        if isinstance(error, subprocess.CalledProcessError):
+            output = error.stderr.strip() or output
+        reason = output.splitlines()[-1]
         raise ValueError(
-            f"config.rollout.vllm.python={v.python!r}: cannot import vLLM"
-            f" ({output[-1]}); run `make vllm`, or set config.rollout.vllm.url to the"
-            " servers' URLs"
+            f"config.rollout.vllm.python={v.python!r}: cannot import vLLM ({reason});"
+            " run `make vllm`, or set config.rollout.vllm.url to the servers' URLs"
         ) from None
     return f"vLLM: {done.stdout.strip()} in {v.python}"

@@ -295,6 +295,19 @@ def test_tensors_are_compared_with_what_was_on_the_devices(
     assert opened(folder).restore(_abstract(made))[0] == 1
 
 
+@pytest.mark.failure(36)
+def test_a_tensor_that_the_files_lack_is_not_left_out(made, pair, tmp_path, opened):
+    folder = shutil.copytree(pair, tmp_path / "c")
+    path = folder / "2" / "state" / "_METADATA"
+    content = json.loads(path.read_text())
+    del content["tree_metadata"]["('params', 'embedding')"]
+    path.write_text(json.dumps(content))
+    write_sums(folder / "2")
+    with pytest.raises(CorruptCheckpointError, match="params/embedding is missing"):
+        load_run_params(folder, 2, _abstract(made).params)
+    assert opened(folder).restore(_abstract(made))[0] == 1
+
+
 def test_another_models_checkpoint_is_not_taken_for_a_corrupt_one(made, pair, opened):
     abstract = _abstract(made)
     wider = jax.tree.map(lambda x: x, abstract)
