@@ -7,7 +7,7 @@ ten seconds. With several processes only the leader prints.
 
 import contextlib
 import contextvars
-import shutil
+import os
 import sys
 import threading
 import time
@@ -73,12 +73,20 @@ class Watch:
                 continue
             shown = terminal
             if terminal:
-                text = f"\r{self.text(shutil.get_terminal_size().columns - 1)}{_CLEAR}"
+                text = f"\r{self.text(_columns(stream) - 1)}{_CLEAR}"
                 print(end=text, file=stream, flush=True)
             else:
                 print(self.text(), file=stream, flush=True)
         if shown:
             print(end=f"\r{_CLEAR}", file=stream, flush=True)
+
+
+def _columns(stream: TextIO) -> int:
+    # Not `shutil.get_terminal_size`, which reads COLUMNS and the terminal of stdout.
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:  # the terminal was closed
+        return 80
 
 
 _hushed = threading.Event()

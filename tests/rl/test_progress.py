@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 import threading
 import time
 import types
@@ -127,7 +128,8 @@ def test_an_error_goes_through_and_ends_the_lines(log):
 def _screens(program):
     """Run a program on a terminal of 80 columns; what is on it after each write."""
     leader, follower = pty.openpty()
-    env = os.environ | {"COLUMNS": "80", "PYTHONPATH": os.getcwd()}
+    termios.tcsetwinsize(follower, (24, 80))
+    env = os.environ | {"COLUMNS": "200", "PYTHONPATH": os.getcwd()}
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdout=follower, stderr=follower, env=env
     )
