@@ -68,7 +68,7 @@ def parse(
 
     Raises:
       ValueError: a key is unknown or missing, or a value does not fit its type. The
-        message is one line with the key, the value, and what it must be.
+        message is one line with the key, any value, and what to do.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     if unknown := sorted(values.keys() - hints.keys()):

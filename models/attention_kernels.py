@@ -261,7 +261,7 @@ class _Grid:
 
 
 def _call(kernel, grid: _Grid, rows: _Rows, pairs: _Pairs, inputs, outputs):
-    """Calls a kernel; `inputs` and `outputs` are pairs of an array and its spec."""
+    """Calls a kernel; each input or output is a pair (array or shape, spec)."""
     arrays, specs = zip(*inputs, strict=True)
     out_shape, out_specs = zip(*outputs, strict=True)
     of_pairs = [grid.pairs(x.shape[2]) for x in pairs]

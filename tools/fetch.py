@@ -245,6 +245,11 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
         {"id": f"{name}-{i:05d}"} | row | {"source": name}
         for i, row in enumerate(filter(None, map(source.read, _rows(name, data))))
     ]
+    register = out / "sources.json"
+    try:
+        known = json.loads(register.read_text("utf-8")) if register.is_file() else {}
+    except ValueError as error:
+        raise ValueError(f"{register}: not JSON ({error}); delete it") from None
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     files.replace_rows(path, rows)
@@ -254,8 +259,6 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
         "licence": source.licence,
         "rows": len(rows),
     }
-    register = out / "sources.json"
-    known = json.loads(register.read_text("utf-8")) if register.is_file() else {}
     files.replace_json(register, known | {name: entry})
     return entry | {"file": str(path)}
 

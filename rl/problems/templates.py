@@ -103,7 +103,8 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
         raise ValueError(
             f"the tokenizer of {tokenizer.name_or_path!r} has several chat templates"
             f" ({', '.join(sorted(templates))}); rename one to default in"
-            " tokenizer_config.json, or use another template"
+            " tokenizer_config.json, or set config.data.template or --template to"
+            " another"
         )
     text = tokenizer.get_chat_template().removeprefix("\ufeff")
     return _DATE.sub(lambda call: json.dumps(_TODAY.strftime(call[2])), text)
@@ -164,12 +165,13 @@ def render_prompt(
             name = tokenizer.name_or_path
             raise ValueError(
                 f"template={template!r}: the chat template of {name!r} fails on a user"
-                f" message ({error.message}); use another template"
+                f" message ({error.message}); set config.data.template or --template to"
+                " another"
             ) from None
         except ValueError as error:
             raise ValueError(f"template={template!r}: {error}") from None
     if not text:
-        raise ValueError(f"template={template!r}: gives an empty prompt; use another")
+        raise ValueError(f"template={template!r}: gives an empty prompt; set another")
     return text
 
 

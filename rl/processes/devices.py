@@ -173,8 +173,9 @@ def _report_damage_once(folder: str) -> None:
         elif not reported:
             reported.append(message)
             print(
-                f"WARNING: config.compiled={folder!r}: has damaged programs, which"
-                " every start compiles again; delete this folder",
+                f"WARNING: config.compiled={folder!r}: has programs that cannot be"
+                " read, which every start compiles again; delete this folder, or set"
+                " another",
                 flush=True,
             )
 

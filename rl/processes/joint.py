@@ -88,7 +88,7 @@ class _Left(Exception):
 
 
 def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
-    """Executes the leader's commands and returns the exit status that ends the run.
+    """Executes the leader's commands until the run ends; returns its exit status.
 
     `make_engine` makes this process's engine, given the leader's config as JSON.
     """

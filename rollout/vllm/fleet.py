@@ -129,9 +129,9 @@ class ServerFleet:
           The client and the result of `update` for each server that is not dead.
 
         Raises:
-          ServerFailed: a server cannot be started, or none is left.
-          Exception: the first other error of `attach` or `update`, except ServerGone
-            and ServerBusy, which restart the server.
+          ServerFailed: a server does not start or answer, or none is left.
+          Exception: the first other error of `attach` or `update` that a restart
+            cannot solve.
         """
         for member in self.members:
             member.restarts = 0
@@ -312,10 +312,10 @@ class ServerFleet:
     def _raise_if_none_left(self) -> None:
         if all(member.dead for member in self.members):
             logs = [m.process.log_file for m in self.members if m.process]
-            see = f"; see {logs[0]}" if logs else ""
+            see = f"see {logs[0]}" if logs else "start them again"
             raise ServerFailed(
-                f"all vLLM servers failed after {self.max_restarts} restarts each; last"
-                f" error: {self._last_error}{see}"
+                f"all vLLM servers failed after {self.max_restarts} restarts or waits"
+                f" each; last error: {self._last_error}; {see}"
             )
 
     def _watch(self) -> None:

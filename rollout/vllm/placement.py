@@ -33,7 +33,7 @@ def make_servers(
     if sets and not pathlib.Path(spec.python).is_file():
         raise ValueError(
             f"{key}={spec.python!r}: no such file; run `make vllm` to build the"
-            " environment, or give the url of running servers"
+            " environment, or give running servers in config.rollout.vllm.url or --url"
         )
     return [
         ServerProcess(

@@ -17,6 +17,7 @@ import transformers
 from tests.rl.test_train import ROOT, _metrics, command, environment, run
 from tools import convert
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 LORA = {
     "steps": 4,
     "model.lora.rank": 8,
@@ -36,8 +37,6 @@ def finished(tmp_path_factory, cache):
     return workdir
 
 
-@pytest.mark.slow
-@pytest.mark.ci
 def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished, cache, tmp_path):
     workdir = tmp_path / "work"
     arguments = command(workdir, cache, **LORA)

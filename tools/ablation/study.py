@@ -122,7 +122,9 @@ def make_study(
     module = run_file(file)
     ablation = module.get("ABLATION")
     if not isinstance(ablation, Ablation):
-        raise ValueError(f"{file}: defines no ABLATION; see configs/ablation.py")
+        raise ValueError(
+            f"{file}: defines no ABLATION of type Ablation; see configs/ablation.py"
+        )
     overrides = dict(overrides or {})
     if "seed" in overrides:
         raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")

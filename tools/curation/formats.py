@@ -127,5 +127,5 @@ def at(record: Any, path: str, default: Any = None) -> Any:
 
 
 def root(path: str) -> str:
-    """Returns the first key of a path: the column name, if it contains no dot."""
+    """Returns a path's first key: the column name, unless that has a dot."""
     return _STEP.findall(path)[0][0]

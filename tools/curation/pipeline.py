@@ -102,7 +102,7 @@ def _screened(plan: Plan, total: int) -> list[Row]:
 def _require_evidence(rows: Sequence[Row], least: float) -> None:
     """Drops rows whose evidence is missing or weaker than `least`."""
     for row in rows:
-        if row.survives and row.strength < least:
+        if row.survives and (not row.evidence or row.strength < least):
             found = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
             row.reasons["no_evidence"] = ", ".join(found) or "none"
 

@@ -128,7 +128,7 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def examples(rows: Iterable[Row]) -> str:
-    """Returns HTML with dropped rows for each reason and kept rows for each source."""
+    """Returns HTML with rows by first reason or match, and kept rows by source."""
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:

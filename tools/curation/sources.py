@@ -65,7 +65,10 @@ class Source:
         if self.file.suffix not in (".jsonl", *_LOADERS):
             raise ValueError(f"{self.file}: must end in .jsonl, .json or .parquet")
         if self.fields:
-            self.format, self.paths = "fields", formats.all_fields(self.fields)
+            try:
+                self.format, self.paths = "fields", formats.all_fields(self.fields)
+            except ValueError as error:
+                raise ValueError(f"{self.path}: {error}") from None
         elif first := next(self.records(), None):
             self.format, self.paths = formats.find_format(*first)
         else:

@@ -117,7 +117,7 @@ def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
     if path is None:
         raise FileNotFoundError(
             f"benchmark {name!r}: neither {candidates[0]} nor {candidates[1]} exists;"
-            " correct --data_dir"
+            " correct --data_dir, or config.data_dir of tools.curate"
         )
     problems, rows = read_problems(path), BENCHMARKS[name].rows
     if len(problems) != rows:

@@ -133,10 +133,11 @@ def best(config: RunConfig, target: Target) -> Workload:
             if not refused:
                 return work
     guess, work = smallest
+    compiles = ", but does not compile" if near else ""
     raise ValueError(
         f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
-        f" in no layout; the smallest, {_name(work)}, needs about {gib(guess.peak)}"
-        f" GiB, and {gib(target.usable)} GiB are usable; give more or larger devices"
+        f" in no layout; the smallest, {_name(work)}, is estimated at {gib(guess.peak)}"
+        f" of {gib(target.usable)} usable GiB{compiles}; give more or larger devices"
     )
 
 

@@ -56,7 +56,7 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
 
 
 def _renamed(b: t.Node, a: t.Node) -> t.Node:
-    """Renames the free integer of `b` to that of `a`: n pi becomes k pi."""
+    """Renames b's free integer to that of `a`, if b has pi or degrees."""
     mine = (t.symbols(a) - t.symbols(b)) & _COUNTING
     theirs = (t.symbols(b) - t.symbols(a)) & _COUNTING
     if len(mine) == len(theirs) == 1:

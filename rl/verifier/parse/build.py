@@ -86,8 +86,10 @@ def based(digits: str, index: str) -> t.Node:
     whole, _, places = digits.partition(".")
     if not str(base).isdigit() or not (whole + places).isdigit():
         raise t.Unparsable("has a number or an index that is not made of digits")
-    if not 2 <= int(base) <= 36 or max(map(int, whole + places)) >= int(base):
-        raise t.Unparsable(f"is not a number in base {str(base)[:10]}")
+    if not 2 <= int(base) <= 36:
+        raise t.Unparsable("has a base outside 2 to 36")
+    if max(map(int, whole + places)) >= int(base):
+        raise t.Unparsable(f"is not a number in base {base}")
     places = "." + places.rstrip("0") if places.strip("0") else ""
     return t.Based((whole.lstrip("0") or "0") + places, int(base))
 

@@ -42,7 +42,9 @@ class Quantities(Expressions):
         while self._accept(":"):
             parts.append(self._expression())
         if not all(isinstance(part, t.Expression) for part in parts):
-            raise t.Unparsable("has a ratio whose parts are not all numbers")
+            raise t.Unparsable(
+                "has a ratio with a part that is not a number or formula"
+            )
         return t.Ratio(tuple(parts))
 
     def _measured(self, node: t.Node) -> t.Node:
@@ -65,7 +67,7 @@ class Quantities(Expressions):
             if clock := _with_half(node, _HALF_DAYS[words.lower()]):
                 return clock
         if not isinstance(node, t.Expression | t.Ratio | t.Based):
-            raise t.Unparsable(f"has words that are not a unit: {words[:40]!r}")
+            raise t.Unparsable(f"has words after a non-number: {words[:40]!r}")
         if first.startswith("degree"):
             if rest in ("", "angle"):
                 return t.Degrees(unmarked(node))

@@ -231,7 +231,7 @@ def relates_names(node: t.Node) -> bool:
 
 
 def ascending(node: Any) -> Any:
-    """Writes a > b as b < a, also in chains; returns other nodes unchanged."""
+    """Writes a > b, or a chain that begins so, with <; keeps other nodes."""
     flipped = {">": "<", ">=": "<="}
     match node:
         case t.Rel(op, left, right) if op in flipped:

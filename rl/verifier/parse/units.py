@@ -282,7 +282,7 @@ def _nested(one: set[str], other: set[str]) -> bool:
 
 
 def may_be_missing(unit: Unit) -> bool:
-    """Returns whether an answer may omit a unit; not so for words such as halved."""
+    """Returns whether an answer may omit a unit; it may not omit "halved"."""
     if isinstance(unit, str):
         return True
     return _names_things(unit) and all(

@@ -158,6 +158,8 @@ def alone(tmp_path_factory, cache):
     return workdir
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
     alone, cache, tmp_path
 ):
