@@ -30,7 +30,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from models.decoder import Params
 from rl import checksums
 from rl.checksums import CorruptCheckpointError, Record
-from rl.processes.stopping import one_line
+from rl.processes.stopping import Stopped, one_line
 from rl.update.examine import by_path, check_finite
 from rl.update.step import TrainState
 
@@ -378,6 +378,11 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
             if not isinstance(x, jax.Array):  # `partial_restore` leaves it as it is
                 raise ValueError(f"the tensor {name} is missing")
     except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None:  # Orbax wraps a stop signal in an error of its own
+            if isinstance(cause, Stopped):
+                raise cause from None
+            cause = cause.__cause__ or cause.__context__
         reason = one_line(error)[:300]
         raise CorruptCheckpointError(
             f"{folder}: Orbax cannot read the state: {reason}"
