@@ -39,9 +39,7 @@ _RADIANS = "rad^1"
 def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
     """Returns whether two parsed answers are equivalent.
 
-    Raises:
-      Open: if the budget is exhausted, or a node has too many plus-minus signs.
-      RecursionError: if the trees are too deep.
+    Raises `Open` if undecided, and `RecursionError` if the trees are too deep.
     """
     if left.text == right.text:
         return True

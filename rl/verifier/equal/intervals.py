@@ -133,9 +133,13 @@ class Balls:
         return None if agreed and _bends(left) != _bends(right) else agreed
 
     def _agree_at(
-        self, left: t.Node, right: t.Node, points: Iterable[Point], needed: int,
+        self,
+        left: t.Node,
+        right: t.Node,
+        points: Iterable[Point],
+        needed: int,
         imaginary: bool,
-    ) -> bool | None:  # fmt: skip
+    ) -> bool | None:
         meeting = []
         for point in points:
             try:

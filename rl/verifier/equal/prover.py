@@ -48,10 +48,7 @@ class Prover:
         self.balls = Balls(self.budget)
 
     def equal(self, left: t.Node, right: t.Node) -> bool:
-        """Returns whether two folded expressions are equal wherever both are defined.
-
-        Raises `Open` if the budget is exhausted.
-        """
+        """Returns whether folded expressions are equal where defined; raises `Open`."""
         self.charge(1)
         if left == right:
             return True

@@ -28,12 +28,7 @@ _SET_OPERATIONS = {
 
 
 def to_sympy(node: t.Node) -> Any:
-    """Returns the sympy object for a node.
-
-    Raises:
-      ValueError: if sympy has no such object, for instance for a plus-minus sign.
-      TypeError or NotImplementedError: if sympy rejects a part of it, as in i < 2.
-    """
+    """Returns the sympy object for a node; see `Answer.to_sympy` for errors."""
     match node:
         case t.Num(value) | t.Repeating(value) | t.Based(value=value):
             return sympy.Rational(value.numerator, value.denominator)
