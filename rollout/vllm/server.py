@@ -46,7 +46,7 @@ class ServerSpec:
     """Describes a server to start."""
 
     python: str  # interpreter of the environment with vLLM
-    model: str  # folder with the model's config.json
+    model: str  # folder with the model's config.json, or a Hub id
     dtype: str = "bfloat16"  # or "float32"
     max_model_len: int  # prompt and completion together, in tokens
     max_num_seqs: int = 256  # completions decoded together
@@ -70,8 +70,10 @@ class ServerSpec:
 def command(spec: ServerSpec, *, port: int) -> list[str]:
     """Returns the server's command line."""
     load_format = "auto" if spec.lora_rank else spec.load_format
+    is_folder = os.path.isdir(spec.model)  # otherwise a Hub id
+    model = os.path.abspath(spec.model) if is_folder else spec.model
     arguments = {
-        "--model": os.path.abspath(spec.model),
+        "--model": model,
         "--served-model-name": "policy",
         "--host": spec.host,
         "--port": port,
@@ -260,7 +262,7 @@ class ServerProcess:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", required=True, help="folder with config.json")
+    parser.add_argument("--model", required=True, help="folder or Hub id")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--dtype", default="bfloat16")

@@ -1,5 +1,6 @@
 """Commands, environments, calls and process trees of servers, without vLLM itself."""
 
+import dataclasses
 import http.server
 import json
 import os
@@ -35,6 +36,15 @@ def test_a_public_address_requires_a_key():
     # Arguments are readable by every user of the machine, the environment is not.
     assert "secret" not in arguments
     assert vllm_server.environment(spec)["VLLM_API_KEY"] == "secret"
+
+
+def test_a_folder_is_made_absolute_and_a_hub_id_is_not(tmp_path, monkeypatch):
+    (tmp_path / "policy").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for model, given in (("policy", str(tmp_path / "policy")), ("a/b", "a/b")):
+        spec = dataclasses.replace(_spec(), model=model)
+        arguments = vllm_server.command(spec, port=1)
+        assert arguments[arguments.index("--model") + 1] == given
 
 
 def test_a_key_is_given_by_the_environment_alone(monkeypatch, capsys):
