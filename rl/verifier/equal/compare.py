@@ -1,7 +1,7 @@
 """Compares two answers, with one rule for each kind of node.
 
-The comparison is symmetric: a rule for two different kinds gets its nodes in a fixed
-order, and a rule for one kind treats both nodes in the same way.
+The rules are symmetric: a rule for two different kinds gets its nodes in a fixed order,
+and a rule for one kind treats both nodes in the same way.
 """
 
 import itertools
@@ -39,7 +39,7 @@ _RADIANS = "rad^1"
 def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
     """Returns whether two parsed answers are equivalent.
 
-    Raises `Open` if undecided, and `RecursionError` if the trees are too deep.
+    Raises `Open` if a limit is exceeded, and `RecursionError` if a tree is too deep.
     """
     if left.text == right.text:
         return True
@@ -127,7 +127,7 @@ class _Comparison:
     # --- sets of reals
 
     def _same_regions(self, a: t.Node, b: t.Node) -> bool | None:
-        """Compares sets of reals; returns None if a node is not such a set."""
+        """Compares sets of reals; returns None if another rule must decide."""
         if relates_names(a) and relates_names(b):
             return None
         first, second = self._regions.read(a), self._regions.read(b)
@@ -324,7 +324,6 @@ class _Comparison:
         return self.same(*values)
 
     def _same_marked(self, a: t.Percent | t.Degrees, b: t.Node) -> bool:
-        """Compares a percentage or an angle, which may lack its sign."""
         if isinstance(b, _MARKED):
             return type(a) is type(b) and self.same(a.value, b.value)
         if not isinstance(b, t.Expression):
@@ -359,7 +358,7 @@ _RANK = {kind: rank for rank, kind in enumerate((t.Choice, *_RULES))}
 
 
 def _states(node: t.Several) -> bool:
-    """Returns whether items are words, or one-variable relations of unequal labels."""
+    """Returns whether a list has words, or one-variable relations of unequal labels."""
     relations = [item for item in node.items if isinstance(item, t.Rel)]
     named = {label_of(item) for item in relations if len(t.symbols(item)) == 1}
     return len(named) > 1 or any(isinstance(item, t.Word) for item in node.items)
@@ -380,7 +379,7 @@ def _as_tuple(node: t.Node) -> t.Node:
 
 
 def _in_letters(node: t.Node) -> t.Quantity | None:
-    """Reads a product such as 9.8 m/s^2 as a quantity; None if no unit is known."""
+    """Reads a product such as 9.8 m/s^2 as a quantity, or returns None."""
     if not isinstance(node, t.Mul):
         return None
     words, numbers = [], []
@@ -399,7 +398,7 @@ def _in_letters(node: t.Node) -> t.Quantity | None:
 
 
 def _plus_minus_values(node: t.Node) -> list[t.Node]:
-    """Returns the values of a node for all choices of its plus-minus signs."""
+    """Returns the values for all choices of signs ±; raises `Open` for more than 4."""
     count = sum(isinstance(part, t.Sign) for part in t.walk(node))
     if count == 0:
         return [node]

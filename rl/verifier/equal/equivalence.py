@@ -36,7 +36,8 @@ _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 def is_equivalent(predicted: str, gold: str, *, keep_golds: bool = True) -> bool:
     """Returns whether two answers are shown to be equal within a number of steps.
 
-    The relation is reflexive and symmetric, and depends only on the two texts.
+    The relation is reflexive and depends only on the two texts. It is symmetric, except
+    that free integers, such as k and n, are matched only if the gold has pi or degrees.
 
     Args:
       predicted: answer of a model, as `extract_answer` returns it.
@@ -62,9 +63,9 @@ def _same(left: Answer, right: Answer) -> bool:
 
 
 def self_check(answer: str) -> str | None:
-    """Returns why an answer cannot serve as a gold, or None if it can.
+    """Returns why an answer cannot be verified as a gold, or None if it can.
 
-    An answer with a reason, such as "has an unclosed brace", is only compared as text.
+    A gold that cannot be parsed ("has an unclosed brace") is only compared as text.
     """
     parsed = parse_answer(answer)
     if parsed.node is None:
@@ -75,9 +76,9 @@ def self_check(answer: str) -> str | None:
 
 
 def canonical_key(answer: str) -> str:
-    """Returns a key of an answer that is cheap to compute.
+    """Returns a key that is cheap to compute.
 
-    Answers of at most MAX_ANSWER characters with equal keys are equivalent.
+    Stripped answers of at most MAX_ANSWER characters with equal keys are equivalent.
     """
     value = _plain_value(answer)
     if value is not None:

@@ -1,8 +1,8 @@
 """Encloses the values of expressions with Arb's ball arithmetic.
 
 A ball is an interval that contains the exact value, including all rounding errors. If
-two balls do not overlap, their values differ. Odd roots of negative numbers are real,
-but expressions with i are evaluated over the complex numbers.
+two balls do not overlap, their values differ. Odd roots of negative numbers are real up
+to degree 100. Expressions with i, or without a real value, use complex numbers.
 
 F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic,
 IEEE Transactions on Computers 66(8), 2017.
@@ -80,12 +80,12 @@ class Balls:
     def value(
         self, node: t.Node, bits: int, point: Point = REAL[0], imaginary: bool = False
     ) -> Value:
-        """Returns an enclosure of an expression; complex if `imaginary`.
+        """Encloses an expression, over the complex numbers if `imaginary`.
 
         Raises:
           Undefined: if the expression is undefined at this point or not supported, such
             as a plus-minus sign, or a factorial of more than 10^6.
-          Unresolved: if the precision does not suffice.
+          Unresolved: if no ball was found that is finite and narrow enough.
           Open: if the budget is exhausted.
         """
         key = (id(node), bits, point, imaginary)
@@ -212,8 +212,8 @@ class Balls:
 def _bends(node: t.Node) -> set[t.Node]:
     """Returns the arguments of abs, floor and ceil: x - 4 for |2x - 8|.
 
-    An even root of an even power counts as abs. Expressions are equal only if they have
-    the same arguments, because points may miss the region between two corners.
+    An even root of an even power counts as abs. Expressions count as equal only if they
+    have the same arguments, as points may miss the region between two corners.
     """
     found = set()
     for part in t.walk(node):
@@ -266,7 +266,7 @@ class _Evaluator:
         self._point = point
         self._imaginary = imaginary
         self.reach = 0
-        """Bits by which the smallest contribution so far lies below the whole value."""
+        """Additional bits that small contributions to the value have needed so far."""
 
     def value(self, node: t.Node) -> Value:
         self._budget.charge(2)
@@ -440,8 +440,8 @@ class _Evaluator:
 def _integer(value: Value) -> fmpz | None:
     """Returns the integer that a value equals, or None.
 
-    A ball counts as an integer if it contains only this one and lies within
-    2^(-bits / 2) of it, where `bits` is the working precision.
+    A ball counts as an integer if it contains exactly one integer and lies within
+    2^(-bits / 2) of this integer, where `bits` is the working precision.
     """
     if isinstance(value, acb):
         if not value.imag == 0:

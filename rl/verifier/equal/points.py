@@ -16,7 +16,7 @@ from ..parse import tree as t
 _MARKS = tuple(map(Fraction, ("0.1", "3", "100", "10000")))
 _MAX_CONSTANTS = 12
 _MAX_CONSTANT_BITS = 60
-"""Longer constants are ignored, because expressions rarely change behaviour there."""
+"""Longer numbers are skipped, because expressions rarely change behaviour there."""
 _MAX_ROUNDS = 16
 
 
@@ -24,7 +24,7 @@ _MAX_ROUNDS = 16
 class Point:
     """Represents a point: a value between `low` and `high` for each variable.
 
-    The values of the names in `negative` are negated. If `whole`, they are integers.
+    The values of the names in `negative` are negated. Values are integers if `whole`.
     """
 
     seed: int
@@ -102,7 +102,7 @@ def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
             shifts = {term.value for term in part.terms if type(term) is t.Num}
             found |= {abs(c / k) for c in shifts for k in slopes}
         stack.extend(t.children(part))
-    # If there are too many, keep every second or third, and always the greatest.
+    # If there are too many, keep every nth, and always the greatest.
     step = -(-len(found) // _MAX_CONSTANTS) or 1
     return sorted(found)[::-step][::-1]
 

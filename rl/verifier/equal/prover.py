@@ -14,7 +14,7 @@ Way = Literal["text", "number", "enclosure"]
 """Names how answers were shown equal: words, exact numbers or interval arithmetic."""
 
 PRINTED_DIGITS = 14
-"""Significant digits from which a decimal equals the numbers that are rounded to it."""
+"""A decimal of at least this many digits equals the exact numbers that round to it."""
 _STEPS_OF_A_POINT = 100
 _INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
@@ -26,11 +26,11 @@ class Prover:
     Attributes:
       budget: limit on steps; the default is the limit of one verdict.
       percents: whether a missing percent sign is accepted.
-      ratios: whether 2:40 is always read as a ratio.
-      times: whether 2:40 is always read as a time.
-      percents_only: whether a number without "%" is read as a percentage.
+      ratios: whether 2:40 equals 1:20, as ratios.
+      times: whether 2:40 differs from 2/40, because it is a time.
+      percents_only: whether 5 equals only 5%, and not 500%.
       named: names in the problem, or None if its text is unknown.
-      way: "enclosure" if that method was needed so far.
+      way: "enclosure" if intervals or rounding were needed so far, else "number".
       is_open: whether some comparison could not be decided.
     """
 
@@ -48,7 +48,7 @@ class Prover:
         self.balls = Balls(self.budget)
 
     def equal(self, left: t.Node, right: t.Node) -> bool:
-        """Returns whether folded expressions are equal where defined; raises `Open`."""
+        """Returns whether folded expressions are shown equal; may raise `Open`."""
         self.charge(1)
         if left == right:
             return True
@@ -114,7 +114,7 @@ class Prover:
         )
 
     def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
-        """Returns whether a decimal is a printed float of an exact number."""
+        """Returns whether a long decimal is a number, rounded or printed as a float."""
         value = self._other(decimal, exact, PRINTED_DIGITS)
         if value is None:
             return False
@@ -141,7 +141,7 @@ class Prover:
         return rounded and self._shown()
 
     def _other(self, decimal: t.Num, exact: t.Node, least: int) -> Fraction | None:
-        """Returns the real value that a decimal of at least so many digits rounds."""
+        """Returns the number that the decimal may round, or None; see `shows`."""
         ulp = decimal.ulp or Fraction(1)
         if len(str(abs(decimal.value / ulp).numerator)) < least:
             return None

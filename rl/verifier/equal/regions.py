@@ -41,7 +41,7 @@ class Regions:
     def read(self, node: t.Node) -> Region | None:
         """Returns the set of reals that a node describes, or None.
 
-        A pair or a finite set is a region only in a set operation or after "in".
+        A pair or a finite set is a region only in a set operation or a membership.
         """
         match node:
             case t.Interval(t.Expression(), t.Expression()):
@@ -164,7 +164,7 @@ def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
 
 
 def parts(node: t.Node) -> list[t.Node]:
-    """Returns the intervals of a union of intervals, or of one; else an empty list."""
+    """Returns the intervals of an interval or a union of them, else an empty list."""
     match node:
         case t.SetOp("cup", left, right):
             first, second = parts(left), parts(right)
@@ -187,7 +187,7 @@ def _value(node: t.Node) -> Region | None:
 
 
 def _solutions(node: t.Rel) -> Region | None:
-    """Reads an inequality with a name on one side, such as x < a; else gives None."""
+    """Reads an inequality with a name on one side, such as x < a, or returns None."""
     op, label, bound = node.op, node.left, node.right
     upward = op in (">", ">=")
     if not is_label(label):
@@ -206,7 +206,7 @@ def _solutions(node: t.Rel) -> Region | None:
 
 
 def _between(node: t.Chain) -> Region | None:
-    """Reads a < x < b or b > x > a, or returns None."""
+    """Reads a chain such as 1 < x < 2 or 2 > x > 1, or returns None."""
     steps = ascending(node).steps
     if len(steps) != 2 or not {step.op for step in steps} <= {"<", "<="}:
         return None

@@ -97,7 +97,7 @@ def is_rational(shape: t.Node) -> bool:
 
 
 def is_plain(shape: t.Node) -> bool:
-    """Returns whether a shape is a number, name, word or time, or -x, 2:x or f(x)."""
+    """Returns whether a shape is a `Num`, name, word or time, or -x, 2:x or f(x)."""
     match shape:
         case t.Num() | t.Sym() | t.Const() | t.Word() | t.Clock() | t.Numbers():
             return True

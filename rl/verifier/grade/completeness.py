@@ -78,7 +78,7 @@ def pending(node: t.Node) -> int:
 
     Steps are: adding like terms, multiplying numbers or powers of one base, raising
     numbers, products or powers to powers, and inverting fractions in a denominator. Of
-    a relation, only the side with the fewest steps counts.
+    a relation, only the side with the fewest steps counts; of a matrix, only sums.
     """
     if isinstance(node, t.Matrix):  # each cell contains the matrix's factor
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
@@ -160,7 +160,7 @@ def _is_quotient(node: t.Node) -> bool:
 
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
-    """Returns whether an answer has all variables of its gold and more: x/x for 1."""
+    """Returns whether an answer adds variables to a gold of plain values: x/x for 1."""
     for part in t.walk(gold):
         # Letters may be units, options or words; sets have ends, but no values.
         if isinstance(part, t.Rel) and part.op not in _EQUALITIES:
@@ -205,8 +205,8 @@ def _numbers_in(node: t.Node) -> list[t.Node]:
 def is_literal(node: t.Node) -> bool:
     """Returns whether a number leaves nothing to add, multiply or divide.
 
-    Fractions, mixed numbers, percentages and scientific notation are literal, and so is
-    a single integer power, factorial or other function.
+    Fractions that are not integers, mixed numbers, percentages and scientific notation
+    are literal. So is a single integer power, power of e, factorial or other function.
     """
     match node:
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
@@ -282,10 +282,10 @@ def _leaves_sets(node: t.Node, regions: Regions) -> bool:
 
 
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
-    """Returns whether an operation on sets can be simplified.
+    """Returns whether an operation on sets counts as not yet carried out.
 
-    Unions of intervals that do not touch, infinite sets without a finite set, and
-    inequalities with exceptions cannot, nor can operations on sets that are letters.
+    Exceptions: unions of intervals that do not touch, infinite sets without a finite
+    set, number sets without an interval, intersections with x != 3, sets as letters.
     """
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):
@@ -307,7 +307,7 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
 
 
 def is_number(node: t.Node) -> bool:
-    """Returns whether a written tree computes to a rational number; ignores units."""
+    """Returns whether a written tree folds to a rational number; ignores units."""
     return isinstance(t.fold(shape_of(node)), t.Num)
 
 

@@ -34,7 +34,7 @@ Rule = Literal[
 """Names what decided a verdict; docs/verifier.md has a table of all rules.
 
 A correct answer has the way in which it was shown equal, or "tolerance" if it is within
-the tolerance of the problem's row, which only a reward checks. There is no verdict for
+the tolerance of the problem's row, which only a reward checks. `correct` is None for
 "bad_gold" (no gold can be read) and "lost" (the worker died or timed out in each try).
 """
 
@@ -239,7 +239,7 @@ class Examiner:
         return None
 
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
-        """Returns whether an answer repeats a number: 7.8 minutes to be converted."""
+        """Returns whether an answer repeats a number to be converted or rewritten."""
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
             return self._is_given(value)
@@ -307,7 +307,7 @@ def judge(
 
 
 def _stated_values(answer: t.Node) -> list[t.Node]:
-    """Returns a relation's sides except labels, and decimals if others remain."""
+    """Returns an answer, or a relation's sides: no labels, decimals only if alone."""
     if isinstance(answer, t.Choice):
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
@@ -325,7 +325,7 @@ def _behind(node: Any) -> t.Node:
 
 
 def _items(value: t.Node) -> list[t.Node]:
-    """Returns all values in nested lists, sets, tuples, intervals and relations."""
+    """Returns the values in nested lists, tuples, intervals, matrices and relations."""
     match value:
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
             return [item for part in t.children(value) for item in _items(part)]

@@ -63,7 +63,7 @@ class Formulas:
     def _is_made_of_formulas(self, shape: t.Node) -> bool:
         """Returns whether a shape is a formula of the problem that is not plain.
 
-        So is a new list or set of such formulas, unless an equation gives a value.
+        A list or set of such formulas counts too, unless an equation gives a value.
         """
         if shape in self.trees:
             return not is_plain(shape)

@@ -130,7 +130,7 @@ class Question:
 
     @functools.cached_property
     def numbers(self) -> frozenset[Fraction]:
-        """Numbers of the problem, and hundredths of them if it mentions percent."""
+        """Numbers of the problem; if `percents`, also their hundredths and 100."""
         found = {value for _, value in _amounts(self._problem.replace("-", " "))}
         if self.percents:
             found.update([value / 100 for value in found], [Fraction(100)])
@@ -165,7 +165,7 @@ class Question:
 
 
 def _amounts(text: str) -> Iterator[tuple[int, Fraction]]:
-    """Yields numbers in digits and in words, with the position behind each."""
+    """Yields (end, value) of each number in a text, in digits and then in words."""
     for match in _NUMERAL.finditer(text):
         if len(match[0]) <= _MAX_NUMERAL:
             yield match.end(), Fraction(re.sub(r"[^0-9.]", "", match[0]))

@@ -3,7 +3,7 @@
 import re
 
 MAX_BOX = 20_000
-"""Characters read around the start of the last box; a longer box is never closed."""
+"""Characters read before and after the last box starts; longer boxes are unclosed."""
 
 _MARKERS = ("\\boxed", "\\fbox")
 _FIRST = re.compile(r"\\(?:boxed|fbox|[hv]?phantom)")
@@ -54,7 +54,7 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
 
 
 def behind(completion: str, after: str | None) -> str:
-    """Returns the text behind the last delimiter, "" without one; all if it is None."""
+    """Returns the text behind the last `after`, "" if missing, or all if None."""
     if after is None:
         return completion
     _, found, text = completion.rpartition(after)
@@ -64,7 +64,7 @@ def behind(completion: str, after: str | None) -> str:
 def _outermost(text: str) -> tuple[str, ...]:
     """Returns the contents of the last boxes that are not inside another box.
 
-    An unclosed box ends at the next blank line; one that encloses the end is no answer.
+    After an unclosed box, boxes are answers only if they follow a blank line.
     """
     found: list[tuple[int, int, str]] = []
     # For each open brace: the start of its command, the start of its content, and its

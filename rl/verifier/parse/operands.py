@@ -263,7 +263,7 @@ class Operands(Cursor):
         return builder or bracket_node(opening, closing.value, items)
 
     def _drop_braces(self) -> bool:
-        """Removes braces around a name before its index, power or prime; else False."""
+        """Removes braces around a function, or a name before _, ^ or '; else False."""
         name, closing, behind = (self._peek(ahead) for ahead in (1, 2, 3))
         if closing != ("op", "}", closing.spaced) or behind.kind == "end":
             return False

@@ -171,14 +171,14 @@ def _is_rounded(node: t.Node) -> bool:
 
 
 def is_decimal(node: t.Node) -> bool:
-    """Returns whether a node is a number that was written with decimal places."""
+    """Returns whether a node is a decimal, or an integer written after ≈."""
     return isinstance(node, t.Num) and node.ulp is not None
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
     """Returns the values of "p = 5, q = 2", ordered by their labels, or None.
 
-    The order is alphabetical, except that x, y, z, w stay in this order.
+    The order is alphabetical, unless the labels are x, y, z, w in this order.
     """
     pairs = {}
     for part in node.items:

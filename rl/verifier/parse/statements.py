@@ -306,7 +306,7 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns a value whose condition declares names, unless it may restrict a set."""
+    """Returns a value with declared names; raises if they may restrict a set."""
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)

@@ -1,6 +1,6 @@
 """Parses units of measure and counting words that may follow a number.
 
-A missing unit is accepted, but a different unit is not. Units of one dimension are
+A missing unit is usually accepted, a different unit is not. Units of one dimension are
 converted. Other words name what is counted ("17 dogs"), unless they may change the
 number ("n doubled", "n lakh").
 """
@@ -131,8 +131,8 @@ def leading_units(text: str) -> tuple[Reading, ...]:
     """Returns the known unit at the start of a text, and the currency of a price.
 
     Empty if there is none, or if it continues with unknown words ("miles per lap").
-    Also empty for "in" or one name in the singular, which may mean something else
-    ("second place", "dollar bills").
+    Also empty if it is only "in" before a word, or a name in the singular of at least
+    four letters: both may mean something else ("second place", "dollar bills").
     """
     leading = _LEADING.match(text)
     words = _words(leading[0] if leading else "")
