@@ -22,15 +22,15 @@ GPU_SHARE = 0.92
 
 
 def take_gpu_memory() -> None:
-    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets it."""
+    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment has a share."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", str(GPU_SHARE))
 
 
 def make_deterministic(workdir: pathlib.Path | None) -> None:
     """Sets XLA's flags so that GPU programs are deterministic, bit for bit.
 
-    By default XLA may use atomic additions, and it selects kernels by timing them. The
-    selected kernels are stored in `workdir`, so that a resumed run uses them again.
+    By default XLA may use atomic additions, and it selects kernels by timing them. If
+    `workdir` is given, the selected kernels are stored in it for resumed runs.
     Flags that the environment variable XLA_FLAGS already has are not changed.
     """
     flags = os.environ.get("XLA_FLAGS", "")
@@ -47,13 +47,13 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     """Configures virtual CPU devices that use several cores and do not deadlock.
 
-    XLA runs a batched dot (attention scores) on one core of a CPU device. Call it
-    before JAX initializes its devices.
+    XLA computes a batched dot, such as attention scores, on one core per CPU device.
+    Call this function before JAX initializes its devices.
 
     Args:
-      cpu_devices: number of devices; 0 uses the largest divisor of `rows` that is at
-        most the number of cores.
-      rows: number of rows of a micro-batch, which are sharded over the devices.
+      cpu_devices: number of devices, unless XLA_FLAGS has one; 0 uses the largest
+        divisor of `rows` that is at most the number of cores.
+      rows: number of rows of a batch, which are sharded over the devices.
     """
     cores = len(os.sched_getaffinity(0))
     count = cpu_devices
@@ -76,8 +76,8 @@ def join_cpu_devices(mesh: Mesh) -> None:
     """Connects all groups of CPU devices that will communicate, in all processes.
 
     Gloo connects a group at its first collective. If one process arrives 30 seconds
-    after another, for example after a longer compilation, the first one fails and the
-    second hangs. Later collectives of a connected group wait without this limit. Every
+    after another, for example after a longer compilation, the earlier one fails and the
+    later one hangs. Later collectives of a group wait without this limit. Every
     process must call this function before any other joint computation.
     """
     if jax.process_count() == 1 or mesh.devices.flat[0].platform != "cpu":
@@ -106,14 +106,14 @@ def join_cpu_devices(mesh: Mesh) -> None:
 
 
 def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
-    """Configures JAX for a run; call it before JAX is first used.
+    """Configures JAX for a run; call this function before JAX is first used.
 
     Args:
       c: the run's config.
-      workdir: folder in which a deterministic run stores XLA's selected kernels.
+      workdir: folder for the GPU kernels that XLA selects in a deterministic run.
 
     Raises:
-      ValueError: the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is set.
+      ValueError: the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is true.
     """
     for name, why in (
         ("jax_enable_x64", "computes with 32-bit numbers"),
@@ -137,7 +137,7 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 def keep_programs(folder: str) -> None:
     """Enables JAX's compilation cache in `folder`; does nothing for an empty string.
 
-    A folder that cannot be written gives a warning; programs in it are still used.
+    A local folder that is not writable causes a warning; its programs are still used.
     """
     path = os.path.expanduser(folder)
     if not path:
@@ -163,7 +163,7 @@ def keep_programs(folder: str) -> None:
 
 
 def _report_damage_once(folder: str) -> None:
-    """Replaces JAX's warning about each damaged program by one for the folder."""
+    """Replaces JAX's warning about each unreadable program by one for the folder."""
     show = warnings.showwarning
     reported: list[Warning] = []
 

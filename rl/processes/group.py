@@ -1,9 +1,9 @@
 """Connects the processes of a run: sends the leader's commands and ends all processes.
 
-The leader (process 0) hosts JAX's coordination service. The leader writes each command
-to a numbered key of the service's key-value store, and the last follower that reads the
-key deletes it. The store transfers about 10 MB/s, so long commands are broadcast over
-the devices. JAX's heartbeats detect dead processes.
+The leader (process 0) hosts JAX's coordination service. The leader writes each command,
+or the size of a long command, to a numbered key of the service's key-value store; the
+last follower that reads the key deletes it. The store transfers about 10 MB/s, so long
+commands are broadcast over the devices. JAX's heartbeats detect dead processes.
 """
 
 import contextlib
@@ -121,7 +121,7 @@ class _Group(SingleProcess):
     def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
         """Ends every process, unless the run has ended.
 
-        All print `reason` if it is not empty, and the index of the failed `process`.
+        If `reason` is not empty, all print it; the others name the failed `process`.
         """
         if self._ended.is_set():
             return
@@ -164,7 +164,7 @@ class Leader(_Group):
         self._watch(watch)
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Sends a command to all followers, which receive commands in order."""
+        """Sends a command to all followers, in order; requires the main thread."""
         # In another thread the order of joint calls would be undefined.
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -206,7 +206,7 @@ Processes = SingleProcess | Leader | Follower
 
 
 def _broadcast(size: int, message: bytes = b"") -> bytes:
-    """Broadcasts the leader's message of `size` bytes over the devices."""
+    """Broadcasts the leader's message of `size` bytes over the devices; returns it."""
     chunks = []
     for start in range(0, size, 4 * _CHUNK):
         part = message[start : start + 4 * _CHUNK].ljust(4 * _CHUNK, b"\0")
@@ -223,6 +223,6 @@ def _report(reason: str) -> None:
 
 
 def end_process(status: int, reason: str) -> NoReturn:
-    """Prints a reason and ends this process at once, even if its main thread waits."""
+    """Prints any reason and ends this process, even if its main thread waits."""
     _report(reason)
     os._exit(status)

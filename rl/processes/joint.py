@@ -1,8 +1,8 @@
-"""Runs the engine's calls in all processes of a run.
+"""Runs the joint calls of the engine in all processes of a run.
 
 The leader (process 0) selects problems, verifies, filters and packs. It uses devices
 only in calls of its engine, whose arguments are host data. `JointEngine` sends each
-call to the followers and then makes the call in the leader, so that all processes run
+joint call to the followers and then makes it in the leader, so that all processes run
 the same programs in the same order. `follow` is the main loop of a follower.
 """
 
@@ -48,8 +48,8 @@ class JointEngine:
     ) -> list[list[Completion]]:
         """Samples like `rollout.types.Sampler.sample`, in all processes if embedded.
 
-        All processes pause between the same device programs. At each pause the leader
-        decides whether sampling ends there, and sends its decision to the followers.
+        Embedded samplers pause between the same device programs. Then the leader
+        decides whether sampling ends, and sends its decision to the followers.
         """
         sample = functools.partial(
             self._engine.sample, *args, on_finished=on_finished, **kwargs

@@ -39,13 +39,13 @@ def start(
 ) -> Processes:
     """Connects the processes of this run before JAX initializes its devices.
 
-    Without the first three arguments, the flags of these names, JAX reads the
-    environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs). If the
-    processes do not all connect within 5 minutes, this process ends. Errors of the
-    types `expected_errors` are printed without a traceback.
+    The first three arguments are the flags of these names. If all are None, JAX reads
+    the environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs). If not
+    all processes connect within 5 minutes, this process ends. The returned object
+    prints errors of the types `expected_errors` without a traceback.
 
     Raises:
-      ValueError: the arguments are invalid, or the processes could not be connected.
+      ValueError: a flag is invalid, the connection fails, or JAX finds no devices.
     """
     given = (coordinator, num_processes, process_id)
     if num_processes == 1 and process_id in (None, 0):

@@ -11,7 +11,7 @@ The effect depends on the phase in which the signal arrives:
 With several processes, the main thread is interrupted in calls of `check` only.
 If the main thread does not end in time, the process is killed; the last checkpoint
 stays. The limit is the grace period in `grace_period()`, and 1.5 seconds in other code
-and after an interruption. A second signal kills the process at once.
+and after an interruption; `saving()` has none. A process is killed at a second signal.
 """
 
 import contextlib
@@ -97,10 +97,10 @@ class _Phase:
 
 
 class StopSignals:
-    """Ends the command on SIGTERM, Ctrl-C and others; see the module's docstring.
+    """Ends the command on a signal of `STOPPING`; see the module's docstring.
 
-    A signal to any process of a run ends all its processes. Enter this context manager
-    in the main thread. A process that does not end in time prints `message`.
+    A signal to any process of a run ends all processes of the run. Enter this context
+    manager in the main thread. The leader prints `message` if it does not end in time.
     """
 
     def __init__(self, message: str):
@@ -162,8 +162,8 @@ class StopSignals:
     ) -> contextlib.AbstractContextManager[None]:
         """Lets work in the `with` block continue after a signal, for a limited time.
 
-        The next call of `check` raises Stopped. The process is killed if the block does
-        not end within `grace_seconds` after the later of the signal and its beginning.
+        The next call of `check` raises Stopped. The process is killed if the block has
+        not ended `grace_seconds` after the signal or, if later, after its own start.
         """
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
@@ -188,7 +188,7 @@ class StopSignals:
             self.check()
 
     def _receive(self, number: int) -> None:
-        """Passes to the thread of `_watch` a signal that another process received."""
+        """Passes to the thread of `_watch` a signal that was reported to the leader."""
         with contextlib.suppress(OSError):
             os.write(self._writing, bytes([_FROM_OTHER | number]))
 
@@ -234,12 +234,12 @@ class StopSignals:
 
 
 def run(message: str, command: Callable[[StopSignals], int]) -> int:
-    """Runs a command and returns its exit status; after a signal, ends the process.
+    """Runs a command and returns its exit status; on Stopped, ends the process.
 
     Args:
-      message: last line after a signal, such as how to resume. It is not printed after
-        a second signal.
-      command: runs with these `StopSignals` and returns the exit status.
+      message: last line if the command raises Stopped or does not end in time, such as
+        how to resume.
+      command: called with the `StopSignals`; returns the exit status.
     """
     with StopSignals(message) as stop:
         try:
