@@ -1,4 +1,4 @@
-"""Writes the files of a workdir: manifest, events, examples, traces, dumps, exports.
+"""Makes files of a workdir: manifest, events, examples, traces, dumps, exports.
 
 Read `manifest` first: it decides whether a command may resume the run in a workdir.
 """

@@ -56,7 +56,7 @@ class Board:
             self._write(summary=hparams_pb(plain, start_time_secs=time.time()))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes finite scalars by tag; those of `front` also to the group `FRONT`."""
+        """Writes scalars by tag; those of `front` also to the group `FRONT`."""
         points = dict(values)
         for tag in self._front & values.keys():
             points[f"{FRONT}/{tag.replace('/', ' ')}"] = values[tag]

@@ -1,9 +1,9 @@
 """Dumps the first step with a non-finite update to `WORKDIR/dumps/STEP/`.
 
-    dump.json            step, cause, checkpoint; scalars and statistics of each update
+    dump.json            step, cause, checkpoint; `Hyper` and statistics of each update
     batches.safetensors  packed rows, by MINI_BATCH/MICRO_BATCH/FIELD of a `Batch`
     completions.jsonl    the completions of the step's groups
-    checkpoint/          the newest checkpoint from before the step
+    checkpoint/          the newest checkpoint from before the step, if any
 
 docs/monitoring.md explains how to repeat the step.
 """
@@ -32,10 +32,10 @@ def dump_updates(
     hypers: Sequence[Hyper],
     stats: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Writes a dump unless the run has one; prints a warning if writing fails.
+    """Writes a dump unless the run has one; prints a warning after an OSError.
 
     The caller makes sure that no checkpoint is being written. `step` is the number of
-    steps done before this one.
+    steps done before the dumped one.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():

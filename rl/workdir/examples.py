@@ -27,7 +27,7 @@ def example_rows(
 
     They come from the example groups of `stats`, in this order: the completions with
     the best and the worst reward; the first suspect, truncated and repetitive ones, if
-    any; the first of each group. `after` is `reward.after`.
+    any; the first of each group. `after` is `config.reward.after`.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []

@@ -107,8 +107,8 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
       A line for each difference.
 
     Raises:
-      ValueError: a difference is not accepted, or the manifest is damaged or missing
-        although there is a checkpoint. Nothing was written.
+      ValueError: the manifest is damaged; or, without `accept_changes`, a difference
+        is refused or the manifest of a checkpoint is missing. Nothing was written.
     """
     path = workdir / "manifest.json"
     content = _read(path)
@@ -155,7 +155,7 @@ def check_folder(workdir: pathlib.Path) -> None:
 
 
 def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
-    """Compares only the config with the manifest, before the base model is made."""
+    """Raises ValueError if a manifest is damaged or refuses the config's changes."""
     if content := _read(workdir / "manifest.json"):
         before = content["identity"]
         _refuse(workdir, differences(before, {**before, "config": _config(spec)}))
@@ -164,7 +164,7 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 def check_checkpoints(workdir: pathlib.Path) -> None:
     """Checks that the newest checkpoint named in metrics.jsonl, or a newer one, exists.
 
-    Otherwise the run would resume at an earlier step and drop later metrics.
+    A checkpoint renamed as damaged counts, too. This protects the later metrics.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
