@@ -41,15 +41,15 @@ class Slots:
 
 @flax.struct.dataclass
 class Dynamic:
-    """Holds sampling parameters as arrays, so that other values need no compilation."""
+    """Holds sampling parameters as arrays: other values seldom need compilation."""
 
     temperature: jax.Array  # float32 scalar; see `draw_tokens`
     top_p: jax.Array  # float32 scalar; see `draw_tokens`
-    stop_ids: jax.Array  # int32, the stop tokens, padded with -1 to 8 or more
+    stop_ids: jax.Array  # int32, the stop tokens, padded with -1 to at least 8
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:
-    """Converts the sampling parameters of a call to arrays."""
+    """Converts temperature, top-p and stop tokens of a call to arrays."""
     ids = () if params.ignore_stop else params.stop_token_ids
     padding = [-1] * (8 - len(ids))
     return Dynamic(

@@ -99,7 +99,7 @@ def draw_tokens(
 
 
 class _Tiles:
-    """Divides the vocabulary into blocks of 128 entries, which may span two devices."""
+    """Divides the vocabulary into blocks of 128 entries, which may span devices."""
 
     def __init__(self, rows: int, words: int, axes: tuple[str, ...]):
         self._rows, self._words, self._axes = rows, words, axes
@@ -163,8 +163,8 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
     """Samples an index of each row in proportion to its weight.
 
-    It is the first index at which the cumulative weight exceeds `uniform` times the sum
-    of the weights, or else the last.
+    The result is the first index at which the cumulative weight exceeds `uniform` times
+    the sum of the weights, or else the last index.
     """
     cumulative = jnp.cumsum(weights, axis=-1)
     goal = uniform * cumulative[:, -1]

@@ -224,11 +224,11 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Prefills prompts in order until packed rows of `shape` are full.
+        """Prefills prompts in order, as many as fit into packed rows of `shape`.
 
         Args:
-          first: the index of the first of these prompts in the queue.
-          prompts: the prompts; those that do not fit are not read.
+          first: the index of the first of `prompts` in the queue.
+          prompts: the token ids of prompts, or of prompts with partial completions.
           shared: the length of the prefix that all prompts share.
           shape: the number of rows and the length of a row.
         """
@@ -274,7 +274,7 @@ class _Results(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Holds the keys and values of R texts that were prefilled together."""
+    """Holds the keys and values of R texts (see `_Waiting`), prefilled together."""
 
     first: int  # index of the first of these texts in the queue
     last_tokens: np.ndarray  # int32 [R], last token of each text, not prefilled

@@ -127,7 +127,7 @@ class Layout:
         return sorted({self.rows(max(1, self.slots // n)) for n in self.settings.parts})
 
     def batch(self, completions: int) -> int:
-        """Returns the smallest decode batch size for `completions`, or the largest."""
+        """Returns the smallest decode batch size >= `completions`, or the largest."""
         sizes = self.batches()
         return next((size for size in sizes if size >= completions), sizes[-1])
 
@@ -164,7 +164,7 @@ class Layout:
 
     @property
     def cached(self) -> int:
-        """The number of cached positions in all slots of one copy of the weights."""
+        """Returns the number of cache columns in all slots of a copy of the weights."""
         columns, _ = self.lengths(0, 0, self.prefix)
         return self.rows(self.slots) // self.copies * columns
 
@@ -219,8 +219,8 @@ def make_layout(
     Args:
       trained: the model in training, with its mesh.
       slots, prompt_length, response_length, partial: the attributes of `Layout`.
-      common: the length of the common prefix of all prompts. It is cached once if it
-        has at least `PlatformSettings.min_prefix` tokens.
+      common: the length of the common prefix of all prompts, which is cached once if
+        `PlatformSettings.min_prefix` allows this.
       tensor: the number of devices per copy of the weights, used even if memory does
         not suffice; 0 chooses the minimum that suffices.
       room: the bytes per device available to the sampler; None for unlimited.

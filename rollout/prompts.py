@@ -1,6 +1,6 @@
 """Packs prompts into rows for prefill.
 
-The common prefix of all prompts, such as few-shot examples, is one segment at the start
+A shared prefix of all prompts, such as few-shot examples, is one segment at the start
 of each row. Every prompt of the row attends to this prefix.
 """
 
@@ -35,7 +35,7 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """Packs prompts without their last tokens, in order, until the rows are full.
+    """Packs prompts without their last tokens, in order, as many as fit.
 
     Args:
       prompts: the token ids of each prompt, 1 to `length` + 1 tokens.

@@ -77,7 +77,7 @@ Completions = Sequence[Sequence[Completion]]
 
 
 class SamplerError(RuntimeError):
-    """Reports that sampling cannot continue; the message says why and what to do."""
+    """Reports that sampling cannot continue; the message says why."""
 
 
 class Sampler(Protocol):
@@ -114,8 +114,8 @@ class Sampler(Protocol):
           The `params.n` completions of each prompt.
 
         Raises:
-          ValueError: a prompt is empty or too long, or `partial` does not fit `prompts`
-            and `params`.
+          ValueError: a prompt is empty or too long, or `partial` does not fit.
+          SamplerError: sampling cannot continue.
         """
         ...
 
@@ -153,8 +153,8 @@ def start_completions(
     """Returns a copy of `partial`, or `params.n` empty completions for each prompt.
 
     Raises:
-      ValueError: a prompt does not have `params.n` completions, or an unfinished
-        completion already has `params.max_tokens` tokens.
+      ValueError: `partial` does not have `params.n` completions for each prompt, or an
+        unfinished completion already has `params.max_tokens` tokens.
     """
     if partial is None:
         return [[EMPTY] * params.n for _ in prompts]

@@ -73,9 +73,9 @@ def checksum(data: np.ndarray) -> int:
     """Returns a 64-bit checksum of a C-contiguous array's bytes.
 
     It is several times as fast as CRC-32. The bytes form rows of 32-bit words, and the
-    result combines a CRC-32 of the row sums with one of the column sums. Sums wrap, so
-    a changed word changes one sum of each kind. Bytes that do not fill a row enter both
-    CRCs unchanged.
+    result combines a CRC-32 of the row sums with one of the column sums. Sums are
+    modulo 2**32, so a changed word changes one sum of each kind. Bytes that do not fill
+    a row enter both CRCs unchanged.
     """
     flat = data.reshape(-1).view(np.uint8)
     in_rows = flat.size - flat.size % (4 * _WORDS)
@@ -126,7 +126,7 @@ class VllmClient:
           timeout: the maximum seconds without data; None waits until `cut`.
 
         Raises:
-          ServerGone: the server does not answer.
+          ServerGone: there is no answer, or `cut` or `close` broke the connection.
           ServerBusy: the status is 503.
           ServerRefused: the status is neither 200 nor 503.
         """
@@ -161,7 +161,7 @@ class VllmClient:
         return text
 
     def healthy(self) -> bool:
-        """Returns whether the server answers and its engine is alive."""
+        """Returns whether the server is alive; may raise ServerRefused, as for 401."""
         try:
             self.call("GET", "/health", timeout=5)
         except (ServerGone, ServerBusy):
@@ -392,7 +392,7 @@ class VllmClient:
           The seconds for which the server was paused.
 
         Raises:
-          LoadFailed: see the class.
+          LoadFailed: the server could not load the weights, and stays paused.
           ServerGone, ServerBusy, ServerRefused: the errors of `call`.
         """
         begin = time.monotonic()
@@ -418,7 +418,7 @@ class VllmClient:
         return time.monotonic() - begin
 
     def _serve_adapter(self, path: str, *, timeout: float) -> None:
-        """Registers the loaded adapters, and makes later requests use them."""
+        """Registers the adapters if needed, and makes later requests use them."""
         models = self.call("GET", "/v1/models", timeout=timeout)["data"]
         if ADAPTER not in [model["id"] for model in models]:
             folder = str(pathlib.Path(path).parent)
@@ -427,7 +427,7 @@ class VllmClient:
         self._model = ADAPTER
 
     def _call_workers(self, method: str, *, timeout: float, **arguments: Any) -> None:
-        """Calls a method of `extension.PolicyWorker`, and raises its errors."""
+        """Calls a method of `extension.PolicyWorker`, and raises its first error."""
         order = {"method": method, "kwargs": arguments}
         answer = self.call("POST", "/collective_rpc", order, timeout=timeout)
         for error in answer["results"]:

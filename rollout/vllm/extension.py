@@ -78,7 +78,7 @@ class PolicyWorker:
     def load_policy(self, path: str, checksums: dict[str, int]) -> str:
         """Replaces the served weights by those of a `client.PublishedWeights`.
 
-        After an error they may be a mixture of two versions.
+        After an error the weights may be a mixture of two versions.
         """
         try:
             self.reload_weights(weights_iterator=_checked_tensors(path, checksums))

@@ -65,9 +65,9 @@ class FleetSampler:
         Raises:
           ValueError: a prompt is empty or too long for `max_model_len`, or `partial` is
             invalid.
-          ServerFailed: no server is left, or a completion's requests fail repeatedly.
+          ServerFailed: a restart fails, no server is left, or requests fail repeatedly.
           ServerRefused: a server rejected a request; the message has its answer.
-          OutOfStep: a server reports no version, or one of another run.
+          OutOfStep: a server reports no version, or serves another one.
           ServerGone: the sampler was closed.
         """
         room = self._max_model_len - params.max_tokens
@@ -152,7 +152,7 @@ class FleetSampler:
             finished.put(None)
 
         def abort() -> None:
-            """Aborts all requests that run at the time of the call."""
+            """Aborts the running requests of this call of `sample`."""
             names_of = collections.defaultdict(list)
             for name, member in list(in_flight.items()):
                 names_of[member].append(name)

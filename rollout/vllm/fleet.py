@@ -2,7 +2,7 @@
 
 A server is restarted and updated if it does not answer, could not load weights, or has
 requests but processes no token for `stall_seconds`. The fleet does not restart a server
-given by its URL; it waits until the server answers again.
+given by its URL; it waits up to 30 minutes for an answer.
 """
 
 import contextlib
@@ -111,11 +111,11 @@ class ServerFleet:
 
     @property
     def slots(self) -> int:
-        """The maximum number of concurrent requests of all servers."""
+        """Returns the maximum number of concurrent requests of all servers."""
         return self._concurrency * len(self.members)
 
     def run(self, job: Callable[[], None], times: int) -> None:
-        """Starts `times` parallel calls of `job`, which must not raise."""
+        """Starts `times` parallel calls of `job`; raises ServerGone after `close`."""
         try:
             for _ in range(times):
                 self._threads.submit(job)
@@ -146,7 +146,7 @@ class ServerFleet:
     ) -> Iterator[tuple[Member, int] | None]:
         """Waits for a free slot; yields the least busy server and the server's epoch.
 
-        Yields None as soon as `unless` returns True.
+        Yields None if `unless` returns True.
 
         Raises:
           ServerGone: the fleet was closed.
@@ -217,8 +217,8 @@ class ServerFleet:
     def _bring_up(self, member: Member) -> Any:
         """Waits for a server, checks it after a start, and updates it.
 
-        A server that fails meanwhile is restarted. Returns the result of `update`, or
-        None if all restarts are used up.
+        Restarts a server that does not answer meanwhile. Returns the result of
+        `update`, or None if all restarts are used up.
         """
         with member.lock:
             while not member.dead:
@@ -339,7 +339,7 @@ class ServerFleet:
                     self._take_out(member, epoch, error)
 
     def _on_each(self, act: Callable[[Member], Any]) -> list[Any]:
-        """Calls `act` for all servers in parallel; raises an error after all calls."""
+        """Calls `act` for all servers in parallel; then raises the first error."""
         with ThreadPoolExecutor(max(1, len(self.members))) as pool:
             calls = [pool.submit(act, member) for member in self.members]
         return [call.result() for call in calls]

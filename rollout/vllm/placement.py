@@ -53,10 +53,10 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed or has a GPU twice; or it is empty, the machine
-        has GPUs, and JAX uses all of them or has several processes; or JAX and vLLM
-        share a GPU, and their memory shares are not set or exceed 1 in sum; or the GPUs
-        of JAX are unknown, because CUDA_VISIBLE_DEVICES has other names than numbers.
+      ValueError: `devices` is malformed or has a GPU twice. Or it is empty on a machine
+        with GPUs, and JAX uses all of them or has several processes. Or JAX and vLLM
+        share a GPU without memory shares, or with shares of over 1 in sum. Or JAX uses
+        GPUs, and CUDA_VISIBLE_DEVICES has other names than numbers.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:

@@ -1,10 +1,10 @@
 """Publishes the policy to vLLM servers, and samples from them.
 
 A publish writes a version to a folder, has the servers load it, and compares their
-log-probs of a fixed prompt (the probe) with the trainer's.
+log-probs for a completion of a fixed prompt (the probe) with the trainer's.
 
     ROOT/policy-weights-PID-TOKEN/     the folder of one run, mode 700
-        owner                          locked while the trainer runs; contains TOKEN
+        owner                          locked while the trainer runs; begins with TOKEN
         0/model.safetensors            two versions: the served one and
         1/model.safetensors            the one being published
 
@@ -115,7 +115,7 @@ class WeightFolder:
         """Writes a version, one tensor at a time, to a folder that `keep` does not use.
 
         Raises:
-          OSError: the folder is full; `keep` is not changed.
+          OSError: the folder is full or not writable; `keep` is not changed.
         """
         slots = [self.path / str(i) / self._file for i in range(_VERSIONS)]
         path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
@@ -165,7 +165,7 @@ def _remove_abandoned(root: pathlib.Path) -> None:
 
 
 def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
-    """Creates and locks the folder of a run; returns it and the lock's descriptor."""
+    """Creates the folder of a run; returns it and the descriptor of its lock."""
     # Until it is locked, the folder has a name that `_remove_abandoned` ignores.
     unnamed = pathlib.Path(tempfile.mkdtemp(prefix=".policy-", dir=root))
     lock = os.open(unnamed / "owner", os.O_RDWR | os.O_CREAT, 0o600)
@@ -308,7 +308,7 @@ class VllmSampler(FleetSampler):
         }
 
     def _attach(self, client: VllmClient) -> None:
-        """Checks that a server that has just started can serve the policy."""
+        """Checks that a server can serve the policy."""
         weights = self._weights
         policy = {
             "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
@@ -324,7 +324,7 @@ class VllmSampler(FleetSampler):
         )
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
-        """Loads the current weights; returns the pause in seconds and the probe."""
+        """Loads the weights; returns the pause (seconds) and the probe's completion."""
         paused = client.update(
             self._published,
             mode=self._in_flight,

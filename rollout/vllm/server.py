@@ -177,7 +177,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the server's supervisor; None if it does not run."""
+        """Returns the id of the supervisor process; None if none runs."""
         if self._process is None or self._process.poll() is not None:
             return None
         return self._process.pid
