@@ -41,7 +41,7 @@ def start(
 
     The first three arguments are the flags of these names. If all are None, JAX reads
     the environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs). If not
-    all processes connect within 5 minutes, this process ends. The returned object
+    all processes connect within 5 minutes, this process ends. A `Leader` or `Follower`
     prints errors of the types `expected_errors` without a traceback.
 
     Raises:
