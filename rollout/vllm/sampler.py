@@ -279,8 +279,8 @@ class VllmSampler(FleetSampler):
             sampled with another version.
           LoadFailed: a server could not load the weights. The servers return to the
             previous version, if there is one.
-          ServerRefused: a server rejected the update or cannot serve the policy.
-          ServerFailed: a server did not start, or no server is left.
+          ServerRefused: a server rejects the update or cannot serve the policy.
+          ServerFailed: a server does not start or answer, or none is left.
           OSError: the weights could not be written; the servers keep the old ones.
         """
         begin = time.monotonic()

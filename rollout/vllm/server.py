@@ -53,7 +53,7 @@ class ServerSpec:
     devices: tuple[int, ...] = ()  # ids of tensor-parallel GPUs; empty for the CPU
     gpu_memory_utilization: float = 0.9  # share of each GPU's memory
     host: str = "127.0.0.1"  # other hosts need a key: requests can replace weights
-    api_key: str = ""  # key that every request must have; empty for none
+    api_key: str = ""  # key of all requests but /health; empty for none
     enforce_eager: bool = False  # skip compilation: faster start, slower decoding
     load_format: str = "dummy"  # random weights until a publish; "auto" reads `model`
     lora_rank: int = 0  # above 0: adapters are published, and "auto" is used
@@ -146,7 +146,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a free port below those that Linux gives to outgoing connections."""
+    """Returns a free port below Linux's default ports of outgoing connections."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         try:
@@ -230,7 +230,7 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """Returns one line with the last error in the log, and the path of the log."""
+        """Returns a line: any last error since the start, and the path of the log."""
         found = re.findall(r"\b\w*(?:Error|Exception): .+", self._log_tail(1000))
         # EngineDeadError says only that there was an error before.
         causes = [text for text in found if "EngineDead" not in text]
