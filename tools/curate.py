@@ -85,7 +85,7 @@ def _curate() -> int:
 
 
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a warning for each source that loses most of its rows for one reason.
+    """Yields a warning for each source that loses most rows for the same first reason.
 
     A loss of most rows may mean that the source was read with the wrong fields.
     Duplicates and missing evidence are common and cause no warning. Nor does a source

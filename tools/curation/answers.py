@@ -33,7 +33,7 @@ def equality(golds: Sequence[str]) -> Callable[[str], bool]:
 
 
 class AnswerJudge(Workers):
-    """Compares answers in worker processes; answers that take too long are unequal."""
+    """Compares answers in worker processes; a crash or timeout counts as unequal."""
 
     def __init__(self, workers: int, timeout: float):
         super().__init__(workers, timeout, f"{__name__}:equality")

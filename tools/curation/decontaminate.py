@@ -59,7 +59,7 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
-    """Returns the answers, and m + n for each answer m/n if `other` asks for a sum."""
+    """Returns the answers, and m + n for each m/n if `other` ends like "find m + n"."""
     fractions = map(_FRACTION.fullmatch, answers if _SUM.search(other.problem) else ())
     sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
     return [*answers, *sums]

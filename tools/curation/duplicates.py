@@ -20,7 +20,7 @@ Copy = tuple[Row, str, float]
 def drop_duplicates(
     plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None
 ) -> None:
-    """Keeps one row of each problem, or none if copies have different answers.
+    """Keeps one row per group of similar problems, or none if copies' answers differ.
 
     The first copy that `scale` graded is kept, or else the first copy, unless evidence
     decides between different answers (`_drop_copies`). To find groups, exact duplicates
@@ -65,8 +65,8 @@ def drop_duplicates(
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
     """Drops all rows of a group but one, or all rows if copies have different answers.
 
-    If the plan uses evidence and exactly one of the answers has sufficient evidence,
-    the first row with it is kept. The kept row gets the evidence of its copies.
+    If the plan uses evidence and exactly one answer has sufficient evidence, the first
+    row with this answer is kept. It gets the evidence of the copies with this answer.
     """
     copies = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(copies, judge.equal)
@@ -116,7 +116,7 @@ def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
 def relation(
     kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
-    """Compares two problems and returns how they are near duplicates.
+    """Returns the kind and similarity of two near duplicates, or None for others.
 
     Args:
       kept: the row with the earlier problem.
@@ -125,7 +125,7 @@ def relation(
       equal: function that returns whether two lists of answers have an equal answer.
 
     Returns:
-      None if the problems differ, or (kind, similarity). The kinds are:
+      None, or (kind, similarity). The kinds are:
         "same": similar words, equal numbers and equal answers.
         "conflict": nearly the same words and equal numbers, but different answers.
         "variant": similar words, but different numbers or answers, and no conflict.

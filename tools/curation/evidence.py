@@ -182,7 +182,7 @@ def load_readings(path: str) -> Readings:
 
     Raises:
       ValueError: a row is not an object with these two fields.
-      FileNotFoundError: the file does not exist.
+      OSError: the file cannot be read.
     """
     counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
     for where, row in read_rows(pathlib.Path(path)) if path else ():

@@ -16,8 +16,8 @@ FIELDS = (
 
 TURNS = "messages"  # the column name for rows that are lists of chat messages
 
-# name -> (a column that only this format has or None, paths of fields that differ). The
-# first matching format is used. "problems" has the field names of `Row`, as in
+# name -> (a column that rows must have or None, paths of fields that differ). The first
+# matching format is used. "problems" has the field names of `Row`, as in
 # DeepScaleR, NuminaMath-1.5, MATH and this project's files.
 _CHAT = {"problem": "prompt.user.content", "source": "data_source"}
 _REWARD = "reward_model.ground_truth"

@@ -66,7 +66,7 @@ def repeated_value(row: Row) -> str | None:
 
 
 def alternative_golds(row: Row) -> str | None:
-    """Finds golds "A or B" that are not ranges and do not determine one value."""
+    """Finds golds such as "A or B", unless they are ranges such as "x < 1 or x > 2"."""
     for answer in row.answers:
         if _ALTERNATIVE.search(answer) and not _RANGE.search(answer):
             return answer[:60]
@@ -74,7 +74,7 @@ def alternative_golds(row: Row) -> str | None:
 
 
 def condition_as_gold(row: Row) -> str | None:
-    """Finds golds that are conditions, or relations that the problem asks for."""
+    """Finds golds with a condition but no cases, or relations the problem asks for."""
     for answer in row.answers:
         node = parse_answer(answer).node
         if _CONDITION.search(answer) and "{cases}" not in answer:
@@ -87,9 +87,9 @@ def condition_as_gold(row: Row) -> str | None:
 
 
 def letter_as_gold(row: Row) -> str | None:
-    """Finds golds that only name letters, options, points or functions.
+    """Finds golds that are letters, options, or points or functions of the problem.
 
-    Lower-case letters may be in a list, or alone if the problem asks for a computation.
+    Lower-case letters are allowed in a list, and alone if a computation is asked for.
     """
     for answer in row.answers:
         node = parse_answer(answer).node
@@ -110,7 +110,7 @@ def letter_as_gold(row: Row) -> str | None:
 
 
 def prose_as_gold(row: Row) -> str | None:
-    """Finds golds that are proofs, unparsable prose, or words the problem lacks."""
+    """Finds golds with proofs, unparsable prose or non-unit words the problem lacks."""
     known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
     known += ["any", "all"]
     for answer in row.answers:

@@ -1,4 +1,4 @@
-"""Defines regular expressions that several checks share."""
+"""Defines regular expressions and text functions that several checks share."""
 
 import re
 
@@ -20,7 +20,7 @@ BLANK = (
 def any_of(*alternatives: str) -> re.Pattern:
     """Compiles alternatives into a pattern that ignores case; a space means `\\s+`.
 
-    A space at a square bracket, after a backslash or before a quantifier is unchanged.
+    A space after `[` or a backslash, or before `]`, `?`, `*` or `+`, is unchanged.
     """
     return re.compile(
         "|".join(
@@ -52,7 +52,7 @@ FORMULA = re.compile(r"\$+([^$]+)\$+|\\+\((.+?)\\+\)|\\+\[(.+?)\\+\]", re.S)
 _ASKING = re.compile(r"\?[\s\\$)\]]*\Z")  # at the end of a formula
 
 # A sentence ends at a full stop before a capital letter or formula, or at a new line. A
-# bracket at the end of the text, such as "(IMO 1988)", is a sentence of its own.
+# bracket after a final question, such as "(IMO 1988)", is a sentence of its own.
 _SENTENCE_BREAK = re.compile(
     r"(?:(?<=[.?!])|(?<=[.?!][$)]))\s+(?=[A-Z\\$])|\n\s*(?=\n|[A-Z])"
     r"|(?<=[?])\s+(?=\([^()]*\)\s*\Z)"
@@ -65,7 +65,7 @@ def formulas(text: str) -> list[str]:
 
 
 def without_formulas(text: str, name: str = "") -> str:
-    """Replaces each formula by `name`; keeps its final `?` unless it follows a `?`."""
+    """Replaces formulas by `name`; keeps a formula's final `?` if none is before it."""
 
     def replacement(formula: re.Match) -> str:
         asked = text[: formula.start()].rstrip().endswith("?")

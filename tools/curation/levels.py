@@ -20,7 +20,7 @@ _MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
 
 def level_scale(rows: Iterable[Row]) -> str | None:
-    """Returns the grader of the most surviving rows, or None if no row is graded."""
+    """Returns the grader of the most surviving rows; None if none of them is graded."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
@@ -33,9 +33,9 @@ def assign_levels(
     The difficulty that a grader gives a row is converted to a position: a percentile
     rank, from 0 to 1, among the rows that `scale` graded. The position of a row is the
     mean over `scale` and the graders linked to it, if one of them graded the row. If
-    `scale` has only solve rates, a level is a fifth of the surviving rows by position,
-    otherwise a fifth of the positions. Rows with a position that no solver solved get
-    level 5. Levels that a source gave on `scale` do not change.
+    `scale` has only solve rates, `percentile_levels` ranks the positions; otherwise
+    each fifth of the range 0 to 1 is a level. Rows with a position and only solve rates
+    of 0 get level 5. Levels that a source gave on `scale` do not change.
 
     Args:
       rows: all rows; levels of the surviving rows are set in place.
@@ -77,7 +77,7 @@ def assign_levels(
 def _links(
     scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
 ) -> dict[str, Link]:
-    """Returns the links of `scale` itself and of all graders that agree with it.
+    """Returns links of `scale` and agreeing graders; {} if `scale` graded nothing.
 
     Args:
       scale: name of the grader that defines the scale.
@@ -131,7 +131,7 @@ def gradings(row: Row) -> Iterator[tuple[str, float]]:
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
-    """Returns levels from solve rates: the fifth with the highest rates is level 1.
+    """Returns levels by rank: from the highest rate, the n-th fifth is level n.
 
     Problems with equal rates get the level of their mean rank. Problems with the lowest
     rate get level 5, unless all rates are equal and above 0. None remains None.

@@ -54,8 +54,8 @@ _LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 def not_text(row: Row) -> str | None:
     """Finds links, images, drawings, structural HTML and backslashes without a command.
 
-    If solvers succeed, a drawing without numbers in its labels is allowed. The text
-    must then be long and must not refer to the drawing.
+    If solvers succeed, drawings and images without numbers in labels are allowed. The
+    text must then be long and must not refer to them.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):

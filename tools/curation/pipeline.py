@@ -1,6 +1,6 @@
 """Runs curation: inspect, screen, decontaminate, deduplicate, level, report.
 
-Worker processes screen rows. The other steps hold all rows in memory, about seven
+Worker processes screen rows and compare answers. All rows are in memory, about seven
 kilobytes per row. The same plan on the same files writes the same bytes.
 """
 
@@ -52,7 +52,7 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
     Raises:
       ValueError: a source has a bad row, or the screening of a row failed. No output
         was written.
-      BlockingIOError: another run is writing into `out`.
+      OSError: a file cannot be read or written, or another run writes into `out`.
     """
     inspected = [*map(inspect, each(plan.sources, "reading", "files"))]
     with files.locked(out):

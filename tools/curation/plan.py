@@ -53,7 +53,7 @@ def make_plan(
     inputs: Sequence[str] | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Checks a configuration and reads the evaluation problems.
+    """Makes the plan of a configuration; reads the evaluation problems and `readings`.
 
     Args:
       config: the configuration, as in configs/curate.py.
@@ -62,8 +62,8 @@ def make_plan(
 
     Raises:
       ValueError: a source is missing or of an unknown format, a key is unknown or
-        missing, a value is not valid, or an evaluation set is not the published one.
-      FileNotFoundError: the file of a known benchmark or of `readings` is missing.
+        missing, a value or file is not valid, or a benchmark is not the published one.
+      OSError: a file cannot be read, or a known benchmark or `readings` is missing.
     """
     options = {**config}
     sources = options.get("sources", ())

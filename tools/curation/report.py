@@ -22,7 +22,7 @@ Steps = Mapping[str, Mapping[str, str]]
 
 
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
-    """Returns the counts of summary.json: rows by step, reason, source and level.
+    """Returns the counts of summary.json: by step, reason, source, level and repair.
 
     Args:
       rows: all rows. `found` counts a dropped row under each of its reasons, `counted`
@@ -128,7 +128,7 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def examples(rows: Iterable[Row]) -> str:
-    """Returns HTML with rows by first reason or match, and kept rows by source."""
+    """Returns rows as HTML: dropped ones by first reason or match, kept by source."""
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:

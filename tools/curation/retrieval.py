@@ -1,6 +1,6 @@
 """Finds reworded evaluation problems by TF-IDF similarity and shared numbers.
 
-A rewording changes words and variables, but hardly the numbers and never the answer.
+A rewording changes words and variables, but hardly the numbers or the answer.
 TF-IDF features are TeX commands, words and four-character pieces of words. Numbers are
 compared as multisets, weighted by rarity.
 """
@@ -60,7 +60,7 @@ class Retrieval:
     def matches(self, texts: Sequence[str]) -> list[Match]:
         """Returns the problems that each text may be a rewording of.
 
-        Let a be the share of the numbers that a text and a problem have in common
+        Let a be the weighted share of numbers that a text and a problem have in common
         (`Match.numbers`). The two match if a is at least 0.4 and the cosine similarity
         of their TF-IDF vectors is at least 0.75 - a / 2.
 
@@ -89,7 +89,7 @@ class Retrieval:
         return (sparse.diags(1 / length) @ weighted).tocsr()
 
     def _agreement(self, left: Counter, right: Counter) -> float:
-        """Returns the share of numbers in both multisets, weighted; 0.5 without any."""
+        """Returns the weighted, smoothed share of common numbers; 0.5 without any."""
         both, either = self._weight(left & right), self._weight(left | right)
         return (both + _PRIOR / 2) / (either + _PRIOR)
 
@@ -116,7 +116,7 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 def _features(token: str) -> list[int]:
     """Returns the hash buckets of a TeX command, or of a word and its pieces.
 
-    Numbers in digits or words, single letters and symbols have no features.
+    Numbers, words for 0 to 12, single letters and symbols have no features.
     """
     names = [token] if token.startswith("\\") else []
     if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:

@@ -62,6 +62,6 @@ class Row:
 
 
 def excerpt(problem: Row | Problem) -> dict[str, str]:
-    """Returns the id, text and answers of a problem, as the report shows them."""
+    """Returns the id, text and joined answers of a problem for the report."""
     given = " or ".join(problem.answers)
     return {"id": problem.id, "problem": problem.problem, "answer": given}

@@ -42,7 +42,7 @@ def _shared(problems: Sequence[str], *, tail: bool) -> str:
     """Returns the longest head or tail that most problems share, or "".
 
     Most problems must ask for something without the head. A tail must not ask for
-    anything or contain a digit.
+    anything or contain a digit outside `_ABOUT_IT`.
     """
     count = Counter(end for text in problems for end in _ends(text, tail))
     common = [end for end, n in count.items() if end and most(n, len(problems))]

@@ -39,8 +39,9 @@ class Source:
 
     Raises:
       ValueError: the file is missing, of another type or not downloaded; `fields` is
-        empty, and the file has no rows or an unknown format; or `fields` or `evidence`
-        is not valid.
+        empty, and the first row cannot be read or has an unknown format; or `fields` or
+        `evidence` is not valid.
+      OSError: the file cannot be read.
     """
 
     path: str  # local file, or hf://OWNER/DATASET[@REVISION]/FILE
@@ -93,7 +94,8 @@ def inspect(source: Source) -> dict[str, Any]:
     """Validates all rows of a source; returns its name, format, size, rows and hash.
 
     Raises:
-      ValueError: the file or a row is not valid; the message has the file and the row.
+      ValueError: the file or a row is not valid; the message has the file and any row.
+      OSError: the file cannot be read.
     """
     return {
         "name": source.file.stem,
@@ -166,11 +168,7 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    """Returns the value of a field, converted to the type of `Row`.
-
-    Raises:
-      ValueError: the value has another type; the message begins with `where`.
-    """
+    """Returns a field's value in the type of `Row`; raises ValueError if invalid."""
     if name in ("answer", "answers") and isinstance(value, str) and value[:1] == "[":
         with contextlib.suppress(ValueError):  # list as text
             listed = json.loads(value.replace("'", '"') if name == "answer" else value)

@@ -74,7 +74,7 @@ def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
 
 
 def skeleton(parts: list[str]) -> list[str]:
-    """Returns the tokens without punctuation, brackets and backslashes.
+    """Returns the tokens without brackets, backslashes and punctuation except `!`.
 
     So `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become equal.
     """
@@ -89,7 +89,7 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
 def band_hashes(text: str) -> list[int]:
     """Returns 64-bit hashes of the bands of a text's MinHash signature, `[BANDS]`.
 
-    Two texts with different keys are compared only if they share one of these hashes.
+    `similarity` of texts with different keys is computed only if they share a hash.
     """
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
     sketch.update_batch(s.encode() for s in shingles(skeleton(tokens(text))))

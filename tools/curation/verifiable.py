@@ -137,7 +137,7 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)
 
 
 def proof(row: Row) -> str | None:
-    """Finds problems that ask for a proof, and for no value or one that they state."""
+    """Finds problems that ask for a proof, and for no value except a stated one."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
     stated = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
     asks_value = row.answers and _ASKS_TOO.search(row.problem) and not stated
@@ -170,7 +170,7 @@ def _either_or(sentence: str) -> bool:
 
 
 def multi_part(row: Row) -> str | None:
-    """Finds problems with several questions, of which the answer covers only one.
+    """Finds problems with several questions; the gold often answers only one.
 
     Two labels such as (a) and (b) mark several questions unless they mark conditions.
     A later request to sketch or describe is another question. If the answer has one
