@@ -41,7 +41,7 @@ def architecture(config: RunConfig) -> DecoderConfig:
     the files of the base model.
 
     Raises:
-      ValueError: the model is neither in `_MODELS` nor readable.
+      ValueError: the architecture cannot be read from these files.
     """
     path = config.model.path
     name = path.removeprefix("Qwen/")

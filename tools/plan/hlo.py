@@ -312,7 +312,7 @@ def _root(block: Block) -> Instruction:
 
 
 def _leaving(block: Block) -> set[str]:
-    """Returns the names of a computation's root and of the sources of its operands."""
+    """Returns the names of the sources of a computation's root and of its operands."""
     roots = [i for i in block.values() if i.root]
     names = {name for root in roots for name in (root.name, *root.operands)}
     return {_source(name, block, _VIEWS).name for name in names}

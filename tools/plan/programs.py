@@ -39,7 +39,7 @@ PHASES = {
 
 
 class Resident(NamedTuple):
-    """Describes the arrays that stay on the devices, and the sampler.
+    """Describes the arrays of a run in device memory, and the sampler.
 
     Attributes:
       sizes: bytes on each device, by the array's name in `programs`.

@@ -16,7 +16,7 @@ def make_report(
     """Returns memory, cost and fit of the compiled programs, as `--json` writes them.
 
     `context` is the number of cached positions that a decoded token attends to, at most
-    the longest prompt and completion together; 0 means half of these.
+    the longest prompt and completion together; 0 means half of this sum.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens
@@ -51,7 +51,7 @@ def make_report(
 
 
 def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
-    """Returns the bytes of all arrays on one device while a program runs, by array.
+    """Returns the bytes on one device while a program runs, by array and "temporary".
 
     `sizes` are those of `Resident`.
     """
@@ -70,7 +70,7 @@ def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
-    """Returns the report of a program; a decoded token reads `filled` of the cache."""
+    """Returns a program's report; decode reads the share `filled` of the cache."""
     r, layout = work.config.rollout, resident.layout
     # Upper bounds: the head scores all tokens, and each row is one text.
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)

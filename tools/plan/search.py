@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(work: Workload) -> Estimate:
-    """Estimates memory and time of an update without compiling it."""
+    """Estimates the memory of an update and its time per token; compiles nothing."""
     config, c, t = work.config, work.model, work.config.model
     _, fsdp, tensor = work.mesh_shape
     weights, layers = shard_sizes(c, work.mesh_shape)
@@ -91,8 +91,8 @@ def best(config: RunConfig, target: Target) -> Workload:
     and then the smallest one are compiled, until one fits.
 
     Raises:
-      ValueError: no candidate is valid or fits, the model's architecture cannot be
-        read, the compiler is not installed, or the run trains adapters.
+      ValueError: no candidate is valid or fits, the compiler is not installed, the run
+        trains adapters, or `architecture` or `trainer_devices` fails.
     """
     if rank := config.model.lora.rank:
         raise ValueError(

@@ -167,7 +167,7 @@ def devices(target: Target) -> Sequence[jax.Device]:
     """Returns JAX devices to compile for; they need no hardware.
 
     Raises:
-      ValueError: the compiler does not support the target.
+      ValueError: the compiler does not support the target, or cannot be loaded.
     """
     from jax.experimental import topologies
 

@@ -122,7 +122,7 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
     """Returns the number of devices that train; local vLLM servers use the others.
 
     Raises:
-      ValueError: the config gives no number, or the trainer leaves no device.
+      ValueError: the config gives no number, or no device for trainer or servers.
     """
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
