@@ -46,7 +46,7 @@ def save(name: str, width: int, height: int, marks: Sequence[str]) -> None:
 
 
 def box(x: float, y: float, width: float, height: float, fill: str, label="") -> str:
-    """Returns a rectangle with a centred white label."""
+    """Returns a rectangle; a label is centred and white."""
     shown = (
         f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4.5:.1f}" fill="#fff"'
         f' text-anchor="middle">{html.escape(label)}</text>'
@@ -58,7 +58,7 @@ def box(x: float, y: float, width: float, height: float, fill: str, label="") ->
 
 
 def words(x: float, y: float, text: str, anchor: str = "start", size: int = 13) -> str:
-    """Returns a line of text."""
+    """Returns a line of text as SVG."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
         f"{html.escape(text)}</text>"
@@ -138,7 +138,7 @@ def packing() -> None:
 
 
 def layout() -> None:
-    """Draws where 7B's weights are in the update and in the sampler, on 8 devices."""
+    """Draws where the weights are in the update and in the sampler, on 8 devices."""
     marks = [words(12, 22, "update: fsdp 8"), words(12, 112, "sampler: 4 copies x 2")]
     for d in range(8):
         x = 170 + 76 * d
@@ -178,7 +178,7 @@ def line(
     dots: bool,
     low: float = 0.0,
 ) -> list[str]:
-    """Returns a line in a chart with these `axes`, and a dot at each of its points."""
+    """Returns a line in a chart of `axes`; with `dots`, also a dot at each point."""
     placed = [
         (
             LEFT + (RIGHT - LEFT) * x / last,
@@ -223,7 +223,7 @@ def curve(run: pathlib.Path) -> None:
 
 
 def learning(result: pathlib.Path) -> None:
-    """Draws accuracy over seconds of training, here and with TRL, a line per seed.
+    """Draws accuracy over training seconds of this project and TRL, a line per seed.
 
     Leaves out the first and the last evaluation, which are of other problems.
     """
@@ -248,7 +248,7 @@ def arms(runs: Sequence[Sequence[str]]) -> None:
     """Draws held-out accuracy over steps, with one color per arm and a line per run.
 
     Args:
-      runs: for each arm, its label and the workdirs of its runs.
+      runs: the label of each arm and its workdirs; only three arms are drawn.
     """
     curves, key = [], "eval/accuracy"
     for (_, *folders), paint in zip(runs, (BLUE, ORANGE, GREEN), strict=False):
@@ -264,7 +264,7 @@ def arms(runs: Sequence[Sequence[str]]) -> None:
 
 
 def memory(plan: pathlib.Path) -> None:
-    """Draws the memory of each program of a plan, by what holds it."""
+    """Draws the memory of each program of a plan, split by array."""
     report = json.loads(plan.read_text())
     usable, programs = report["memory"]["usable_bytes"], report["programs"]
     names = list(dict.fromkeys(n for p in programs.values() for n in p["parts"]))
@@ -287,7 +287,7 @@ def memory(plan: pathlib.Path) -> None:
 
 
 def screens(run: pathlib.Path) -> None:
-    """Photographs TensorBoard's first screen and the report page of a run."""
+    """Saves screenshots of TensorBoard's first screen and the report page of a run."""
     address = "http://localhost:16006"
     board = subprocess.Popen(
         ["tensorboard", "--logdir", run / "tensorboard", "--port", "16006"]
@@ -311,7 +311,7 @@ def screens(run: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Draws the pictures that the flags ask for."""
+    """Draws the three fixed pictures, and those that the flags ask for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=pathlib.Path, help="workdir of a run: its curve")
     parser.add_argument("--plan", type=pathlib.Path, help="JSON of a plan: its memory")
