@@ -131,7 +131,7 @@ def gradings(row: Row) -> Iterator[tuple[str, float]]:
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
-    """Returns levels by rank: from the highest rate, the n-th fifth is level n.
+    """Returns levels from solve rates: level n is the n-th fifth from the highest.
 
     Problems with equal rates get the level of their mean rank. Problems with the lowest
     rate get level 5, unless all rates are equal and above 0. None remains None.

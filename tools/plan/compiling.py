@@ -90,7 +90,7 @@ def compile_programs(
     only: Collection[str] = tuple(PHASES),
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
-    """Compiles the programs `only`, or reads earlier reports on them from the cache.
+    """Compiles the programs named in `only`, or reads earlier reports from the cache.
 
     Raises:
       ValueError: the compiler does not support the target, the sampler does not fit, or

@@ -94,7 +94,7 @@ class Collective(NamedTuple):
 
     Attributes:
       kind: the operation, such as "all-gather".
-      bytes: bytes of the results of an all-gather, else of the operands of a device.
+      bytes: bytes of a device's results for an all-gather, else of its operands.
       times: number of executions in one run of the program.
       devices: number of devices in the group.
       reach: number of devices from the first to the last of the group, inclusive.
