@@ -25,11 +25,11 @@ class Ablation:
       arms: for each arm, the values that it sets by dotted key; `{}` changes nothing.
       reference: the arm that all other arms are compared with.
       base: the config that the arms change, in the form of `--config`.
-      seeds: the random seeds; each arm is run once with each seed.
+      seeds: the random seeds with which each arm is run by default.
 
     Raises:
-      ValueError: the reference is not an arm, the name of an arm contains a space or
-        "@", there are no seeds, or a seed occurs twice.
+      ValueError: the reference is not an arm, an arm's name is empty or contains "@"
+        or several words, there are no seeds, or a seed occurs twice.
     """
 
     arms: Arms
@@ -73,8 +73,8 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
     """Returns an arm for each combination of values, named "key=value,key=value".
 
     Args:
-      axes: the values of each dotted key. The name of an arm contains only the last
-        part of each key.
+      axes: the values of each dotted key, which must differ as text. The name of an
+        arm contains only the last part of each key.
     """
     return {
         ",".join(

@@ -32,7 +32,7 @@ _OF_REFERENCE = ("objective.reference", "objective.reset_every")
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
-    """Checks all conditions that do not depend on the model, the data or the devices.
+    """Checks a config; does not use the model, the data or the devices.
 
     Args:
       c: the config.
@@ -122,10 +122,10 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
 
     Args:
       c: the config.
-      max_response_tokens: the response length of the run or of a stage.
+      max_response_tokens: the maximum response length of the run or of a stage.
 
     Raises:
-      ValueError: the buffer is not shorter than the response.
+      ValueError: the penalty is used, and the buffer is at least this long.
     """
     buffer = c.reward.overlong_buffer
     if c.reward.overlong_factor and buffer >= max_response_tokens:
@@ -136,7 +136,7 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
 
 
 def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
-    """Returns one message for each setting of a config that has no effect.
+    """Returns messages about settings of a config that have no effect.
 
     Args:
       c: the config.
@@ -180,8 +180,8 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
     """Resolves `dynamic_sampling.filter_on`: "auto" becomes "correct" or "reward".
 
-    "correct" keeps groups with right and wrong completions. "reward" keeps groups with
-    different rewards, since a user's reward may rank completions that are all wrong.
+    "auto" means "reward" if sampling is uniform and the reward function does not begin
+    with the verifier: then rewards may differ although no completion is correct.
     """
     chosen = c.dynamic_sampling.filter_on
     if chosen != "auto":

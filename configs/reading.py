@@ -28,7 +28,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class UnreadableConfig(flags.Error):
-    """Reports a config file that is missing, fails, or does not return a ConfigDict."""
+    """Reports a config file that is missing or from which no config can be read."""
 
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
@@ -46,7 +46,7 @@ def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
 
 
 def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequence[str]:
-    """Parses the flags for `app.run`; exits with a one-line message on an error.
+    """Parses the flags for `app.run`; exits on `--help`, or with one line on an error.
 
     Args:
       argv: the command line.
@@ -86,12 +86,12 @@ def read_config(name: str) -> ConfigDict:
     """Returns the config of a file.
 
     Args:
-      name: "FILE.py" or "FILE.py:TEXT"; TEXT is the argument of `get_config`. If the
-        file defines an `ABLATION`, TEXT names an arm.
+      name: "FILE.py" or "FILE.py:TEXT"; TEXT is the argument of the file's
+        `get_config`, or of `ABLATION.get_config` if the file has an `ABLATION`.
 
     Raises:
-      UnreadableConfig: the file is missing or fails; the message is one line with the
-        file, the line number if known, and the error.
+      UnreadableConfig: the file is missing, fails, or gives no ConfigDict. The message
+        is one line with the file, the line number if known, and the error.
     """
     file, _, text = name.partition(":")
     module = run_file(file)
@@ -143,10 +143,7 @@ def run_file(name: str) -> dict[str, Any]:
 
 
 def _blame(error: Exception, path: str) -> str:
-    """Returns `:LINE: KIND: MESSAGE` of an error raised by the file `path`.
-
-    LINE is the innermost line of the file in the traceback.
-    """
+    """Describes an error; starts with ":LINE", its innermost line in `path`, if any."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if f.filename == path]
     message = str(error)
@@ -159,10 +156,9 @@ def _blame(error: Exception, path: str) -> str:
 
 
 def _unknown_key(error: Exception) -> str:
-    """Returns a short message for an unknown key, or "" if the error is another one.
+    """Returns a short message for an unknown key; "" for other errors.
 
-    The message of ml_collections would print the whole config. Its error may be nested
-    in another one.
+    The message of ml_collections has the whole config and may be nested in an error.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]
@@ -199,9 +195,9 @@ def output_file(text: str) -> pathlib.Path:
 
 
 def expand_home(config: ConfigDict) -> None:
-    """Replaces `~` by the home folder in all text values of a config, in place.
+    """Replaces a leading `~` by the home folder in the text values of a config.
 
-    A text may contain several paths, separated by commas.
+    Changes the config in place. A text may have several paths, separated by commas.
     """
     with config.unlocked():
         for key, value in config.items():

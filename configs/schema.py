@@ -22,8 +22,8 @@ class Range:
     `str` returns what a value must do, such as "be at least 1", for error messages.
 
     Attributes:
-      low, high: the bounds; both are allowed values unless they are infinite.
-      open: whether `low` itself is not allowed.
+      low, high: the bounds; finite bounds are allowed values, except `low` if `open`.
+      open: whether `low` is excluded.
     """
 
     low: float
@@ -105,7 +105,7 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
 
     Raises:
       ValueError: the function does not take an argument, or a value does not fit its
-        type. The message is one line with the key, the value, and what it must be.
+        type. The message is one line with the key, the value, and what to do.
     """
     hints = typing.get_type_hints(
         function.__init__ if inspect.isclass(function) else function,
@@ -128,7 +128,7 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
     """Calls a user's function with the arguments in a config and with `others`.
 
     Raises:
-      ValueError: `check` rejects the arguments, or a required argument is missing.
+      ValueError: `check` rejects `values`, or the signature does not fit the call.
     """
     check(section, values, function)
     try:
@@ -140,11 +140,7 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
 
 
 def _wrong(value: Any, hint: Any) -> str:
-    """Checks a value against a type hint.
-
-    Returns:
-      What the value must do to fit, such as "be at least 1"; "" if it fits.
-    """
+    """Returns what a value must do to fit a type hint; "" if it is accepted."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):
@@ -199,7 +195,7 @@ def check_same(config: Any, of_leader: str) -> None:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Compares two nested mappings.
+    """Compares two nested dicts; ignores empty ones.
 
     Returns:
       A tuple (dotted key, value in `first`, value in `second`) for each key whose
@@ -211,7 +207,7 @@ def differences(
 
 
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Flattens nested mappings to one dict from dotted key to value."""
+    """Flattens nested dicts to one dict from dotted key to value; drops empty ones."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):
