@@ -139,16 +139,17 @@ def decode_attention(
 ) -> jax.Array:
     """Computes attention of the newest position of each row over the cache.
 
-    Reads the newest `cached.seen.reach` columns in blocks, from the newest backwards.
-    The shared prefix is read once for all rows.
+    Reads blocks of columns from the newest backwards, until `cached.seen.reach` columns
+    are covered. The shared prefix is read once for all rows.
 
     Args:
       q: the rotated queries, `[B, N, H]`.
       cached: the layer's cache, with the newest position written.
-      implementation: "triton" uses a kernel that stops at each row's own oldest column,
-        if the head width is a power of two and there is no shared prefix. XLA is used
-        otherwise, and for other values.
-      block: the number of columns in a block, a divisor of S; S reads all at once.
+      implementation: "triton" uses a kernel if the head width is a power of two and
+        there is no shared prefix; the kernel stops at each row's own oldest column.
+        Otherwise, and for other values, XLA is used.
+      block: the number of columns in a block, a divisor of S; S reads all at once. The
+        kernel requires a power of two.
       mesh: the mesh that shards rows and heads; None for one device.
 
     Returns:
@@ -211,10 +212,7 @@ def _decode_attention(q, cached, *, block):
     )
 
     def weighed(scores, mix):
-        """Returns the maximum of scores, the sum of weights, and the weighted values.
-
-        Weights are `exp(score - maximum)`; `mix` multiplies them by the values.
-        """
+        """Returns the maximum score, the sum of weights, and the weighted values."""
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)
         mixed = mix(weights.astype(v.dtype))

@@ -1,11 +1,10 @@
 """Computes attention over packed rows on GPUs with Pallas kernels for Triton.
 
 The kernels are flash attention (arXiv 2205.14135, 2307.08691) with segments and shared
-prefixes. A block of queries visits only the blocks of keys that it attends to. In the
-backward pass a block of keys visits only the queries that attend to it. Each program
-handles one block: it loops over the blocks that this block visits and keeps the
-accumulators in registers. It first visits the blocks that it sees in full, without a
-mask. Keys are not repeated for query heads.
+prefixes. A program computes the results of one block of queries, or the gradients of
+one block of keys, with accumulators in registers. It loops only over the blocks of
+keys, or of queries, that may contribute. Blocks that need no mask come first. Keys are
+not repeated for query heads.
 
 Scores are in units of log(2), for `exp2`: they are scaled by log2(e) / sqrt(H).
 
@@ -27,7 +26,7 @@ from models.block_attention import visible_pairs
 
 _LOG2_E = math.log2(math.e)
 # Added to masked scores. Its rounding errors must stay far below the largest exponent
-# of a float, because a query can see no key of the first blocks that it visits.
+# of a float, because a query may see no key of the first blocks that it visits.
 _MASKED = -(2.0**30)
 _WIDEST = 128  # head widths are padded to a power of two, or to a multiple of this
 
@@ -157,9 +156,9 @@ _attend.defvjp(_attend_forward, _attend_backward)
 def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
     """Returns 0 where queries of a block attend to keys of a block, else `_MASKED`.
 
-    The caller adds the mask to a product, so that Triton starts the product from the
-    mask. A selection after the product needs up to 60 more registers. The result is
-    `[queries, keys]` if `queries_first`; otherwise `[keys, queries]`.
+    The caller adds the mask to a product, and Triton uses it as the accumulator's
+    initial value. `jnp.where` after the product needs up to 60 more registers. The
+    result is `[queries, keys]` if `queries_first`; otherwise `[keys, queries]`.
     """
     shape = (len(q_ids), len(k_ids)) if queries_first else (len(k_ids), len(q_ids))
     q_axis, k_axis = (0, 1) if queries_first else (1, 0)
@@ -212,11 +211,11 @@ def _visit(counts, visit, carry):
 
 
 class _Grid:
-    """Defines a grid `[N, B, I]`: a program for each query head, row and block.
+    """Defines a grid `[N, B, I or J]`: a program for each query head, row and block.
 
-    Programs start in the order of the grid. Those that visit many blocks should start
-    first: the last blocks of queries, or the first blocks of keys. Most methods return
-    the spec of the part of an array that a program reads or writes.
+    Programs that visit many blocks should start first: those of the last blocks of
+    queries, or of the first blocks of keys. Most methods return the spec of the part of
+    an array that a program reads or writes.
     """
 
     def __init__(self, q, tiling: Tiling, options: Options, of_keys: bool):
@@ -235,14 +234,14 @@ class _Grid:
         return b, head // self._sharing, head % self._sharing
 
     def pairs(self, size: int):
-        """Selects a program's block of `[B, I, size]`."""
+        """Selects a program's block of `[B, I, size]` or `[B, J, size]`."""
         return pl.BlockSpec((None, None, size), lambda h, b, n: (b, self.block(n), 0))
 
     def ids(self):
         return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
 
     def queries(self, *width: int, whole: bool = False):
-        """Selects a program's block, or query head, of `[B, K, G, T, *width]`."""
+        """Selects a program's block, or `whole` head, of `[B, K, G, T, *width]`."""
         return pl.BlockSpec(
             (None, None, None, self._length if whole else self._block, *width),
             lambda h, b, n: (
@@ -253,7 +252,7 @@ class _Grid:
         )
 
     def keys(self, whole: bool = False):
-        """Selects a program's block, or kv head, of `[B, K, T, H]`."""
+        """Selects a program's block, or `whole` head, of `[B, K, T, H]`."""
         return pl.BlockSpec(
             (None, None, self._length if whole else self._block, self._width),
             lambda h, b, n: (*self._head(h, b)[:2], 0 if whole else self.block(n), 0),

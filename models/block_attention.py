@@ -1,6 +1,6 @@
 """Computes block-sparse attention over packed rows in plain JAX.
 
-A block of queries visits only the blocks of keys that it attends to, as in flash
+A block of queries visits only the blocks of keys that it may attend to, as in flash
 attention (arXiv 2205.14135). The cost of a row depends on the lengths of its segments,
 not on the square of its length. Forward and backward pass hold the scores of one pair
 of blocks at a time.
@@ -82,7 +82,7 @@ class _Layout:
         ids, prefixes = self._split(segment_ids), self._split(prefix_ids)
         flat_ids, flat_prefixes = (x.reshape(len(x), -1) for x in (ids, prefixes))
         visible, _ = visible_pairs(flat_ids, flat_prefixes, block, block)
-        # Of each query block: all key blocks, those to visit first, and their number.
+        # Per query block: all key blocks, visible ones first; how many are visible.
         order = jnp.argsort(~visible, axis=-1, stable=True).astype(jnp.int32)
         self.rows = ids, prefixes, order, jnp.sum(visible, axis=-1, dtype=jnp.int32)
 
@@ -190,19 +190,19 @@ def visible_pairs(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns which pairs of a query block and a key block are visible.
 
-    Segment ids ascend along a row, so the ids of a block form an interval. A pair is
-    visible if its first key is not after its last query, and the interval of its keys'
-    ids overlaps that of its queries' segment ids or prefix ids. A pair with common
-    positions is always visible.
+    Segment ids ascend along a row, so a block's ids without 0 span an interval. A pair
+    is visible if its first key is not after its last query, and the interval of its
+    keys' ids overlaps that of its queries' segment ids or prefix ids. A pair with
+    common positions is always visible.
 
     Args:
       segment_ids, prefix_ids: int32 `[B, T]`, as in `segment_attention`.
       q_block, k_block: the number of positions in a block, divisors of T.
 
     Returns:
-      Two boolean arrays `[B, I, J]` for I query blocks and J key blocks: whether
-      attention must visit the pair, and whether each query attends to each key, so that
-      the pair needs no mask.
+      Two boolean arrays `[B, I, J]` for I query blocks and J key blocks. The first is
+      true for visible pairs. The second is true for visible pairs that need no mask,
+      because all queries attend to all keys by segment, or all by prefix.
     """
 
     def cut(x, block):

@@ -21,7 +21,7 @@ class Places(NamedTuple):
     """Locates prompts in the packed rows of a prefill."""
 
     row: jax.Array  # int32 [R], the row of each prompt
-    start: jax.Array  # int32 [R], where in the row it continues after the shared prefix
+    start: jax.Array  # int32 [R], column of the first token after the prefix
     length: jax.Array  # int32 [R], number of prefilled tokens, with the prefix
     shared: jax.Array  # int32, length of the prefix, which is at the start of every row
 
@@ -29,8 +29,7 @@ class Places(NamedTuple):
 class Seen(NamedTuple):
     """Describes which columns of the cache the newest position of each row attends to.
 
-    `reach` is an upper bound on how many columns, counted backwards from `newest`, a
-    row whose result is used attends to.
+    Rows whose results are used attend to at most the newest `reach` columns.
     """
 
     visible: jax.Array  # bool [B, S], attention mask of the newest position
@@ -159,7 +158,7 @@ class KVCache:
 
         Args:
           k, v: the arrays of keys and values that `InferenceDecoder` returns for Q
-            rows. Their first row begins with the shared prefix.
+            rows. Each row with prompts begins with the shared prefix.
           places: the places of the R prompts in these arrays.
           slot: int32 `[R]`, the cache row of each prompt, all different. Prompts with
             a row of B or more are dropped.

@@ -78,7 +78,7 @@ def _ordered_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
     """Returns `table[indices]`, with a gradient that is summed in a fixed order.
 
     The gradient's rows are sorted by index. A segmented scan sums the rows of equal
-    indices in log2(N) passes, and the last row of each index is written to the table.
+    indices in log2(N) passes; the last row of each index goes to the table's gradient.
     """
     return table[indices]
 

@@ -1,7 +1,7 @@
-"""Converts Llama models in GGUF files, such as SmolLM2, to Hugging Face folders.
+"""Converts GGUF files of Llama models with SmolLM's tokenizer to Hugging Face folders.
 
-GGUF files have llama.cpp's tensor names, query and key rows permuted for its rotary
-embedding, and quantized weights. Requires the package `gguf`, but not torch.
+These files have llama.cpp's tensor names, query and key rows permuted for its rotary
+embedding, and often quantized weights. Requires the package `gguf`, but not torch.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ def from_package(
 
     Raises:
       ValueError: the package is not installed (the message has the command) or lacks
-        the file, or `convert` fails.
+        the file, or the file cannot be converted.
     """
     path = packaged_file(package, file)
     code = pathlib.Path(__file__).read_bytes()

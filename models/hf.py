@@ -144,11 +144,11 @@ def load_params(
       on_loaded: a function called after each tensor with its number of parameters.
 
     Returns:
-      The sharded parameter tree.
+      The sharded parameter tree, without adapters.
 
     Raises:
-      ValueError: the weights cannot be used (see `open_weights`) or not be sharded, or
-        a stored head differs from the embedding that it is tied to.
+      ValueError: the weights cannot be opened (see `open_weights`) or sharded, or a
+        stored head differs from the embedding that it is tied to.
     """
     config = model.config
     tensors = open_weights(pathlib.Path(folder), config)
@@ -225,8 +225,9 @@ def conversions(
     *,
     names: Container[str] | None = None,
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
-    """Yields the names of a layer's tensors and the arguments of `lay_out` for them.
+    """Yields the tensor names and the `lay_out` arguments of each layer.
 
+    Tensors outside the layers are in groups of their own.
     Takes the arguments of `export_tensors`; `params` may be shapes instead of arrays.
     """
     sharding = None
@@ -291,8 +292,7 @@ def save_folder(
     Raises:
       ValueError: `dtype` is unknown, the index of `assets` is damaged, or a weight is
         not finite in `dtype`.
-      OSError: a file cannot be written, for example to a full disk. An existing folder
-        is not changed.
+      OSError: a file cannot be read or written, for example to a full disk.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r}: must be one of {sorted(DTYPES)}")
@@ -360,7 +360,7 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies the files in `CARRIED`, and an index in use, to another folder."""
+    """Copies the files in `CARRIED` that exist, and an index in use, to a folder."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     # In a folder with a single weights file, an index belongs to other weights.

@@ -25,8 +25,9 @@ def resolve_folder(
         this folder. None downloads the whole model to the cache.
 
     Raises:
-      ValueError: `model` is neither a folder nor a Hub id that can be downloaded; or
-        `described_in` is None, and the architecture of a Hub model is not supported.
+      ValueError: `model` is neither a folder nor a Hub id that can be downloaded; an
+        index in the cache is damaged; or `described_in` is None, and the config.json of
+        a Hub model is missing, damaged or not supported.
     """
     folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
@@ -47,11 +48,7 @@ def resolve_folder(
 
 
 def _cached(model: str) -> pathlib.Path | None:
-    """Returns the model's folder in the Hub's cache, or None if it lacks weights.
-
-    A folder without all weights may also lack the generation config, which has the stop
-    tokens.
-    """
+    """Returns the model's folder in the Hub's cache, or None if it lacks weights."""
     for name in (WEIGHTS, INDEX):
         file = huggingface_hub.try_to_load_from_cache(model, name)
         if isinstance(file, str):

@@ -59,7 +59,7 @@ class InferenceDecoder:
     """Represents the decoder for prefill and cached decoding.
 
     A loop over the `stacked` layers of an array keeps compilation short. On CPU and GPU
-    a loop copies each layer's weights out of the array, so 1 (no loop) is faster.
+    a loop copies each layer's weights out of the array; `stacked=1` has no loop.
     """
 
     config: DecoderConfig  # from `served_config`
@@ -257,10 +257,10 @@ def _joined_sharding(gate: NamedSharding, _) -> NamedSharding:
 
 
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
-    """Returns the shardings of training and inference, both None without a mesh.
+    """Returns the shardings of training and inference, or two Nones without meshes.
 
-    Between them is one on `between_mesh`, if that mesh exists. Otherwise XLA's
-    partitioner would gather whole weights on every device.
+    Between them is the sharding on `between_mesh`, if that mesh exists. Without this,
+    XLA's partitioner would gather whole weights on every device.
     """
     there = Decoder(served.config, mesh=served.mesh)
     if served.mesh is None or trained.mesh is None or there.mesh is None:

@@ -55,7 +55,7 @@ def adapters(
 ) -> tuple[jax.Array, ...]:
     """Declares the adapters of a kernel as parameters of a Flax module.
 
-    The other arguments describe the kernel. Adapters have at least float32.
+    The arguments from `name` on describe the kernel. A and B have at least float32.
 
     Returns:
       The arrays A and B; or `()` if the kernel has no adapters, or if the module is

@@ -19,9 +19,8 @@ from models.safetensors_io import Specs
 class Weight:
     """Describes a weight, in a Hugging Face file and in the decoder's parameter tree.
 
-    A matrix of a layer is `[out, in]` in the file and `[in..., out...]` in the tree.
-    Other weights differ at most by a reshape.
-
+    The tree stacks layers. A matrix of a layer is `[out, in]` in the file and
+    `[in..., out...]` in the tree. Other weights differ at most by a reshape.
     """
 
     hf_name: str  # with `{}` in place of the layer index

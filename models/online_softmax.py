@@ -2,8 +2,8 @@
 
 Each score is merged into a running maximum and into sums relative to the maximum
 (Milakov and Gimelshein, arXiv 1805.02867). On GPU, XLA compiles this to one kernel that
-reads the scores from memory once instead of twice. On other platforms two passes are
-faster, because the merge is not vectorized.
+reads the scores from memory once instead of twice. On CPU two passes are faster,
+because the merge is not vectorized.
 """
 
 import jax
@@ -17,7 +17,7 @@ Statistics = tuple[jax.Array, jax.Array, jax.Array]
 def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the maximum and the sum of `exp(scores - maximum)` over the last axis.
 
-    The scores are float32 and at least `LEAST`.
+    The scores must be float32 and at least `LEAST`.
     """
     top, total, _ = _reduce(scores, jnp.ones_like(scores), jnp.zeros_like(scores))
     return top, total

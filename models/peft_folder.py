@@ -137,7 +137,7 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
     """Reads adapter_config.json.
 
     Raises:
-      ValueError: the file is missing or damaged, or has an unsupported setting.
+      ValueError: the file is missing or damaged, or a setting cannot be used.
     """
     path = pathlib.Path(folder) / CONFIG
     content = read_json(path, "PEFT")
@@ -165,8 +165,8 @@ def load_adapters(
       zero where the folder has none.
 
     Raises:
-      ValueError: a file is damaged, a setting is not supported, or the model lacks a
-        tensor of the folder or has it in another shape.
+      ValueError: `read_config` fails, the weights are damaged or cannot be sharded, or
+        the model lacks a tensor of the folder or has it in another shape.
       OSError: the weights cannot be read.
     """
     path, content = pathlib.Path(folder) / WEIGHTS, read_config(folder)
