@@ -128,7 +128,7 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
     vocabulary, and samples its own rows. The order of the devices does not change.
 
     Raises:
-      ValueError: the number of devices is not a multiple of `tensor`.
+      ValueError: `tensor` is not a positive divisor of the number of devices.
     """
     shape = resolve_shape(mesh.size, data=-1, fsdp=1, tensor=tensor)
     return _mesh(mesh.devices.reshape(shape))

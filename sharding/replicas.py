@@ -9,13 +9,12 @@ import numpy as np
 def share_replicas(tree: Any) -> Any:
     """Returns equal arrays, with one buffer per process for all copies of a shard.
 
-    By default JAX copies an array to each virtual CPU device. Such copies of the
-    weights exceed the cache that the cores share, and the matrix products of a decode
-    step take 1.5 times as long. Arrays on other platforms, and arrays of which
-    a process holds each part only once, are returned unchanged.
+    By default JAX copies an array to each virtual CPU device. Copies of the weights may
+    exceed the cache that the cores share, which slows down decoding. Arrays on other
+    platforms, and arrays of which a process holds each part only once, are returned
+    unchanged.
 
-    Do not donate the result: several devices read the same bytes. It keeps the memory
-    of `tree` alive.
+    Do not donate the result: several devices read the same bytes, those of `tree`.
     """
     return jax.tree.map(_share, tree)
 

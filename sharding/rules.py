@@ -95,7 +95,7 @@ def partition_spec(
 
     Raises:
       ValueError: a name is unknown, two dimensions use the same mesh axis, a dimension
-        is not divisible by its mesh axes, or `axes` has another length than `shape`.
+        is not divisible by its shard count, or `axes` has another length than `shape`.
     """
     if len(axes) != len(shape):
         raise ValueError(
