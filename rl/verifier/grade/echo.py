@@ -16,7 +16,7 @@ class Formulas:
     Attributes:
       trees: dict from shape to tree; see `_formulas_of`.
       to_compute: shapes of the formulas that the problem asks to compute.
-      to_rewrite: whether the problem asks for a factorization, a product or powers.
+      to_rewrite: whether the problem says "factorize", "as a product" or similar.
     """
 
     def __init__(self, problem: str):

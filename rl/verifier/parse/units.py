@@ -86,7 +86,7 @@ class Reading(NamedTuple):
 def parse_unit(text: str) -> Reading | None:
     """Parses the words after a number, such as "miles per hour" or "dogs".
 
-    Returns None if the words cannot be read or may change the number.
+    Returns None if the words cannot be read, or change the number but not by a factor.
     """
     words = _with_per(_words(text))
     lower_words = [word.lower() for word in words]
