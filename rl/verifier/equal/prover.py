@@ -141,7 +141,6 @@ class Prover:
         return rounded and self._shown()
 
     def _other(self, decimal: t.Num, exact: t.Node, least: int) -> Fraction | None:
-        """Returns the number that the decimal may round, or None; see `shows`."""
         ulp = decimal.ulp or Fraction(1)
         if len(str(abs(decimal.value / ulp).numerator)) < least:
             return None

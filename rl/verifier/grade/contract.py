@@ -70,8 +70,8 @@ class Examiner:
     Args:
       golds: accepted answers, of which any may match.
       problem: text of the problem. If None or empty, less is checked; see `judge`.
-      literal: whether an answer that leaves more to calculate than the gold is
-        unfinished, such as 48+24 for 72 or x+x for 2x.
+      literal: whether an answer that leaves more to calculate than the gold, such as
+        48+24 for 72 or x+x for 2x, is unfinished.
     """
 
     def __init__(

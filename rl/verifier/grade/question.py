@@ -96,8 +96,10 @@ class Question:
       things: whether the problem only asks to count things that are not units.
       letters: letters that do not touch another letter, such as x in 2x.
       notation: whether the problem names a notation for its answer.
-      percents, what_percent: whether it mentions percent or interest; asks for percent.
-      ratios, times: whether it mentions a ratio; else a time of day.
+      percents: whether the problem mentions percent or interest.
+      what_percent: whether the problem asks for a percentage.
+      ratios: whether the problem mentions a ratio.
+      times: whether the problem mentions a time of day, but no ratio.
     """
 
     def __init__(self, problem: str):

@@ -174,7 +174,6 @@ class Operands(Cursor):
         return t.Call(name, arguments)
 
     def _index(self) -> str:
-        """Reads a subscript and returns its text without braces."""
         if self._next.kind == "end":
             raise t.Unparsable("ends where an index is expected")
         if not self._is("{"):
