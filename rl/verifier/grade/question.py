@@ -155,10 +155,7 @@ class Question:
         return answer
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
-        """Returns whether an answer may have a unit; see `is_named` and `answers`.
-
-        The stems of the gold's words are allowed in addition to the problem's.
-        """
+        """Returns whether a unit fits the problem's words and the gold's stems."""
         if not is_named(unit, self.named | gold):
             return False
         if isinstance(unit, str):
