@@ -133,8 +133,7 @@ def check_advantages(
     """Checks the advantages of a group and converts them to float64.
 
     Raises:
-      ValueError: the number or shape of the values is wrong, or a value is not finite.
-        The message begins with `key`.
+      ValueError: a value is not a finite number, or the number or shape is wrong.
     """
     parts = [np.asarray(value, np.float64) for value in values]
     shapes = [((), (len(c.token_ids),)) for c in group.completions]

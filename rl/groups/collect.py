@@ -35,9 +35,9 @@ class PartialGroup:
     Attributes:
       draw: the draw of the group's problem.
       created_step: step in which the group's first token was sampled. For a group
-        without tokens, the step in which it was last passed to the sampler. Each later
-        step without an update adds 1.
-      completions: the G completions, some of them unfinished.
+        without tokens, the step in which it was last passed to the sampler. Each step
+        from then on that has no update adds 1.
+      completions: the G completions, finished or not.
     """
 
     draw: Draw
@@ -88,9 +88,9 @@ class Collector:
           filter_on: criterion of informative groups (see `informative`).
           settings: section `config.dynamic_sampling`. Without `filter`, every group
             with two or more verdicts counts as informative. With `carry`, a round ends
-            once enough groups are informative (APRIL, arXiv 2509.18521) and the groups
-            are complete that began more than `max_age` steps ago. Unfinished groups
-            continue in the next round.
+            once enough groups are informative (APRIL, arXiv 2509.18521) and all groups
+            older than `max_age` steps are complete. Unfinished groups continue in the
+            next round.
         """
         self._draws, self._sample = draws, sample
         self._judge, self._prompt_of = judge, prompt_of
@@ -105,7 +105,7 @@ class Collector:
         self._temperature = sampling.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Samples until `prompts_per_step` groups are informative, or for `max_rounds`.
+        """Collects `prompts_per_step` informative groups in up to `max_rounds` rounds.
 
         Args:
           step: policy version, which is the number of steps done.

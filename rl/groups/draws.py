@@ -139,7 +139,7 @@ class Draws:
         * draws/refused: problems skipped
         * draws/refused_in_vain: expected number of skipped problems whose groups would
           have been informative
-        * draws/retired: share of the stage's problems that are retired
+        * draws/retired: share of the stage's problems with a solve rate of at least 0.9
         * draws/coverage: share of the stage's problems with at least one verdict
         * draws/expected, draws/found: predicted and observed share of groups with both
           correct and wrong completions, among groups with at least two verdicts

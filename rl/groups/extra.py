@@ -5,9 +5,9 @@ step. It receives the arguments that its signature names:
 
     groups    sampled and filtered groups of the step
     step      policy version, which is the number of steps done
-    problems  all problems of the run
+    problems  training problems of the run
     encode    function from a problem to the token ids of its prompt
-    tokenize  function from a text to token ids, with the end-of-sequence token
+    tokenize  function from a text to token ids, with a stop token at the end
 
 The result must depend on these arguments alone, so that interrupted runs resume bit for
 bit. The added tokens count as off-policy. `objective.correction` weights or rejects
@@ -34,7 +34,7 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
     """Loads the function that adds groups to a step.
 
     Args:
-      function: a user's "module:function", or "" for none.
+      function: a user's "module:function", or "", for which the result is None.
       **given: values of `problems`, `encode` and `tokenize`.
 
     Raises:
@@ -65,9 +65,9 @@ def demonstration(
 ) -> Group:
     """Builds a group from one demonstration, which counts as correct.
 
-    `token_ids` must end with the end-of-sequence token. The `sampler_logprobs` are 0,
-    so the correction "truncate" weights each token by its probability under the policy
-    at the start of the step (LUFFY, arXiv 2504.14945).
+    `token_ids` must end with a stop token. The `sampler_logprobs` are 0, so the
+    correction "truncate" weights each token by its probability under the policy at the
+    start of the step (LUFFY, arXiv 2504.14945).
     """
     completion = Completion(
         token_ids=np.asarray(token_ids, np.int32),

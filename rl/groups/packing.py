@@ -1,8 +1,8 @@
 """Packs prompts with completions into rows, and rows into micro-batches.
 
 Also computes the weight of each token in the loss (`weigh`). The loss of a mini-batch
-is a weighted sum over tokens, so packing, micro-batches and the mesh do not change the
-gradient.
+is a weighted sum over tokens, so packing, micro-batches and the mesh change the
+gradient by rounding only.
 """
 
 import collections
@@ -114,7 +114,7 @@ def best_fit(
     segment. Among possible rows the fullest is used.
 
     Args:
-      lengths: number of tokens of each segment.
+      lengths: number of tokens of each segment; ValueError if one exceeds `capacity`.
       capacity: number T of positions of a row.
       groups: group of each segment; segments of a group share the prompt within a row.
       prompts: number of prompt tokens of each segment.

@@ -53,8 +53,8 @@ def _row(this, other, n: int):
 class SolveRates:
     """Maintains an estimate of the solve rate of each problem of a run.
 
-    Methods take a problem's index in `problems`. The weight of a completion is halved
-    after `half_life` steps.
+    `observe` takes a problem's index in `problems`. The weight of a completion halves
+    every `half_life` steps.
     """
 
     def __init__(self, problems: Sequence[Problem], *, half_life: float):

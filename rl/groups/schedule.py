@@ -107,7 +107,7 @@ class Rollouts:
 
 
 def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """Returns metrics of the age of completion tokens, in policy versions."""
+    """Returns mean and maximum age of tokens, in policy versions, and counts by age."""
     versions = [c.versions for group in groups for c in group.completions]
     staleness = step - np.concatenate(versions)
     metrics = {

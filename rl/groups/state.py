@@ -10,7 +10,7 @@ import numpy as np
 
 
 def to_json(value: Any) -> Any:
-    """Converts 1-D arrays, dataclasses, mappings and sequences to JSON, recursively."""
+    """Converts 1-D arrays, dataclasses, mappings, lists and tuples to JSON."""
     if isinstance(value, np.ndarray):
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"dtype": str(value.dtype), "data": data}
@@ -25,7 +25,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Converts a result of `to_json` back to a value of the annotated type `kind`."""
+    """Converts a result of `to_json` to the type `kind`; `list[X]` gives a tuple."""
     if isinstance(value, Mapping):
         if value.keys() == {"dtype", "data"}:
             data = base64.b64decode(value["data"])

@@ -34,8 +34,7 @@ def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
     """Returns whether the end of a completion repeats itself.
 
     A completion of at least 15 tokens does if fewer than half of the 8-grams in its
-    last 512 tokens are distinct. The function compares 64-bit hashes of the 8-grams;
-    2,048 completions take 0.2 s.
+    last 512 tokens are distinct. The function compares 64-bit hashes of the 8-grams.
     """
     token_ids = token_ids[-_TAIL:]
     count = len(token_ids) - _WINDOW + 1
