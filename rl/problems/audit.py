@@ -79,7 +79,7 @@ def describe_repeats(
     """Describes duplicates, contradictions and the overlap with held-out problems.
 
     Two texts are equal if they differ in white space only. The answers of two problems
-    agree if the verifier finds an answer of one equivalent to an answer of the other.
+    agree if an answer of one equals, or is equivalent to, an answer of the other.
 
     Returns:
       A sentence for each kind of repeat that occurs.

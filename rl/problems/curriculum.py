@@ -59,7 +59,7 @@ class Curriculum:
       stages: at least one stage; the last stage never ends.
       problems: all problems that may be drawn.
       seed: seed of the order within each level.
-      on_message: function called with a message when a stage or a new pass begins.
+      on_message: function called with a message when a later stage or pass begins.
 
     Raises:
       ValueError: a stage before the last one cannot end.
@@ -140,7 +140,7 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Records a step that updates the policy; its stage may then end.
+        """Records a step if it updates the policy; its stage may then end.
 
         A step in which a denominator of `counts` is 0 is not part of the window.
         """
@@ -170,7 +170,7 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`; raises ValueError if the stages differ."""
+        """Restores a result of `state()`; raises ValueError if it does not fit."""
         streams = dict(state["streams"])
         stages = len(self._stages)
         if streams.keys() != self._streams.keys() or state["stage"] >= stages:
@@ -200,8 +200,7 @@ def fill_gaps(
       The stages with the new levels, and a message for each replaced level.
 
     Raises:
-      NoProblem: a level is below or above all levels that have problems, or no problem
-        has a level.
+      NoProblem: a stage has a level outside the range of the problems' levels.
     """
     there = sorted({p.level for p in problems if p.level is not None})
     filled, messages = [], []
@@ -223,10 +222,10 @@ def fill_gaps(
 
 
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
-    """Builds the stages of `config.curriculum.stages`; by default one stage of all.
+    """Builds the stages of `config.curriculum.stages`; if empty, one with all problems.
 
     Raises:
-      ValueError: a stage is not valid; the message has its index and key.
+      ValueError: a stage is not valid; the message begins with its index.
     """
     made = []
     for i, section in enumerate(stages):

@@ -80,7 +80,7 @@ def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
     """Writes problems to a JSONL file, which `read_problems` reads.
 
     Raises:
-      ValueError: there are no problems, or one cannot be stored.
+      ValueError: there are no problems, or one is not valid.
     """
     rows = ((f"{path}, problem {i}", p) for i, p in enumerate(problems, 1))
     replace_rows(path, map(dataclasses.asdict, _checked(rows, str(path))))
@@ -197,7 +197,7 @@ def _as_text(answer: Any) -> Any:
 
 
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Returns a warning that `count` of `total` problems are left out, after `message`.
+    """Returns `message` as a warning that `count` of `total` problems are left out.
 
     Raises:
       ValueError: their share exceeds `unreadable`, which is `config.data.unreadable`.
@@ -213,8 +213,8 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 class ProblemStream:
     """Draws problems in passes.
 
-    Each pass draws every problem once. The order depends on the seed, the number of the
-    pass, and the calls of `next_pass`.
+    Each pass draws every problem once, unless `next_pass` restarts it. The order
+    depends on the seed, the number of the pass, and the calls of `next_pass`.
 
     Attributes:
       epoch: index of the current pass, from 0.

@@ -10,7 +10,7 @@ from rollout.seeds import generator
 def problems(
     *, count: int, easy: float, hard: float, held_out: int, seed: int
 ) -> list[Problem]:
-    """Returns training problems of `rl.problems.arithmetic` with modified answers.
+    """Returns training problems of `rl.problems.arithmetic`, some with other answers.
 
     Args:
       count: number of problems, at most the number of training sums.

@@ -81,15 +81,15 @@ def problems(
       split: "train" or "held_out"; the splits have no template in common.
       count: number of problems, distributed evenly over the levels.
       levels: levels to use. Problems of level 1, 2 and 3 have 1, 2 and 3 steps. Level 4
-        has one step with larger numbers. Level 5 adds a story with unused numbers.
+        has one step with larger numbers. Level 5 has stories with unused numbers.
       most: largest number that is drawn; the smallest is 2. Factors of a product are at
-        most half of `most`. At levels 4 and 5 these limits are ten times as large, and
+        most half of `most`. At levels 4 and 5 both maxima are ten times as large, and
         the logarithms of the numbers are uniform. Sums and products of the numbers, in
         texts and as answers, may be larger.
       seed: seed of the draws.
 
     Raises:
-      ValueError: the split or a level is unknown, or there are too few distinct texts.
+      ValueError: an argument is not valid, or too few distinct texts are found.
     """
     if split not in _TEMPLATES or not set(levels) <= {1, 2, 3, 4, 5} or not levels:
         raise ValueError(
