@@ -1,7 +1,6 @@
 """Computes a digest of each array, and the number of its entries that are not finite.
 
-Both are computed on the devices, in one pass over the array. Copying the state of a 7B
-model to the host would take a minute.
+Both are computed on the devices, because copying a large state to the host is slow.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Computes log-probabilities and entropies of tokens from hidden states.
 
-The forward and backward passes never hold a `[tokens, vocabulary]` array, and never
-gather a sharded table as a whole:
+If the vocabulary exceeds one block, neither the forward nor the backward pass holds a
+`[tokens, vocabulary]` array or gathers a sharded table as a whole:
 
 1. Positions in the mask are sorted to the front, so the loop skips prompts and padding.
 2. The loop visits the vocabulary in blocks. It gathers the columns of the next block

@@ -60,8 +60,8 @@ def objective_from_config(c: RunConfig) -> Objective:
     """Builds the objective of a run from `config.objective`.
 
     The correction "truncate" multiplies the weight of off-policy tokens by
-    `min(exp(old - sampler), correction_cap)`. Other corrections remove tokens before
-    the loss is computed (`rl.update.rejection`).
+    `min(exp(old - sampler), correction_cap)`. Other corrections remove or weight
+    tokens before the loss is computed (`rl.update.rejection`).
 
     Raises:
       ValueError: `objective.function` or its arguments are not valid.

@@ -58,10 +58,7 @@ def _matrices(params) -> dict:
 
 
 def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
-    """Returns `inner`, with floating-point state stored in `dtype`, if that is 16-bit.
-
-    The state is converted to float32 or wider for each update, and otherwise stored so.
-    """
+    """Updates moments in float32 or wider; stores them in `dtype` if that is 16-bit."""
 
     def cast(state, narrow: bool):
         def of(x):

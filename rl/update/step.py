@@ -50,7 +50,7 @@ class TrainState(flax.struct.PyTreeNode):
 
 
 class Step(NamedTuple):
-    """Holds the jitted functions of a training step and their shardings.
+    """Holds the functions of a training step and their shardings.
 
     Attributes:
       init: function `params -> TrainState`. It takes the trained parameters and
@@ -99,8 +99,8 @@ def make_step(
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
         updates, so that it takes no device memory while gradients are computed.
-      keeps_reference: whether `TrainState.reference` holds an earlier copy of the
-        parameters, in the model's compute dtype.
+      keeps_reference: whether `TrainState.reference` holds the reference model, in the
+        compute dtype.
     """
     on_device = _state_shardings(model, optimizer, mesh)
     if keeps_reference:
