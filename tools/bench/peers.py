@@ -21,7 +21,7 @@ def compare(
     *,
     rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds a peer's figures to a result, and this project's rates over the peer's.
+    """Adds a peer's figures to a result, and this project's rates divided by them.
 
     Args:
       result: the result of a bench, with this project's figures under `THIS`.

@@ -2,10 +2,10 @@
 
     python -m tools.gpu_check --out DIR [--only a,b] [--seconds N] [--tiny]
 
-Each part runs in its own process group with a time limit, so the next part runs even if
-one fails or hangs. Each result is appended to DIR/results.jsonl at once; other output
-is written to DIR/log.txt. At the end the command prints a table. --tiny uses a CPU and
-small models. docs/results/gpu.md defines MFU and decode bound.
+Each part runs in its own process group with a time limit, and --seconds limits all of
+them. Each result is appended to DIR/results.jsonl at once; other output is written to
+DIR/log.txt. At the end the command prints a table. --tiny uses a CPU and small models.
+docs/results/gpu.md defines MFU and decode bound.
 """
 
 import argparse

@@ -74,7 +74,7 @@ def peer(tiny: bool) -> Rows:
 
 
 def logits(tiny: bool) -> Rows:
-    """Compares logits with those of transformers on the same device."""
+    """Compares logits with those of transformers."""
     size = SIZES["tiny" if tiny else "0.5B"]
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False

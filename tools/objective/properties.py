@@ -1,4 +1,4 @@
-"""Checks that a loss does not depend on packing, micro-batches or the mesh."""
+"""Checks properties of a loss alone, such as independence of packing and mesh."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping

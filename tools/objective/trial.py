@@ -12,7 +12,7 @@ from rl.types import Batch, Hyper, Segment, make_hyper
 from rl.update.objective import Objective
 from sharding.rules import place
 
-# For each group, the tokens of the prompt and of each completion.
+# For each group, the token counts of the prompt and of each completion.
 _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
 LONG, SHORT = 48, 14
 _LENGTHS = [length for _, lengths in _SHAPES for length in lengths]
