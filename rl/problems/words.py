@@ -81,7 +81,7 @@ def problems(
       split: "train" or "held_out"; the splits have no template in common.
       count: number of problems, distributed evenly over the levels.
       levels: levels to use. Problems of level 1, 2 and 3 have 1, 2 and 3 steps. Level 4
-        has one step with larger numbers. Level 5 has stories with unused numbers.
+        has one step with larger numbers. Level 5 has stories, most with unused numbers.
       most: largest number that is drawn; the smallest is 2. Factors of a product are at
         most half of `most`. At levels 4 and 5 both maxima are ten times as large, and
         the logarithms of the numbers are uniform. Sums and products of the numbers, in
