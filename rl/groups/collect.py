@@ -59,8 +59,8 @@ class PartialGroup:
 class Collector:
     """Collects informative groups for each step and retains surplus groups.
 
-    If the sampler and the judge are deterministic, equal `state()` and weights give
-    equal groups.
+    If the sampler and the judge are deterministic, equal `state()`, weights and step
+    give equal groups.
     """
 
     def __init__(

@@ -6,8 +6,8 @@
 * w is the averaging weight of the token (`rl.groups.packing`). The host computes it per
   mini-batch, so the split into micro-batches and rows does not change the loss.
 * c corrects off-policy tokens: those of another policy version, or of a sampler other
-  than the trainer. It is a truncated importance weight without gradient. It is 1 for
-  other tokens, and if tokens are rejected instead (`rl.update.rejection`).
+  than the trainer. With "truncate" it is a truncated importance weight without
+  gradient. It is 1 for other tokens and other corrections (`rl.update.rejection`).
 * H and KL are the entropy and the KL estimate; the Compass-Thinker paper uses neither.
 """
 

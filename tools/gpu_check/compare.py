@@ -41,7 +41,7 @@ def equal(tiny: bool) -> Rows:
 
 
 def deterministic(tiny: bool) -> Rows:
-    """Compares two deterministic gradients, under the XLA flag of `PARTS`."""
+    """Compares two gradients with `deterministic=True`."""
     first, second = _gradient(deterministic=True), _gradient(deterministic=True)
     yield _differences("deterministic", first, _gradient(), second)
 
