@@ -204,10 +204,7 @@ def _number(value: Any, name: str = "", *, most: float = math.inf) -> float:
 
 
 def _place(error: BaseException, form: Form) -> str:
-    """Returns `file:line` of the innermost frame in the user's code, if there is one.
-
-    Otherwise returns the place of the function.
-    """
+    """Returns `file:line` of the innermost frame outside libraries, or `form.place`."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
     if not theirs:

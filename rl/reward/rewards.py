@@ -77,7 +77,7 @@ class Rewards:
       formulas: values of `reward.function` and `eval.reward` by config key.
       workers: number of worker processes for the verifier. All user functions share
         another pool of the same size.
-      timeout: seconds that a verdict, or a call of a user function, may take.
+      timeout: seconds for each of two tries of a verdict or a user function's call.
       right_from: smallest reward of a correct completion, for functions that do not
         return "correct".
       literal: whether the verifier rejects answers that leave something to calculate,
@@ -144,7 +144,7 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Returns counts by name: completions, replaced workers, verdicts by rule."""
+        """Counts completions, replaced workers and the verifier's verdicts by rule."""
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:
             counts["judged"] = self._judged
@@ -227,12 +227,12 @@ def try_out(
 ) -> None:
     """Calls the user functions of rewards, to find errors before a run.
 
-    The functions judge two completions of `problem`: its boxed gold answer and an empty
-    text. The other arguments are those of `Rewards`.
+    The functions judge two completions of `problem`: its first gold, boxed, and an
+    empty text. The other arguments are those of `Rewards`.
 
     Raises:
       ValueError: a value is not a sum of terms; or a function cannot be imported,
-        breaks its contract, takes too long or ends its worker.
+        fails, breaks its contract, takes too long or ends its worker.
     """
     names = {
         key: [t.name for t in parse(formula, key=key) if t.name != VERIFIER]

@@ -38,11 +38,11 @@ Item = tuple[str, tuple[str, ...], str]
 def verifier_reward(
     judge_all: Callable[[Sequence[Item]], Sequence[Verdict]],
 ) -> Reward:
-    """Returns the verifier as a reward: +1 if correct, -1 if wrong, NaN if undecided.
+    """Returns the verifier as a reward: +1 if correct, -1 if wrong, NaN if unjudged.
 
-    The reward reads two entries of `Problem.meta`. `unit` is added to gold answers,
-    because the verifier accepts any unit if the gold has none. `error` is the absolute
-    tolerance of decimal answers.
+    The reward reads two entries of `Problem.meta`. A `unit` that begins with a letter,
+    or is a percent sign, is added to golds, because a gold without a unit may match any
+    unit. `error` is the absolute tolerance of decimal answers.
 
     `judge_all` returns the verdicts of items, like `VerifierPool.judge`.
     """
@@ -69,7 +69,7 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 def _golds(problem: Problem) -> tuple[str, ...]:
     """Returns the gold answers with the problem's unit, if it begins with a letter.
 
-    If the unit is a percent sign, returns them with and without it.
+    If the unit is a percent sign, adds golds with this sign where it is missing.
     """
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
