@@ -154,7 +154,7 @@ class Alarms:
         return warnings, next(iter(due), None)
 
     def _count_unmoved(self, metrics: Metrics) -> int:
-        """Counts the steps since the mean reward, where a step has one, changed."""
+        """Counts the steps with rewards since the mean reward last changed."""
         reward = metrics.get("reward/mean")
         if reward is not None:
             same = self._reward is not None and math.isclose(reward, self._reward)

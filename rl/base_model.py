@@ -1,4 +1,4 @@
-"""Locates or creates the base model's folder and builds the decoder from it."""
+"""Finds, downloads or makes the base model's folder, and builds decoders."""
 
 import dataclasses
 import pathlib

@@ -265,9 +265,9 @@ class Checkpoints:
         return None
 
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
-        """Returns the newest step whose files pass `checksums.verify`, or None.
+        """Returns the newest step that passes `checksums.verify`; None without steps.
 
-        Skips the steps in `corrupt`, and adds each corrupt step that it finds.
+        Skips the steps in `corrupt`, adds those that fail, and raises if all do.
         """
         found = -1
         if jax.process_index() == 0:
@@ -363,7 +363,7 @@ def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainStat
 
 
 def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
-    """Loads the arrays of `abstract`, a part of a saved state, and checks them."""
+    """Loads and checks the arrays of `abstract`, which is all or a part of a state."""
     try:
         with ocp.PyTreeCheckpointer() as checkpointer:
             loaded = checkpointer.restore(
@@ -405,7 +405,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def _discard(path: pathlib.Path) -> None:
-    """Removes a path, or prints a warning."""
+    """Removes a path, or prints a warning if that fails."""
     try:
         remove(path)
     except OSError as error:
@@ -451,7 +451,7 @@ def size_of(folder: pathlib.Path) -> int:
 def load_run_params(
     checkpoints: pathlib.Path, step: int | None, abstract: Params
 ) -> tuple[int, Params]:
-    """Reads only the parameters of a run's checkpoint.
+    """Reads only the trained parameters of a run's checkpoint.
 
     Args:
       checkpoints: folder of the run's checkpoints.

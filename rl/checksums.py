@@ -153,7 +153,7 @@ def verify(folder: pathlib.Path) -> None:
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
-    """Raises ValueError if a checkpoint's tensors are not those of the run's state."""
+    """Raises ValueError if tensor names, shapes or dtypes differ from the run's."""
     needed = by_path(abstract)
     for name in sorted(needed.keys() ^ stated.keys()):
         has, lacks = "this run", "the checkpoint"
@@ -173,7 +173,7 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 
 
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
-    """Raises CorruptCheckpointError if a loaded tensor does not match its checksum."""
+    """Raises CorruptCheckpointError if a checksum differs; skips cast tensors."""
     for name, (_, dtype, checksum) in tensors_of(tree).items():
         # A tensor that was cast while it was loaded has another checksum.
         if dtype == stated[name][1] and checksum != stated[name][2]:

@@ -56,7 +56,7 @@ class Engine:
     reference: Params | None  # a reference model that is not in `state.reference`
     score_reference: Score  # computes log-probabilities by the reference model
     settings: Objective
-    reject: Reject | None  # removes tokens of a mini-batch with old log-probabilities
+    reject: Reject | None  # removes tokens of a mini-batch; needs `old_logprobs`
     check_stop: Callable[[], None]  # called during sampling; raises to end it
 
     def sample(
@@ -110,7 +110,7 @@ class Engine:
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[dict[str, Any]]:
-        """Runs one update for each element of `hypers`, skipped if it is not finite.
+        """Runs one update for each of `hypers`; skips updates that are not finite.
 
         Args:
           mini_batches: the micro-batches of each mini-batch, as NumPy arrays. They are
@@ -145,8 +145,8 @@ class Engine:
     ) -> list[list[Batch]]:
         """Copies mini-batches to the devices and computes missing log-probabilities.
 
-        Fills `old_logprobs` if the step has several updates, or if it has off-policy
-        tokens that may be rejected. Fills `reference_logprobs` if there is a reference.
+        Fills `old_logprobs` if the step has several updates, or off-policy tokens that
+        `reject` may then remove. Fills `reference_logprobs` if there is a reference.
         """
         hyper, rows = hypers[0], self.step.rows
         # With a single update the old policy is the current policy.
@@ -192,7 +192,7 @@ class Engine:
 
         Raises:
           NotFinite: a parameter is NaN or infinite; nothing is published.
-          SamplerError, OSError: the sampler does not serve the new parameters.
+          SamplerError, OSError: publishing to the sampler failed.
         """
         check_finite(self.state.params, f"policy version {version} is not published")
         every = self.settings.reset_every if self.state.reference else 0

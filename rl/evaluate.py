@@ -33,7 +33,7 @@ class SampledCompletion:
 
     id: str  # id of the problem
     sample: int  # number of the completion among those of its problem, from 0
-    completion: str  # decoded text, without the stop token
+    completion: str  # decoded text, without a special stop token
     tokens: int | None = None  # number of tokens, including the stop token
     finish_reason: FinishReason | None = None
     repetitive: bool | None = None  # see `rl.groups.stats.is_repetitive`
@@ -114,7 +114,7 @@ def evaluate(
 
 
 def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
-    """Returns each problem's template by id; None if one lacks it, or for no problems.
+    """Returns templates by problem id; None if any is missing or there are no problems.
 
     Problems from one template are not independent, so confidence intervals use the
     templates as clusters.

@@ -122,7 +122,7 @@ def read_rows(
     last row is ignored.
 
     Raises:
-      ValueError: a line is too long or not a JSON object in UTF-8.
+      ValueError: a line is too long, or not a JSON object with valid text in UTF-8.
       OSError: the file cannot be read.
     """
     if appended and not path.exists():
@@ -149,7 +149,7 @@ def read_rows(
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
     """Yields the number and the content of each line of a file.
 
-    Only the first `MAX_LINE_BYTES + 1` bytes of a line are read into memory.
+    Lines are cut after `MAX_LINE_BYTES + 1` bytes.
     """
     with path.open("rb") as file:
         for number in itertools.count(1):
@@ -279,7 +279,7 @@ def sync(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def named(path: pathlib.Path) -> Iterator[None]:
-    """Sets the file name of an OSError in the `with` block; failed writes lack one."""
+    """Names the file in an OSError of the `with` block; failed writes leave it out."""
     try:
         yield
     except OSError as error:

@@ -20,7 +20,7 @@ def evaluate_sets(
 ) -> dict[str, Any]:
     """Evaluates the held-out sets of a run after `step` steps and prints the result.
 
-    Uses the first `eval.problems` problems of each set, or all if `whole` is set.
+    Uses the first `eval.problems` problems of each set (0: all), or all if `whole`.
 
     Returns:
       The summary of the first set, with those of other sets under "sets"; `{}` if the

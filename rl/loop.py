@@ -53,7 +53,7 @@ def train(
     *,
     accept_changes: bool = False,
 ) -> dict[str, Any]:
-    """Runs the training loop; resumes from the workdir's newest checkpoint if any.
+    """Runs the training loop; resumes from the newest intact checkpoint if any.
 
     With several processes only the leader calls this; the others run `joint.follow`.
 
@@ -86,7 +86,7 @@ def train(
         if run.base is None:
             run.evaluate()
         elif run.evaluation_due() and run.evaluated < run.done:
-            # A signal interrupted the evaluation after this step.
+            # The evaluation after this step is missing, for example after a signal.
             run.evaluate()
             if (score := score_of(run.latest or {})) is not None:
                 engine.checkpoints.record_score(run.done, score)
@@ -126,8 +126,8 @@ def train(
                         mini_batches=len(batches),
                     )
 
-                # Compute the old log-probabilities of all tokens. Then update once per
-                # mini-batch: sum the gradients of its micro-batches (`engine`).
+                # Compute the old log-probabilities if needed. Then update once per
+                # mini-batch and epoch: sum the gradients of micro-batches (`engine`).
                 with clock.phase("update"), watch("update"):
                     updates = engine.update(batches, hypers)
                 with clock.phase("log"):
@@ -235,7 +235,7 @@ class _Run:
     def save(
         self, state: Mapping[str, Any], *, healthy: bool, wait: bool = False
     ) -> None:
-        """Saves a checkpoint of the policy after `done` steps; may wait for its end."""
+        """Saves a checkpoint after `done` steps; `wait` waits until the save ends."""
         evaluated = self.latest if state["evaluated"] == self.done else None
         score = score_of(evaluated or {})
         with self.stop.saving():
@@ -246,8 +246,8 @@ class _Run:
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Returns the result of `work`, which a signal may interrupt.
 
-        If the work is ended, a checkpoint of the state before it is saved, unless the
-        base has not been evaluated yet.
+        If a signal, Shortfall, RewardError or SamplerError ends the work, checkpoints
+        the loop state from before the work, unless the base is not evaluated yet.
         """
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.
@@ -264,7 +264,7 @@ class _Run:
 
     @contextlib.contextmanager
     def checkpoint_on_error(self) -> Iterator[None]:
-        """Saves the new policy if publishing it fails, in a run of one process."""
+        """Saves the policy if the sampler cannot publish it, in single-process runs."""
         try:
             yield
         except (SamplerError, OSError):
@@ -368,7 +368,7 @@ class _Run:
     def finish(self, ended: str) -> dict[str, Any]:
         """Exports the policy and returns the content of summary.json.
 
-        `ended` says why the run ended before its last step.
+        `ended` says why the run ended before its last step; empty if it did not.
         """
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped

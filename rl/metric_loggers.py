@@ -20,7 +20,7 @@ class Sink(Protocol):
     """Defines a metric logger, which is called in ascending order of steps."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Logs the finite metrics of a step."""
+        """Logs finite metrics of a step, in one or several calls."""
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
         """Logs distributions of a step, each with at least one value."""

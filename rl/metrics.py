@@ -32,7 +32,7 @@ HEADLINE = {
     "clip fractions": CLIPPED,
     "speed, tokens per second": ("speed/sampling_tokens", "speed/update_tokens"),
 }
-"""Names the main charts of TensorBoard and of the report, with their metrics."""
+"""Maps chart titles of the report to metrics, which TensorBoard shows first."""
 
 EVALUATED = "eval/"  # prefix of the metrics of an evaluation
 
@@ -156,7 +156,7 @@ class Stopwatch:
 
 
 def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
-    """Returns the metrics of a step's sampling, most of them of judged completions."""
+    """Returns a step's sampling metrics; most need at least one judged completion."""
     metrics: dict[str, float] = {
         "sampling/seconds": stats.seconds,
         "sampling/rounds": stats.rounds,

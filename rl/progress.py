@@ -44,7 +44,7 @@ class Watch:
         return time.time() - self._began
 
     def text(self, columns: int = 0) -> str:
-        """Returns the progress as a line, with a bar if `columns` limits its width."""
+        """Returns a line of progress, with a bar if a total and `columns` are given."""
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.time() - since, 1e-9)
         if self._total and columns:

@@ -60,7 +60,7 @@ class ProblemSet:
     key: str  # config key of the source
     source: str  # files or function, as written in the config
     rows: int  # number of problems in the source
-    problems: Sequence[Problem]  # problems with readable golds and short enough prompts
+    problems: Sequence[Problem]  # all, before `validate` selects the usable ones
     too_long: int = 0  # number of problems whose prompt is too long
 
     @property
@@ -123,7 +123,7 @@ class RunSpec:
         return str(self.tokenizer.decode(list(token_ids)))
 
     def open_rewards(self, workers: int = 0) -> Rewards:
-        """Starts workers, by default `reward.workers`; the caller closes them."""
+        """Opens `Rewards` with `workers` (0: `reward.workers`); callers close it."""
         r = self.config.reward
         return Rewards(
             _reward_formulas(self.config),
@@ -143,7 +143,7 @@ def validate(c: RunConfig) -> RunSpec:
     """Checks a config against the model, the data and the devices.
 
     Raises:
-      ValueError: a check failed; the message names the config key or the file.
+      ValueError, OSError: a check failed; the message names the key or the file.
     """
     check_config(c)
     try:
@@ -247,7 +247,7 @@ def _check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Checks the vocabulary, the weights and, if it is reset, the architecture."""
+    """Checks the reference's vocabulary and weights; for resets, its architecture."""
     if not c.objective.reference or not objective.needs_reference:
         return
     key = f"config.objective.reference={c.objective.reference!r}"
@@ -287,7 +287,7 @@ def check_sizes(
 
 
 def read_data(c: RunConfig) -> list[ProblemSet]:
-    """Reads the training and held-out sets, and tries out the user's rewards."""
+    """Reads all training and held-out problems; process 0 tries out user rewards."""
     d = c.data
     sets: list[ProblemSet] = []
     sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
@@ -346,11 +346,7 @@ def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
 def _stages(
     c: RunConfig, every: Sequence[Problem], fit: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
-    """Makes and checks the curriculum's stages.
-
-    Levels without problems in `every` are replaced, with a message. Problems in `fit`
-    have usable prompts.
-    """
+    """Returns the checked stages, and messages about replaced levels."""
     r = c.rollout
     try:
         stages, gaps = fill_gaps(make_stages(c.curriculum.stages), every)

@@ -134,10 +134,10 @@ def make_vllm_sampler(
 
 
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
-    """Returns the token ids of the probe's prompt.
+    """Returns the probe's prompt: `prompt`, repeated and cut to 300 tokens.
 
-    They are those of `prompt`, repeated and cut to 300 tokens (several blocks of the
-    key-value cache), or fewer if `max_model_len` leaves no space for a completion.
+    These fill several blocks of the key-value cache. The prompt is shorter if the
+    probe's completion would otherwise exceed `max_model_len`.
     """
     length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]

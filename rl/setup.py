@@ -263,8 +263,8 @@ def _make_reference(
 ) -> tuple[Params | None, Score | None]:
     """Makes the reference model's parameters and its scoring function.
 
-    The parameters are None if the objective needs no reference. The function is None if
-    the reference has the policy's architecture. A frozen `base` is used uncopied.
+    Both are None if the objective needs no reference. If the base is the reference, the
+    function is None, and frozen parameters `base` are used without a copy.
     """
     c = spec.config
     if not spec.objective.needs_reference:

@@ -155,7 +155,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 
 
 def _example(spec: RunSpec) -> dict[str, str]:
-    """Returns the first prompt, its gold, and rewards of a right and a wrong answer."""
+    """Returns the first prompt and gold, and rewards of the gold and another answer."""
     problem = spec.train[0]
     ids = spec.prompt_of(problem).tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
