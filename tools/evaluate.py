@@ -249,7 +249,7 @@ def _sampled(
     recorded: Mapping[str, Any],
     where: pathlib.Path,
 ) -> list[Problem]:
-    """Returns the sampled problems; checks their recorded hash, if any, and ids."""
+    """Returns the problems to judge; checks their hash, if recorded, and all ids."""
     problems = problems[: recorded.get("problems")]
     if recorded.get("sha256") not in (None, content_hash(problems)):
         raise ValueError(

@@ -224,8 +224,8 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
       The set's entry in OUT/sources.json, and the path of the new file as `file`.
 
     Raises:
-      ValueError: the download failed, has another hash or needs pyarrow; nothing was
-        written.
+      ValueError: the download failed, has another hash or needs pyarrow, or
+        OUT/sources.json is not JSON; nothing was written.
     """
     source = SOURCES[name]
     url = f"{mirror.rstrip('/')}/{source.repo}/{source.commit}/{source.path}"

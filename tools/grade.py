@@ -188,9 +188,9 @@ def make_grades(
 def add_grades(
     rows: list[dict[str, Any]], grades: Mapping[str, Grade], level_source: str | None
 ) -> None:
-    """Adds solve rates and grades to rows with a grade, and new levels to all rows.
+    """Adds grades and their solve rates to rows; then sets levels from solve rates.
 
-    `level_source` is the name of the scale of the new levels; None keeps the levels.
+    `level_source` is the name of the new levels' scale; None keeps the old levels.
     """
     for row in rows:
         if grade := grades.get(row["id"]):

@@ -28,8 +28,8 @@ class ScoredText:
     """Holds a text's tokens and the log-probability of each token given its prefix.
 
     Attributes:
-      token_ids: token ids, int32 `[n]`; the first is the tokenizer's begin-of-text
-        token, if it has one.
+      token_ids: token ids, int32 `[n]`, first any begin-of-text token that the
+        tokenizer adds.
       tokens: the same tokens, each decoded to text.
       logprobs: log-probabilities in nats, float32 `[n]`; the first is NaN.
     """
@@ -46,12 +46,12 @@ def logprobs(
 
     Args:
       model: a Hugging Face folder, a run's workdir with an exported model, or a hub id.
-      texts: the texts, at least one.
+      texts: the texts; at least one must not be empty.
       dtype: "float32", "bfloat16", "float16", or "auto" for the dtype of config.json.
 
     Raises:
-      ValueError: the model does not exist, its dtype is unknown, `texts` is empty, or a
-        text cannot be encoded or exceeds the model's positions.
+      ValueError: `find_pretrained` fails, `texts` is empty, or a text cannot be encoded
+        or exceeds the model's positions.
     """
     found = find_pretrained(model, dtype)
     begin, bare = encode_texts(found, texts)

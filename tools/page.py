@@ -51,7 +51,7 @@ def note(text: str, kind: str = "soft") -> str:
 
 
 def text(content: str, most: int) -> str:
-    """Returns preformatted text; cuts the middle of more than `most` characters."""
+    """Returns preformatted text; if over `most` characters, leaves out its middle."""
     if len(content) > most:
         half = most // 2
         gap = f"\n[... {len(content):,} characters in all ...]\n"

@@ -97,7 +97,7 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
 
 
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
-    """Runs `work` on a config and returns its error, or an empty text.
+    """Runs `work` on a config and returns the message of its error, or "".
 
     It runs in a new process, because JAX holds its devices until the process ends.
     """

@@ -19,7 +19,7 @@ from configs.schema import config_json, differences
 class Run:
     """Represents the run of one arm with one seed.
 
-    The name of the workdir is a hash of the config. Arms with equal configs, of one
+    The name of the workdir is a hash of the config. Runs with equal configs, of one
     ablation or of several, therefore share a workdir.
     """
 

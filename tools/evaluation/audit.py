@@ -25,7 +25,7 @@ _LONGEST = 512  # sampled tokens; a longer rest counts as not completed
 
 
 def given_and_rest(text: str, percent: int) -> tuple[str, str]:
-    """Splits a text between two words, after about `percent` of its words."""
+    """Splits a text after about `percent` of its words; a single word has no rest."""
     words = list(re.finditer(r"\S+", text))
     count = min(max(1, round(len(words) * percent / 100)), max(1, len(words) - 1))
     end = words[count - 1].end()
@@ -39,10 +39,10 @@ def tasks(
     model: Pretrained,
     context: int,
 ) -> Iterator[Task]:
-    """Yields a task NAME@PERCENT for each entry of `SHARES`, if a problem has a rest.
+    """Yields a task NAME@PERCENT for each entry of `SHARES`, unless it has no problem.
 
-    The prompts are the beginnings of problem texts, without a template. Sampling is
-    greedy. Its token limit is slightly above the longest rest, at most `_LONGEST`.
+    The prompts are the beginnings of texts of at least two words. Sampling is greedy.
+    Its token limit is slightly above the longest rest of a text, at most `_LONGEST`.
     """
     for percent in SHARES:
         asked = [
@@ -69,7 +69,7 @@ def completes(completion: str, rest: str) -> bool:
 def memory(
     problems: Sequence[Problem], drawn: Mapping[int, Sequence[SampledCompletion]]
 ) -> dict[str, Any]:
-    """Returns how many problems a model completes word for word.
+    """Returns the share of problems that a model completes word for word.
 
     Args:
       problems: problems of the benchmark.

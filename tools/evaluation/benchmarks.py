@@ -83,12 +83,12 @@ def load_benchmark(
       data_dir: folder with NAME.jsonl or eval/NAME.jsonl; only names need it.
       limit: number of problems to read from the start; None for all. A perturbed set
         is made from the first `limit` problems of its original.
-      fields: column names of a JSONL file by field name, where they differ.
+      fields: columns by field name, where they differ; used only if the spec is a file.
 
     Raises:
-      ValueError: the spec has none of these forms, a name is given without `data_dir`,
-        a file is malformed, or a known benchmark's file has another number of rows.
-      FileNotFoundError: a file does not exist.
+      FileNotFoundError: `data_dir` lacks the file of a known benchmark.
+      ValueError: the spec has none of these forms or needs `data_dir`, any other file
+        is missing, a file is not valid, or `perturbed_problems` fails.
     """
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
@@ -144,9 +144,9 @@ def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
-    """Returns the benchmark of `problems` that the set `name` is a perturbed copy of.
+    """Returns the name in `problems` of the set from which the set `name` was made.
 
-    Returns None for other sets, and if `problems` does not have this benchmark.
+    Returns None if `name` is not a perturbed set, or its original is not in `problems`.
     """
     original = name.rpartition("@")[0]
     known = {problem.id: problem.problem for problem in problems.get(original, ())}

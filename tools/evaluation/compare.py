@@ -53,7 +53,7 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
 
     Raises:
       ValueError: the evaluations have no common benchmark, their problems differ, or
-        the evaluations of one arm were sampled differently.
+        the evaluations of one arm differ in samples, temperature or top-p.
     """
     found = [[read_evaluation(folder) for folder in arm] for arm in arms]
     every = [evaluation for arm in found for evaluation in arm]
@@ -74,7 +74,7 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
 
 
 def compare_markdown(result: Mapping[str, Any]) -> str:
-    """Renders the comparison as tables, with the ids of lost and gained problems."""
+    """Renders the comparison as tables, with the first lost and gained problem ids."""
     first, *others = result["arms"]
     report = []
     for arm, pair in zip(others, result["pairs"], strict=True):
@@ -139,7 +139,7 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawn(arm: Arm) -> str:
-    """Returns how an arm was sampled, as text; all its evaluations must agree."""
+    """Returns the text of `sampling`; raises ValueError if it differs in an arm."""
     words = [sampling(e.conditions.get("drawing", {})) for e in arm]
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:

@@ -89,13 +89,13 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
 def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> str:
     """Returns the formula of the reward that judges completions.
 
-    A recorded reward function is not imported unless the command line also names it,
-    because files are data and must not run code.
-
     Args:
       given: formula from the command line, or None.
       recorded_in: JSON file with the reward of an earlier run; may be missing.
-      keys: keys of that file; the first one with a value is the recorded reward.
+      keys: dotted keys of that file; the first with a text is the recorded reward.
+
+    Raises:
+      ValueError: a function is recorded, but `given` is None; files must not run code.
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():

@@ -58,9 +58,9 @@ _MEANT = [
 
 
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
-    """Returns copies of problems with new numbers, for all problems that allow it.
+    """Returns copies of problems with new numbers; leaves out problems without a copy.
 
-    The copies have the ids of the originals, whose text is `from` in their `meta`.
+    A copy has the id of its original, and the text of the original as `meta["from"]`.
 
     Args:
       problems: problems with a `solution` in their `meta`, annotated as in GSM8K.
@@ -188,7 +188,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number with the decimals of a positive value, about half to twice it.
+    """Samples a number of about half to twice a positive value, with as many decimals.
 
     If the value is below 4, the minimum is 2, or the value itself if it is below 2.
     """

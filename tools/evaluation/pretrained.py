@@ -44,8 +44,8 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
         (bfloat16 if it has none).
 
     Raises:
-      ValueError: the model does not exist, cannot be downloaded or is not supported, or
-        its dtype is unknown.
+      ValueError: the model is missing, cannot be downloaded or read, or is not
+        supported, or its dtype is unknown.
     """
     path = pathlib.Path(os.path.expanduser(model))
     if (path / "hf" / "config.json").is_file():

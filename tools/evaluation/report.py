@@ -47,7 +47,7 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns a benchmark's figures: those of `summarise`, maj@k if k > 1, by level.
+    """Returns the results of `summarise`, maj@k if k > 1, and accuracies by level.
 
     `classes` is the result of `answer_classes`.
     """
@@ -82,7 +82,7 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Returns the tables of a results.json: published results, details, conditions."""
+    """Returns tables of a results.json: any published results, details, conditions."""
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
     report = []
@@ -162,7 +162,7 @@ def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -
 
 
 def _memory(result: Figures) -> str:
-    """Formats the share of memorized problems; see `tools.evaluation.audit`."""
+    """Formats the shares of memorized problems; see `tools.evaluation.audit`."""
     if "memory" not in result:
         return "not audited"
     shares = result["memory"].items()

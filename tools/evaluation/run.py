@@ -2,7 +2,7 @@
 
 Completions are requested in chunks of problems. The seed of a chunk depends only on the
 evaluation's seed, the benchmark's name and the chunk's number. A resumed evaluation
-therefore samples the same completions as an uninterrupted one, and keeps those stored.
+keeps the stored completions, and samples the missing ones with the same seeds.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Conditions:
     max_tokens: int  # maximum length of a completion
     context: int  # maximum length of prompt and completion together, in tokens
     seed: int = 0
-    chunk: int = 1024  # completions requested in one call of the sampler
+    chunk: int = 1024  # maximum completions per sampler call; a problem is not split
 
     def __post_init__(self) -> None:
         check_template(self.template)
@@ -149,7 +149,7 @@ def _complete_task(
     model: Pretrained,
     on_stored: Callable[[], object],
 ) -> None:
-    """Samples the completions whose id and sample number are not in `stored`."""
+    """Samples the incomplete chunks; writes the completions not yet in `stored`."""
     problems, conditions = task.problems, task.conditions
     with contextlib.closing(Rows(task.folder / COMPLETIONS)) as rows:
 
@@ -192,7 +192,7 @@ def _complete_task(
 def _chunks(
     prompts: Sequence[Sequence[int]], conditions: Conditions
 ) -> list[tuple[int, list[int]]]:
-    """Splits the problems into chunks: a token limit, and indices of problems."""
+    """Returns chunks of the problems: pairs of a token limit and problem indices."""
     by_budget: dict[int, list[int]] = {}
     for i, prompt in enumerate(prompts):
         budget = min(conditions.max_tokens, conditions.context - len(prompt))

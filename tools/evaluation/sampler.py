@@ -91,7 +91,7 @@ def prepare(args: argparse.Namespace) -> None:
 def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> Sampler:
     """Opens the sampler that the flags of `add_flags` select.
 
-    Logs of vLLM servers are written to the folder `args.out`.
+    Logs of the vLLM servers that it starts are written to the folder `args.out`.
     """
     if args.sampler == "jax":
         return open_jax_sampler(model, slots=args.slots, context=context)
@@ -142,8 +142,8 @@ def serve_fixed(
 ) -> FleetSampler:
     """Returns a sampler over vLLM servers whose weights are never updated.
 
-    The `servers` are started and load the model (`load_format` "auto"); those of `urls`
-    are running. For the other arguments see `rollout.vllm.fleet.ServerFleet`.
+    The `servers` must have `load_format` "auto", to load the model when they start. For
+    `max_model_len` see `FleetSampler`, for the other arguments `ServerFleet`.
 
     Raises:
       ServerFailed: a server did not start, or a server of `urls` does not answer.

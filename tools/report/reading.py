@@ -25,14 +25,14 @@ Row = Mapping[str, Any]
 class Run:
     """Holds the contents of a workdir."""
 
-    name: str  # name of the workdir
+    name: str  # name or path of the workdir
     config: Row
     changes: Row  # the config's differences from configs/base.py, by dotted key
     manifest: Row
     steps: Sequence[Mapping[str, float]]  # metrics of each step, in ascending order
     evaluations: Sequence[Mapping[str, float]]  # metrics of each evaluation
     samples: Sequence[Row]
-    summary: Row  # empty before the end of the run
+    summary: Row  # empty until the run has ended once
     dumps: Mapping[str, Row]  # contents of dumps/NAME/dump.json by NAME
     running: bool  # whether a process has locked the workdir
     unreadable: Sequence[str]  # "FILE: reason" for unreadable lines and files
@@ -50,7 +50,7 @@ class Run:
 
 
 def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """Reads several workdirs, each given once, and names the runs differently."""
+    """Reads workdirs and names the runs uniquely; ValueError if one is given twice."""
     runs = [read_run(workdir) for workdir in workdirs]
     if len({run.name for run in runs}) < len(runs):
         named = zip(runs, workdirs, strict=True)
@@ -104,7 +104,7 @@ def part(tree: Any, *names: str) -> Row:
 
 
 def interval_of(figures: Row) -> tuple[float, float] | None:
-    """Returns the 95% interval of an accuracy, or None if it is missing."""
+    """Returns the 95% interval of an accuracy; None if it is missing or not valid."""
     pair = figures.get("accuracy_interval")
     if isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair)):
         return float(pair[0]), float(pair[1])
@@ -112,7 +112,7 @@ def interval_of(figures: Row) -> tuple[float, float] | None:
 
 
 def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
-    """Reads a JSON object; if it is not valid, adds the reason to `wrong`."""
+    """Reads a JSON object; {} if missing, or if not valid, with a reason in `wrong`."""
     if not path.is_file():
         return {}
     try:
@@ -132,7 +132,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Reads a JSONL file and returns the rows that are valid and that `fits` accepts.
 
-    Ignores an incomplete last line; reports other bad or too long lines in `wrong`.
+    Ignores a last line without newline; reports bad or too long lines in `wrong`.
     """
     if not path.is_file():
         return []

@@ -86,7 +86,7 @@ def _health(runs: Sequence[Run]) -> str:
 
 
 def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns moving averages of the points, over about `1 / _SMOOTHED` of them."""
+    """Returns moving averages over about n / `_SMOOTHED` points, at least 3 if n > 7."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
     return [
@@ -150,10 +150,10 @@ def _lines(
 
 
 def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Groups runs into arms by name: all settings of an arm but the seed are equal.
+    """Groups runs into arms by name; runs of an arm differ in no setting but the seed.
 
-    An arm of one run has the run's name. Other names list the settings that vary
-    between arms, or say "all" if none vary.
+    Long values are compared at their start (`_differing`). An arm of one run has the
+    run's name. Other names list the settings that vary between arms, or say "all".
     """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
