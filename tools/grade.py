@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Reads the rows that have an answer, in the schema of `Row.record`."""
+    """Reads up to `--limit` rows with an answer, in the schema of `Row.record`."""
     fields = parse_fields(args.fields)
     rows = [
         row.record()

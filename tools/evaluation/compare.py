@@ -48,10 +48,10 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     Returns:
       The common benchmarks, the `arms` with their accuracies, and the `pairs`: one
       comparison for each arm but the first. A pair has the sampling `conditions` that
-      differ, results by name under `benchmarks`, and `pooled` results over the problems
-      of all benchmarks, each problem with the same weight.
+      differ, results by name in `benchmarks`, and `pooled` results over all problems.
 
     Raises:
+      FileNotFoundError: a folder has no verdicts.jsonl.
       ValueError: the evaluations have no common benchmark, their problems differ, or
         the evaluations of one arm differ in samples, temperature or top-p.
     """
