@@ -35,7 +35,7 @@ class Record:
 
     step: int  # number of steps done
     updates: int  # number of optimizer updates done
-    healthy: bool  # False after a step with a warning, or without a check of alarms
+    healthy: bool  # False after a step with a warning or with unchecked alarms
     score: float | None  # `rl.held_out.score_of`; the highest score is retained
     loop: str  # SHA-256 of the loop's state
     tensors: Tensors
