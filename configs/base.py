@@ -412,6 +412,6 @@ def from_config(config: ConfigDict) -> RunConfig:
 
     Raises:
       ValueError: a key is unknown or missing, or a value is out of range. The message
-        is one line with the key, the value, and what it must be.
+        is one line with the key, any value, and what to do.
     """
     return parse(RunConfig, config.to_dict())

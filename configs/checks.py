@@ -82,7 +82,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
             "needs config.dynamic_sampling.filter=True and filter_on 'correct' or"
             f" 'auto', not filter={d.filter} and filter_on={d.filter_on!r}",
         )
-    if c.optimizer.moments_dtype == "bfloat16" and c.optimizer.b2 > 0.99:
+    o = c.optimizer
+    if o.function == "adamw" and o.moments_dtype == "bfloat16" and o.b2 > 0.99:
         refuse(
             "optimizer.b2",
             "must be at most 0.99 if config.optimizer.moments_dtype='bfloat16';"
@@ -143,22 +144,27 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
       needs_reference: whether the loss uses log-probabilities of the reference model.
     """
     b, d, lines = c.batch, c.dynamic_sampling, []
-    if b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
+    clips_ratio = c.objective.function in ("grpo", "dual_clip", "cispo", "gspo")
+    if clips_ratio and b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
         lines.append(
             "config.objective.eps_low and eps_high, because a step has only one update"
             " and every ratio is 1"
         )
-    if c.rollout.group_size == 2 and d.filter and filter_on(c) == "correct":
+    only_verifier = c.reward.function.strip() == "verifier"
+    filtered = d.filter and filter_on(c) == "correct" and not c.reward.overlong_factor
+    if c.rollout.group_size == 2 and only_verifier and filtered:
         lines.append(
             "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"
-            " because with config.rollout.group_size=2 every group that is trained on"
-            " has one right and one wrong completion"
+            " except for the scale of the loss, because with"
+            " config.rollout.group_size=2 every group that is trained on has one right"
+            " and one wrong completion"
         )
     if (updates := _updates(c)) <= c.schedule.warmup_updates:
         lines.append(
             f"config.schedule.learning_rate={c.schedule.learning_rate!r} is not"
             " reached, because config.schedule.warmup_updates="
-            f"{c.schedule.warmup_updates} and the run has only {updates} updates"
+            f"{c.schedule.warmup_updates} and the run has at most {updates} updates;"
+            " lower warmup_updates"
         )
     default = RunConfig()
     idle = [

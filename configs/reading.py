@@ -97,9 +97,11 @@ def read_config(name: str) -> ConfigDict:
     module = run_file(file)
     get_config = module.get("get_config")
     if "ABLATION" in module:
-        get_config = module["ABLATION"].get_config
+        get_config = getattr(module["ABLATION"], "get_config", None)
     if get_config is None:
-        raise UnreadableConfig(f"{file}: must define get_config() or ABLATION")
+        raise UnreadableConfig(
+            f"{file}: must define get_config(), or ABLATION as an Ablation"
+        )
     try:
         config = get_config(*([text] if text else []))
     except UnreadableConfig:  # raised by another config file that this one reads
@@ -128,8 +130,9 @@ def run_file(name: str) -> dict[str, Any]:
     if not path.is_file() and path.parts[:1] == (_HERE.name,):
         path = _HERE.parent / path
     if not path.is_file():
+        wrong = "is a folder" if name and path.is_dir() else "no such file"
         raise UnreadableConfig(
-            f"{name}: no such file; give the path of a Python file with get_config()"
+            f"{name}: {wrong}; give the path of a Python file with get_config()"
         )
     path = path.absolute()
     if str(path.parent) not in sys.path:

@@ -135,7 +135,9 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
         inspect.signature(function).bind(**values, **others)
     except TypeError as error:
         key = f"config.{section}" if section else "config"
-        raise ValueError(f"{key}: {error}") from None
+        name = getattr(function, "__name__", repr(function))
+        reason = str(error).removeprefix("inspect.Signature.bind() ")
+        raise ValueError(f"{key}: {reason}; see the arguments of {name}") from None
     return function(**values, **others)
 
 

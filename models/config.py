@@ -174,7 +174,8 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
         ) from None
     if not isinstance(raw, dict):
         raise ValueError(
-            f"{path}: must contain a JSON object, not {type(raw).__name__}"
+            f"{path}: must contain a JSON object, not {type(raw).__name__}; replace"
+            " the file"
         )
     return raw
 

@@ -104,7 +104,10 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
     for entry in found.files or ():
         if entry.name == file:
             return pathlib.Path(str(found.locate_file(entry)))
-    raise ValueError(f"file={file!r}: must be a file of the package {package}")
+    raise ValueError(
+        f"config.model.maker_args.file={file!r}: must be a file of the package"
+        f" {package}"
+    )
 
 
 class _Gguf:

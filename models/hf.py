@@ -76,7 +76,7 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
         if not isinstance(file, str) or not _FILE_NAME.fullmatch(file):
             raise ValueError(
                 f"{path}: weight_map contains {file!r}: must be the name of a"
-                " .safetensors file"
+                " .safetensors file; copy or download the index again"
             )
     return layout
 

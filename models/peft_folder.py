@@ -179,8 +179,9 @@ def load_adapters(
         shape, _ = specs.get(name, (None, None))
         if array.shape != shape:
             raise ValueError(
-                f"{path}: tensor {name} has shape {array.shape}, but the model requires"
-                f" {shape or 'no such tensor'}; use the adapters' own base model"
+                f"{path}: tensor {name} has shape {array.shape}, but {CONFIG} and the"
+                f" model require {shape or 'no such tensor'}; use the adapters' own"
+                " config and base model"
             )
     assert model.mesh is not None
     shapes, _ = lora.split(abstract_params(model)[0])

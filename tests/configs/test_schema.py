@@ -166,7 +166,11 @@ def test_a_section_is_called_whole():
             {"size": 2, "rat": 1},
             "config.part.rat=1: unknown key; remove it (make has no such argument)",
         ),
-        ({"rate": 1}, "config.part: missing a required argument: 'size'"),
+        (
+            {"rate": 1},
+            "config.part: missing a required argument: 'size'; see the arguments of"
+            " make",
+        ),
     ):
         with pytest.raises(ValueError) as caught:
             call(make, "part", values, name="x")
