@@ -269,6 +269,7 @@ def make_layout(
         f"config.rollout.slots={slots}: the sampler's weights and cache need at least"
         f" {min(needs.values()) / 2**30:.1f} GiB per device, but only"
         f" {usable / 2**30:.1f} GiB are available; use fewer slots"
+        " (--slots in the tools) or more devices"
     )
 
 

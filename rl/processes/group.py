@@ -106,7 +106,9 @@ class _Group(SingleProcess):
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
             if not self._ended.is_set():
-                end_process(ERROR, "process 0 died; ending all processes")
+                end_process(
+                    ERROR, "process 0 died or cannot be reached; ending all processes"
+                )
             return
         other = end["process"] not in (None, self._index)
         _report(

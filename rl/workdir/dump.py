@@ -17,10 +17,12 @@ from typing import Any
 
 import jax
 import numpy as np
+import safetensors
 import safetensors.numpy
 
 from rl import files
 from rl.checkpoint import steps_in
+from rl.processes.stopping import one_line
 from rl.types import Batch, Group, Hyper
 
 
@@ -69,9 +71,9 @@ def dump_updates(
             shutil.copytree(source, target, copy_function=_link)
         files.replace_json(new / "dump.json", about)
         partial.rename(folder.parent)
-    except OSError as error:
+    except (OSError, safetensors.SafetensorError) as error:
         print(
-            f"WARNING: {folder}: dump not written ({error.strerror}); the run"
+            f"WARNING: {folder}: dump not written ({one_line(error)}); the run"
             " continues without it",
             flush=True,
         )

@@ -128,10 +128,16 @@ class VllmClient:
         Raises:
           ServerGone: there is no answer, or `cut` or `close` broke the connection.
           ServerBusy: the status is 503.
-          ServerRefused: the status is neither 200 nor 503.
+          ServerRefused: the status is neither 200 nor 503, or the answer is not JSON.
         """
         text = self._exchange(method, path, body, timeout)
-        return json.loads(text) if text else None
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise ServerRefused(
+                f"{self.url}{path}: the answer is not JSON; give the address of a vLLM"
+                " server in config.rollout.vllm.url or --url"
+            ) from None
 
     def _exchange(
         self, method: str, path: str, body: Any, timeout: float | None
@@ -255,7 +261,7 @@ class VllmClient:
         logprob = self.attach(max_model_len=max_model_len)
         if abs(logprob) > 1e-6:
             raise ServerRefused(
-                f"{self.url} reports log-probs of the raw logits ({logprob:.3f}, not 0,"
+                f"{self.url} reports log-probs of the raw logits ({logprob:.3g}, not 0,"
                 " with top_k=1): start it with --logprobs-mode processed_logprobs"
             )
         self._call_workers("check_policy", timeout=timeout, **policy)

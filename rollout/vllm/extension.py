@@ -62,7 +62,8 @@ class PolicyWorker:
                 return (
                     f"wrong model: {name} has shape {served.get(name)} on the server,"
                     f" and {shapes.get(name)} in the trainer (None: no such tensor);"
-                    " start the server with --model set to the trainer's model"
+                    " start the server with the trainer's model as --model, and with"
+                    " --lora_rank only if config.rollout.vllm.publish is 'adapter'"
                 )
         try:
             found = pathlib.Path(owner).read_text()
@@ -143,6 +144,7 @@ class RequireKey:
                 await send(
                     {"type": "http.response.start", "status": 401, "headers": []}
                 )
-                await send({"type": "http.response.body", "body": b"wrong API key"})
+                text = b"wrong API key; set VLLM_API_KEY as on the server"
+                await send({"type": "http.response.body", "body": text})
                 return
         await self._app(scope, receive, send)

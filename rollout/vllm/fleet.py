@@ -297,7 +297,9 @@ class ServerFleet:
             self._last_error = error
             member.dead = True
             times = self.max_restarts
-            log.error("a vLLM server failed after %d restarts: %s", times, error)
+            log.error(
+                "a vLLM server failed after %d restarts or waits: %s", times, error
+            )
         else:
             self.restarts += 1
         if member.process is not None:

@@ -67,8 +67,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
             ]
         except ValueError:
             raise ValueError(
-                f"config.rollout.vllm.devices={devices!r}: must be GPU ids such as"
-                " '0;1' or '0,1;2,3'"
+                f"config.rollout.vllm.devices or --devices={devices!r}: must be GPU ids"
+                " such as '0;1' or '0,1;2,3'"
             ) from None
     elif machine and jax.process_count() > 1:
         raise ValueError(
@@ -80,8 +80,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
         if not sets:
             raise ValueError(
                 f"JAX uses all GPUs of this machine ({machine}): leave some to vLLM"
-                " with CUDA_VISIBLE_DEVICES, or set config.rollout.vllm.devices to"
-                " share them"
+                " with CUDA_VISIBLE_DEVICES, or set config.rollout.vllm.devices or"
+                " --devices to share them"
             )
     else:
         sets = [()]
@@ -96,16 +96,16 @@ def _check_shared(
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(
-            f"config.rollout.vllm.devices: GPUs {twice} are given to more than one vLLM"
-            " server; list each GPU once"
+            f"config.rollout.vllm.devices or --devices: GPUs {twice} are given to more"
+            " than one vLLM server; list each GPU once"
         )
     shared = sorted(taken.keys() & set(own))
     share_of_jax = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or 0)
     if shared and not (fraction and share_of_jax and fraction + share_of_jax <= 1):
         raise ValueError(
             f"GPUs {shared} are used by both JAX and vLLM: give them disjoint sets"
-            " (CUDA_VISIBLE_DEVICES and config.rollout.vllm.devices), or set both"
-            f" config.rollout.vllm.gpu_memory_utilization={fraction} and"
+            " (CUDA_VISIBLE_DEVICES and config.rollout.vllm.devices or --devices), or"
+            f" set both config.rollout.vllm.gpu_memory_utilization={fraction} and"
             f" XLA_PYTHON_CLIENT_MEM_FRACTION={share_of_jax}, to a sum of at most 1"
         )
 

@@ -382,9 +382,10 @@ class VllmSampler(FleetSampler):
         versions = sorted(set(answer.versions.tolist()))
         if answer.unfinished or versions != [version]:
             raise OutOfStep(
-                f"{client.url} sampled {len(answer.token_ids)} probe tokens with"
-                f" versions {versions} after version {version} was published to it;"
-                " restart the server, and stop any other trainer that updates it"
+                f"{client.url} sampled {len(answer.token_ids)} of"
+                f" {PROBE_DRAW.max_tokens} probe tokens with versions {versions} after"
+                f" version {version} was published to it; restart the server, and stop"
+                " any other trainer that updates it"
             )
         served = answer.sampler_logprobs
         gap = np.abs(own - served[: len(own)])

@@ -60,6 +60,10 @@ class ServerSpec:
     extra_args: tuple[str, ...] = ()  # arguments appended to the command
 
     def __post_init__(self):
+        if not 0 <= self.lora_rank <= _RANKS[-1]:
+            raise ValueError(
+                f"lora_rank={self.lora_rank}: must lie in [0, {_RANKS[-1]}]"
+            )
         if self.host not in _LOOPBACK and not self.api_key:
             raise ValueError(
                 f"host={self.host}: without an API key, anyone on the network could"
