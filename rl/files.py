@@ -71,6 +71,16 @@ def replace_json(path: pathlib.Path, value: Any) -> None:
     replace(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def read_json(path: pathlib.Path) -> Any:
+    """Returns the value of a JSON file; errors name the file."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: not JSON ({error}); restore it, or use another folder"
+        ) from None
+
+
 def replace_rows(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Writes rows to a JSONL file atomically."""
     replace(path, "".join(map(json_line, rows)))

@@ -9,7 +9,6 @@ python -m tools.convert --peft DIR --out HFDIR              merges adapters into
 
 import argparse
 import dataclasses
-import json
 import pathlib
 import sys
 from typing import get_args
@@ -26,7 +25,7 @@ from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.hub import resolve_folder
 from rl import checkpoint, checksums
 from rl.base_model import parameter_count
-from rl.files import replace_json
+from rl.files import read_json, replace_json
 from rl.update.examine import check_finite
 from rl.workdir.export import model_card
 from sharding.mesh import make_mesh
@@ -116,7 +115,7 @@ def _load_run(
     workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
 ) -> tuple[int, Decoder, Params]:
     """Reads the policy of a run's checkpoint, and the base model of LoRA adapters."""
-    m = json.loads((workdir / "config.json").read_text("utf-8"))["model"]
+    m = read_json(workdir / "config.json")["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:
         fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
@@ -139,10 +138,10 @@ def _load_run(
 def _card(workdir: pathlib.Path, step: int) -> str:
     """Returns the model card of a step; only the last step has a final score."""
     path = workdir / "summary.json"
-    summary = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    summary = read_json(path) if path.is_file() else {}
     scored = ("base", "final") if summary.get("steps") == step else ("base",)
     return model_card(
-        json.loads((workdir / "config.json").read_text("utf-8")),
+        read_json(workdir / "config.json"),
         step=step,
         evaluations={name: summary.get(name, {}) for name in scored},
     )

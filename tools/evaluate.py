@@ -28,7 +28,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import UnreadableConfig, user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
@@ -101,10 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                     " evaluation"
                 )
             with files.locked(args.rescore):
-                _judge(args.rescore, args)
+                _judge(args.rescore, args, _training_problems(args))
         else:
             _evaluate(args)
-    except (ValueError, OSError, SamplerError) as error:
+    except (ValueError, OSError, SamplerError, UnreadableConfig) as error:
         print(f"evaluate: {error}", file=sys.stderr)
         return REFUSED
     return 0
@@ -115,6 +115,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         run = pathlib.Path(args.model) / "config.json"
         args.reward = judging_reward(args.reward, run, "eval.reward", "reward.function")
     prepare(args)
+    train = _training_problems(args)
     model = find_pretrained(args.model, args.dtype)
     if args.template == "run":
         args.template = held_out(pathlib.Path(args.model))[1]
@@ -166,15 +167,22 @@ def _evaluate(args: argparse.Namespace) -> None:
             path.parent.mkdir(exist_ok=True)
             write_problems(path, problems[name])
         complete(tasks, lambda: open_sampler(args, model, conditions.context), model)
-        _judge(args.out, args)
+        _judge(args.out, args, train)
 
 
-def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
+def _training_problems(args: argparse.Namespace) -> list[Problem]:
+    """Returns the training problems for `--nearest`; empty without it."""
+    return training_problems(args.nearest) if args.nearest else []
+
+
+def _judge(
+    folder: pathlib.Path, args: argparse.Namespace, train: Sequence[Problem]
+) -> None:
     """Judges the stored completions; writes verdicts, results, tables and report."""
     completions, conditions = read_completions(folder), read_conditions(folder)
     if not completions:
         raise FileNotFoundError(
-            f"{folder}: no {COMPLETIONS}; give the --out of an evaluation"
+            f"{folder}: no completion in {COMPLETIONS}; give the --out of an evaluation"
         )
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
     problems, copies = {}, set()
@@ -208,7 +216,6 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
             classes = answer_classes(scored[name], pool)
             results[name] = benchmark_result(name, known, scored[name], classes)
     audited = read_completions(folder / AUDIT)
-    train = training_problems(args.nearest) if args.nearest else []
     nearest = ""
     for name, result in results.items():
         if name in copies:
@@ -254,13 +261,14 @@ def _sampled(
     if recorded.get("sha256") not in (None, content_hash(problems)):
         raise ValueError(
             f"{where}: {name} was sampled from a copy with other problems or answers;"
-            " give the folder of that copy as --data_dir"
+            " give the folder of that copy as --data_dir, or restore"
+            f" problems/{name}.jsonl"
         )
     ids = {problem.id for problem in problems}
     if unknown := [d.id for d in drawn if d.id not in ids]:
         raise ValueError(
             f"{where}: {name} has no problem {unknown[0]!r}; give the folder of the"
-            " copy that was sampled as --data_dir"
+            f" copy that was sampled as --data_dir, or restore problems/{name}.jsonl"
         )
     return problems
 

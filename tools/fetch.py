@@ -225,7 +225,7 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
 
     Raises:
       ValueError: the download failed, has another hash or needs pyarrow, or
-        OUT/sources.json is not JSON; nothing was written.
+        OUT/sources.json is not a JSON object; nothing was written.
     """
     source = SOURCES[name]
     url = f"{mirror.rstrip('/')}/{source.repo}/{source.commit}/{source.path}"
@@ -234,7 +234,9 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
             data = answer.read()
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise ValueError(f"{url}: download failed ({reason}); try --mirror") from None
+        raise ValueError(
+            f"{url}: download failed ({reason}); try another --mirror"
+        ) from None
     digest = hashlib.sha256(data).hexdigest()
     if digest != source.sha256:
         raise ValueError(
@@ -250,6 +252,8 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
         known = json.loads(register.read_text("utf-8")) if register.is_file() else {}
     except ValueError as error:
         raise ValueError(f"{register}: not JSON ({error}); delete it") from None
+    if not isinstance(known, dict):
+        raise ValueError(f"{register}: must be a JSON object; delete it")
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     files.replace_rows(path, rows)

@@ -280,6 +280,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not args.model and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")
+    if args.limit is not None and args.limit < 1:
+        parser.error(f"--limit {args.limit}: must be at least 1")
     of = pathlib.Path(args.model or args.input[0]).stem
     new = args.level_source or f"grade:{of}"
     args.level_source = new if args.levels == "percentile" else None

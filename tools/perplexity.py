@@ -56,8 +56,8 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
     for number, of_text in enumerate(ids, 1):
         if len(of_text) < 2 or length < 2:
             raise ValueError(
-                f"text {number}: {len(of_text)} tokens in windows of {length}: both"
-                " must be at least 2; use a longer --text or --context"
+                f"text {number} of --text: {len(of_text)} tokens in windows of"
+                f" {length}: both must be at least 2; use a longer --text or --context"
             )
     cut = [window for of_text in ids for window in windows(of_text, length)]
     log_probs = open_scorer(model, context=context)
@@ -87,9 +87,10 @@ def compared(
 
     The arguments are results of `score` on the same texts. The 95% interval over
     windows is None if there are too few texts or windows. Returns None if the
-    tokenizers split the texts differently.
+    tokens or the numbers of windows differ.
     """
-    if first["ids"] != other["ids"]:
+    same_ids = first["ids"] == other["ids"]
+    if not same_ids or len(first["of_windows"]) != len(other["of_windows"]):
         return None
     differences = np.subtract(other["of_windows"], first["of_windows"])
     enough = first["texts"] >= TEXTS and len(differences) >= WINDOWS

@@ -1,7 +1,6 @@
 """Reads the results of an ablation's runs and reports them as Markdown tables."""
 
 import collections
-import json
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -44,7 +43,7 @@ FIGURES: Mapping[str, Figure] = {
 
 def read_figures(workdir: pathlib.Path) -> dict[str, float]:
     """Returns the figures of a finished run by name, without those that are missing."""
-    summary = json.loads((workdir / "summary.json").read_text(encoding="utf-8"))
+    summary = files.read_json(workdir / "summary.json")
     rows = [r for _, r in files.read_rows(workdir / "metrics.jsonl", appended=True)]
     steps = [row for row in rows if "seconds/step" in row]
     last = steps[-max(1, round(END * len(steps))) :]
@@ -127,8 +126,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     ]
     note = (
         "The standard deviation is pooled over arms. Smaller differences of two arms"
-        " are not significant at 5%. All runs share one base model, so the noise is"
-        " that of training alone."
+        " are not significant at 5%. If all runs share one base model, the noise"
+        " is that of training alone."
     )
     report = [
         Table("", means if figures else [], about),
@@ -194,8 +193,7 @@ def _differing(runs: Iterable[Run]) -> dict[str, int]:
     """Counts the values of each manifest entry in `_SHARED` that has more than one."""
     seen = collections.defaultdict(set)
     for run in runs:
-        path = run.workdir / "manifest.json"
-        identity = json.loads(path.read_text(encoding="utf-8"))["identity"]
+        identity = files.read_json(run.workdir / "manifest.json")["identity"]
         for section in _SHARED:
             for name, value in identity[section].items():
                 seen[f"{section}.{name}"].add(value)

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from configs.ablation import SEPARATOR, Ablation, check_seeds
 from configs.reading import expand_home, read_config, run_file
 from configs.schema import config_json, differences
+from rl.files import read_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +48,7 @@ class Run:
         path = self.workdir / "summary.json"
         if not path.is_file():
             return None
-        found = json.loads((self.workdir / "config.json").read_text(encoding="utf-8"))
+        found = read_json(self.workdir / "config.json")
         config = self.config.copy_and_resolve_references()
         expand_home(config)
         expected = json.loads(config_json(config))
@@ -56,7 +57,7 @@ class Run:
                 f"{self.workdir}: holds another run: config.{key}={its!r}, not {ours!r}"
                 "; delete this folder or use another --workdir"
             )
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
 
     @property
     def last_line(self) -> str:

@@ -103,7 +103,8 @@ def load_benchmark(
         return read_problems(fetched(spec), fields)[:limit]
     raise ValueError(
         f"benchmark {spec!r}: must be one of {', '.join(BENCHMARKS)}, a .jsonl file,"
-        f" {HUB}OWNER/DATASET/FILE.jsonl, or {PERTURBED}BENCHMARK:DATE"
+        f" {HUB}OWNER/DATASET/FILE.jsonl, {PERTURBED}BENCHMARK:DATE, or held_out (only"
+        " in --benchmarks of tools.evaluate)"
     )
 
 

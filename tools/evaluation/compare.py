@@ -293,7 +293,8 @@ def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:
         where = first if lonely[0] in first.correct[name] else second
         raise ValueError(
             f"{name}: {len(lonely)} problems are in only one evaluation, such as "
-            f"{lonely[0]} in {where.folder}; evaluate both on the same problems"
+            f"{lonely[0]} in {where.folder}; evaluate {first.folder} and"
+            f" {second.folder} on the same problems"
         )
     asked = [e.conditions.get("benchmarks", {}).get(name, {}) for e in (first, second)]
     if len({facts["sha256"] for facts in asked if "sha256" in facts}) > 1:

@@ -42,7 +42,7 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
 def read_conditions(folder: pathlib.Path) -> dict[str, Any]:
     """Returns the recorded conditions of an evaluation; empty if there are none."""
     path = folder / "conditions.json"
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return files.read_json(path) if path.exists() else {}
 
 
 def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -53,7 +53,7 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
     if not name or pathlib.PurePath(name).name != name:
         raise ValueError(
             f"{folder}: benchmark {name!r}: must be a plain file name; correct it in"
-            " completions.jsonl"
+            " --benchmarks or completions.jsonl"
         )
     return folder / "problems" / f"{name}.jsonl"
 
@@ -99,7 +99,7 @@ def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> 
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():
-        content = flatten(json.loads(recorded_in.read_text("utf-8")))
+        content = flatten(files.read_json(recorded_in))
     recorded = next(filter(None, map(content.get, keys)), VERIFIER)
     if given or recorded == VERIFIER:
         return given or VERIFIER

@@ -98,6 +98,7 @@ def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
     if not path.is_file():
         raise ValueError(
             f"{workdir}: no {path.name}; give a workdir with held-out problems"
+            " as --model"
         )
     config = workdir / "config.json"
     try:
@@ -105,6 +106,6 @@ def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
         check_template(template)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{config}: data.template is missing or not valid ({error}); correct it"
+            f"{config}: cannot read data.template ({error}); correct it"
         ) from None
     return read_problems(path), template

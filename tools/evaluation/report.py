@@ -153,7 +153,9 @@ def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -
         cells = [f"{score:.1f}" for score in scores]
         rows.append(row(name, how, cells, f"{np.mean(scores):.1f}", source))
     note = "Published rows are comparable only if sampled under the conditions below."
-    if drawn != "greedy":
+    if drawn == "sampling not recorded":
+        note += " How this evaluation was sampled is not recorded."
+    elif drawn != "greedy":
         note += (
             f" Sampling differs: this evaluation is {drawn}; the published rows are"
             " greedy or do not state it."

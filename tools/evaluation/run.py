@@ -105,8 +105,9 @@ def check_prompts(task: Task, max_positions: int) -> int:
     for problem, prompt in zip(task.problems, task.prompts, strict=True):
         if len(prompt) >= conditions.context:
             raise ValueError(
-                f"problem {problem.id}: its prompt of {len(prompt)} tokens fills "
-                f"context={conditions.context}; raise the context or remove the problem"
+                f"{task.name}: problem {problem.id}: its prompt of {len(prompt)} tokens"
+                f" fills context={conditions.context}; raise --context (at most"
+                f" {max_positions}), or remove the problem"
             )
     left = conditions.context - conditions.max_tokens
     return sum(len(prompt) > left for prompt in task.prompts)

@@ -135,7 +135,9 @@ def _end(run: Run) -> list[Finding]:
         if (reason := run.summary.get(key))
     ]
     if not run.summary and not run.running:
-        texts = ["the run was stopped or killed; the same command resumes it"]
+        texts = [
+            "the run was stopped or killed, or failed; the same command resumes it"
+        ]
     return [Finding(str(run.done), "end", text) for text in texts]
 
 

@@ -98,8 +98,8 @@ def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 def _curves(runs: Sequence[Run]) -> str:
     """Renders a chart per title of `CURVES`; for several runs, a chart per metric."""
     words = (
-        f"Lines are moving averages over 1/{_SMOOTHED} of the steps. Faint lines are"
-        " the values of the steps."
+        f"Lines are moving averages over about 1/{_SMOOTHED} of the steps, except for"
+        " evaluations. Faint lines are the values of the steps."
     )
     charts: dict[str, list[Series]] = {}
     if len(runs) == 1:
