@@ -135,7 +135,10 @@ def check_advantages(
     Raises:
       ValueError: a value is not a finite number, or the number or shape is wrong.
     """
-    parts = [np.asarray(value, np.float64) for value in values]
+    try:
+        parts = [np.asarray(value, np.float64) for value in values]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{key}: must return finite numbers ({error})") from None
     shapes = [((), (len(c.token_ids),)) for c in group.completions]
     if len(parts) != len(shapes) or not all(
         part.shape in allowed and np.isfinite(part).all()

@@ -181,7 +181,7 @@ class Collector:
         message = (
             f"only {len(kept)} of {self._groups} informative groups after"
             f" {stats.rounds} rounds ({stats.sampled} groups sampled: {solved}); use"
-            " problems that the policy solves sometimes, or raise"
+            " problems whose completions differ in correctness or reward, or raise"
             " config.dynamic_sampling.max_rounds"
         )
         if self._settings.on_shortfall == "stop":

@@ -22,7 +22,9 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
     if not hasattr(module, name):
         # The file shows that another module of this name was found first.
         file = getattr(module, "__file__", None) or f"module {module_name!r}"
-        raise ValueError(f"{key}={where!r}: {file} does not define {name!r}")
+        raise ValueError(
+            f"{key}={where!r}: {file} does not define {name!r}; give 'module:function'"
+        )
     return getattr(module, name)
 
 

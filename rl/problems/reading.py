@@ -127,7 +127,8 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
         first = places.setdefault(problem.id, where)
         if first != where:
             raise ValueError(
-                f"{where}: id {problem.id!r} occurs twice, first in {first}"
+                f"{where}: id {problem.id!r} occurs twice, first in {first}; give each"
+                " problem its own"
             )
         checked = {"problem": [problem.problem], "answers": list(problem.answers)}
         for name, texts in checked.items():
@@ -136,7 +137,10 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
         try:  # sample files and checkpoints store problems as JSON
             json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{where}: cannot be stored as JSON: {error}") from None
+            raise ValueError(
+                f"{where}: cannot be stored as JSON ({error}); use valid texts,"
+                " numbers, lists and dicts"
+            ) from None
         problems.append(problem)
     if not problems:
         raise ValueError(f"{source}: contains no problems; give other data")

@@ -168,10 +168,13 @@ def render_prompt(
                 f" message ({error.message}); set config.data.template or --template to"
                 " another"
             ) from None
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"template={template!r}: {error}") from None
     if not text:
-        raise ValueError(f"template={template!r}: gives an empty prompt; set another")
+        raise ValueError(
+            f"template={template!r}: gives an empty prompt; set config.data.template or"
+            " --template to another"
+        )
     return text
 
 
@@ -205,7 +208,7 @@ def encode_checked(
             if token in problem.problem:
                 raise UnreadableText(
                     f"{what}: the problem contains the special token {token!r};"
-                    " remove it, or use template 'none'"
+                    " remove it, or set config.data.template or --template to 'none'"
                 )
     text = render_prompt(tokenizer, template, problem.problem)
     bare = tokenizer.encode(text, add_special_tokens=False)

@@ -62,7 +62,9 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
         for path in sorted(folder.glob("*.json")):
             if path.read_bytes().startswith(LFS_POINTER):
                 reason = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
-        raise ValueError(f"{folder}: cannot load the tokenizer ({reason})") from None
+        raise ValueError(
+            f"{folder}: cannot load the tokenizer ({reason}); copy its files again"
+        ) from None
 
 
 def default_stop_ids(
@@ -95,8 +97,8 @@ def default_stop_ids(
     ids |= {one for one in known if one < vocab_size}
     if not ids:
         raise ValueError(
-            f"{folder}: neither config nor tokenizer has a stop token; set"
-            " config.rollout.stop_token_ids"
+            f"{folder}: neither config nor tokenizer has a stop token; set eos_token_id"
+            " in generation_config.json, or config.rollout.stop_token_ids"
         )
     return tuple(sorted(ids))
 
@@ -142,8 +144,9 @@ def check_text(
     # A word-level tokenizer decodes with additional spaces between tokens.
     if lost or "".join(before.split()) != "".join(after.split()):
         at = len(os.path.commonprefix([before, after]))
+        change = f"loses {lost!r:.60}" if lost else "adds or moves characters"
         raise UnreadableText(
-            f"{what}: the tokenizer loses {lost!r:.60}: its tokens for"
+            f"{what}: the tokenizer {change}: its tokens for"
             f" {before[max(0, at - 20) : at + 20]!r} decode to"
             f" {after[max(0, at - 20) : at + 20]!r}"
         )
@@ -186,4 +189,6 @@ def _stated(path: pathlib.Path) -> set[int]:
             raise TypeError(f"{stated!r} is not a token id")
         return ids
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: cannot read eos_token_id ({error})") from None
+        raise ValueError(
+            f"{path}: cannot read eos_token_id ({error}); correct the file"
+        ) from None

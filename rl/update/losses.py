@@ -295,7 +295,8 @@ def load_loss(
     if taken := given & {*arguments}:
         name = min(taken)
         raise ValueError(
-            f"{key}_args.{name}: is passed to every loss and cannot be set; remove it"
+            f"{key}_args.{name}={arguments[name]!r}: is passed to every loss and cannot"
+            " be set; remove it"
         )
     check("objective.function_args", arguments, loss)
     for name, p in parameters.items():

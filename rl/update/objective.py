@@ -174,7 +174,10 @@ def _check_result(surrogate, named, key: str) -> None:
         shapes = {"the loss": loss.shape, **{k: v.shape for k, v in metrics.items()}}
     except Exception as error:  # a user's function may raise anything
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{key}: {type(error).__name__}: {reason}") from None
+        reason = f"{type(error).__name__}: {reason}"
+        raise ValueError(
+            f"{key}: fails on tokens [2, 8] ({reason}); correct the function"
+        ) from None
     for name, shape in shapes.items():
         if shape != (2, 8):
             raise ValueError(

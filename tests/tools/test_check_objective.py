@@ -236,7 +236,7 @@ def test_the_command(tmp_path, capsys):
     assert check_objective.main(arguments) == 1
     assert "BROKEN  gradient: is 0 for all tokens" in capsys.readouterr().out
     names = [f["name"] for f in json.loads(out.read_text())["findings"]]
-    assert len(names) == 20 and {"mesh", "divisor"} <= {*names}
+    assert len(names) == 19 and {"mesh", "divisor"} <= {*names}
     assert check_objective.main([f"{__name__}:scalar"]) == 2
     assert "one value per token" in capsys.readouterr().err
     assert check_objective.main(["dual_clip", "--arg", "bund=3"]) == 2

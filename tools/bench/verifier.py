@@ -7,7 +7,6 @@ at a time and without a cache. Times exclude the start of processes.
 
 import argparse
 import functools
-import json
 import os
 import pathlib
 import random
@@ -17,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from configs.reading import user_path
+from rl.files import read_rows
 from rl.verifier import VerifierPool, is_equivalent
 from tools.bench import peers
 from tools.bench.work import THIS
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict:
     """Returns the measurements; see the module's docstring."""
-    rows = [json.loads(line) for line in arguments.pairs.read_text().splitlines()]
+    rows = [row for _, row in read_rows(arguments.pairs)]
     rows = [r for r in rows if r.get("mode") == "answer" and r.get("kind") == "exact"]
     if not rows:
         raise ValueError(

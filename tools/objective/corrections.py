@@ -58,13 +58,16 @@ def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Findin
     for correction in corrections:
         for name, fault in _faults(c, correction):
             faults[name].append(f"{correction}: {fault}")
+    checked = dict.fromkeys(_WHY, corrections)
+    checked["whole completions"] = [each for each in corrections if each == "geometric"]
     return [
         Finding(
             name,
             not found,
-            f"{'; '.join(found)}: {_WHY[name]}" if found else ", ".join(corrections),
+            f"{'; '.join(found)}: {_WHY[name]}" if found else ", ".join(checked[name]),
         )
         for name, found in faults.items()
+        if checked[name]
     ]
 
 
@@ -191,4 +194,4 @@ def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.nd
 
 def _differs(a: dict[str, Any], b: dict[str, Any], kept: np.ndarray) -> bool:
     """Returns whether the gradients of two runs differ at the tokens in `kept`."""
-    return bool(np.abs(a["policy"] - b["policy"])[kept].max() > TOLERANCE)
+    return bool(np.abs(a["policy"] - b["policy"])[kept].max(initial=0.0) > TOLERANCE)

@@ -71,10 +71,11 @@ def test_each_kind_is_counted():
         _problem("d", "What is 3?", "3"),
     ]
     assert describe_repeats(train, [_problem("x", "What is  3?", "3")]) == [
-        "2 training problems repeat the text of an earlier problem (first 'b')",
+        "2 training problems repeat the text of an earlier problem (first 'b');"
+        " remove them",
         "1 training problems repeat the text of an earlier problem with another answer"
-        " (first 'c')",
+        " (first 'c'); remove them",
         "1 training problems are also held-out problems, whose scores are then too high"
-        " (first 'd')",
+        " (first 'd'); remove them",
     ]
     assert describe_repeats(train[:1], []) == []

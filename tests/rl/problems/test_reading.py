@@ -71,7 +71,7 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         (
             b'{"id": 7, "problem": "a", "answer": 1}\n'
             b'{"problem": "b", "answer": "2"}\n{"id": 7, "problem": "c", "answer": 1}',
-            "a.jsonl:3: id '7' occurs twice, first in .*a.jsonl:1$",
+            "a.jsonl:3: id '7' occurs twice, first in .*a.jsonl:1; give",
         ),
         (
             b'{"answer": "1", "question": "a"}\n',
@@ -160,7 +160,7 @@ def made(*, kind: str):
     "kind,message",
     [
         ("rows", "made', problem 1: must be an rl.types.Problem, not {'problem': '1.1"),
-        ("twice", "problem 2: id 'p0' occurs twice, first in .* problem 1$"),
+        ("twice", "problem 2: id 'p0' occurs twice, first in .* problem 1; give"),
         ("empty", r"problem 1: answers=\[\]: must be non-empty text"),
         ("half", "problem 1: .*surrogates not allowed"),
         ("meta", "problem 1: .*not JSON serializable"),

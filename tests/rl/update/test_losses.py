@@ -263,7 +263,7 @@ def test_a_huge_log_ratio_stays_finite():
         ("os.path:join", {}, "='os.path:join': its argument 'a' is unknown"),
         ("grpo", {"bound": 3.0}, "_args.bound=3.0: unknown key"),
         ("dual_clip", {"bound": 0.0}, "_args.bound=0.0: must be above 0"),
-        ("grpo", {"eps_low": 0.1}, "_args.eps_low: is passed to every loss"),
+        ("grpo", {"eps_low": 0.1}, "_args.eps_low=0.1: is passed to every loss"),
     ],
 )
 @pytest.mark.failure(33)
