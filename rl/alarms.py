@@ -48,7 +48,8 @@ RULES = (
         _of("sampling/unjudged"),
         operator.gt,
         "{:.1%} of the completions have no verdict: see the metrics verifier/lost"
-        " (workers died or timed out) and verifier/bad_gold",
+        " (workers died or timed out) and verifier/bad_gold; a reward of None counts,"
+        " too",
         limit=0.01,
     ),
     Rule(
@@ -70,14 +71,16 @@ RULES = (
         "entropy_low",
         _of("policy/entropy"),
         operator.lt,
-        "entropy {:.4f} nats/token is too low: the policy has collapsed",
+        "entropy {:.4f} nats/token is too low: the policy has collapsed; try a"
+        " lower config.schedule.learning_rate",
         limit=0.01,
     ),
     Rule(
         "entropy_high",
         _of("policy/entropy"),
         operator.gt,
-        "entropy {:.2f} nats/token is too high: the policy is close to random",
+        "entropy {:.2f} nats/token is too high: the policy is close to random;"
+        " try a lower config.schedule.learning_rate",
         limit=5.0,
     ),
     Rule(
@@ -102,7 +105,7 @@ RULES = (
         _of("policy/skipped_in_a_row"),
         lambda value, limit: value > 0,
         "{:.0f} consecutive updates were skipped, because they were not finite; the"
-        " run's first skipped step is in the folder dumps/ of the workdir",
+        " run's first skipped step is in dumps/ of the workdir, if it could be written",
         counts=True,
         limit=3.0,
     ),
@@ -110,7 +113,7 @@ RULES = (
         "not_finite",
         lambda metrics: len(_not_finite(metrics)),
         lambda value, limit: value > 0,
-        "metrics are not finite: {names}",
+        "metrics are not finite, such as {names}: see metrics.jsonl",
     ),
 )
 
@@ -149,8 +152,9 @@ class Alarms:
             text = warnings[rule.name] = rule.says.format(value, names=names)
             over = value >= rule.limit if rule.counts else row >= patience
             if over and rule.name in self.settings.stop_on:
-                end = f"; {patience} such steps in a row end the run"
-                due.append(f"{rule.name}: {text}{'' if rule.counts else end}")
+                steps = f"{patience} such steps in a row (config.alarms.patience)"
+                end = "" if rule.counts else f"; {steps} end the run"
+                due.append(f"{rule.name}: {text}{end}")
         return warnings, next(iter(due), None)
 
     def _count_unmoved(self, metrics: Metrics) -> int:

@@ -169,7 +169,7 @@ class Checkpoints:
         if latest is not None:
             newest = f"from the checkpoint of step {latest}"
         return OSError(
-            f"{self._folder}: the checkpoint of step {step} was not written"
+            f"{self._folder}: saving the checkpoint of step {step} failed"
             f" ({one_line(error)[:300]}); remove the cause, then resume {newest} with"
             " the same command"
         )
@@ -379,8 +379,11 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
                 raise ValueError(f"the tensor {name} is missing")
     except Exception as error:
         cause: BaseException | None = error
-        while cause is not None:  # Orbax wraps a stop signal in an error of its own
-            if isinstance(cause, Stopped):
+        while cause is not None:  # Orbax may wrap these in an error of its own
+            if isinstance(cause, Stopped) or (
+                isinstance(cause, jax.errors.JaxRuntimeError)
+                and "RESOURCE_EXHAUSTED" in str(cause)  # the files may be intact
+            ):
                 raise cause from None
             cause = cause.__cause__ or cause.__context__
         reason = one_line(error)[:300]
@@ -409,8 +412,10 @@ def _discard(path: pathlib.Path) -> None:
     try:
         remove(path)
     except OSError as error:
-        reason = f"could not be deleted ({error.strerror}); the next save tries again"
-        print(f"WARNING: {path}: {reason}", flush=True)
+        reason = f"could not be deleted ({error.strerror})"
+        print(
+            f"WARNING: {path}: {reason}; the next save, if any, tries again", flush=True
+        )
 
 
 def state_bytes(
@@ -475,6 +480,11 @@ def load_run_params(
             f"{checkpoints}: no checkpoint of step {step}; use one of {steps}"
         )
     folder = checkpoints.absolute() / str(step)
-    checksums.verify(folder)
-    record = checksums.read_record(folder)
-    return step, _load(folder, record, {"params": abstract})["params"]
+    try:
+        checksums.verify(folder)
+        record = checksums.read_record(folder)
+        return step, _load(folder, record, {"params": abstract})["params"]
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(
+            f"{error}; use the checkpoint of another step"
+        ) from None

@@ -135,7 +135,11 @@ def train(
                         groups, stats, batches, hypers, updates, clock
                     )
             else:
-                print(f"step {run.done + 1}: too few informative groups, no update")
+                print(
+                    f"step {run.done + 1}: too few informative groups, no update:"
+                    f" {stats.informative} of {stats.sampled}; see"
+                    " config.dynamic_sampling"
+                )
 
             # Publish the new policy to the sampler. `one_step_off` first waits until
             # sampling ends.
@@ -259,7 +263,8 @@ class _Run:
                 self.save(before, healthy=self.healthy, wait=True)
                 if isinstance(end, Stopped):
                     saved = self.parts.engine.checkpoints.latest()
-                    print(f"{end}: saved after step {saved}", flush=True)
+                    if saved is not None:  # otherwise `close` raises the error
+                        print(f"{end}: saved after step {saved}", flush=True)
             raise
 
     @contextlib.contextmanager

@@ -18,7 +18,12 @@ def check() -> None:
         spec = importlib.util.find_spec(name)
         places = list(spec.submodule_search_locations or ()) if spec else []
         if str(root / name) not in [str(pathlib.Path(p).resolve()) for p in places]:
-            found = places[0] if places else spec.origin if spec else "nothing"
+            if not spec:
+                sys.exit(
+                    f"error: Python finds no package {name!r}: run from {root}, or"
+                    " install the project again"
+                )
+            found = places[0] if places else spec.origin
             sys.exit(
                 f"error: Python finds package {name!r} at {found}, not at"
                 f" {root / name}: run from another directory, or rename the first path"

@@ -123,7 +123,7 @@ def describe_devices() -> str:
     """Returns a line about the devices: platform, number, kind and memory."""
     device = jax.devices()[0]
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
-    memory = f"{limit / 1e9:.0f} GB each"
+    memory = f"{limit / 1e9:.0f} GB each" if limit else "unknown memory"
     if device.platform == "cpu":
         cores = len(os.sched_getaffinity(0))
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -137,7 +137,7 @@ def describe_devices() -> str:
 
 def describe_numbers(c: RunConfig) -> str:
     """Returns a line about the dtype of computations and their determinism."""
-    repeats = c.deterministic or jax.devices()[0].platform == "cpu"
+    repeats = c.deterministic or jax.devices()[0].platform != "gpu"
     repeat = "deterministic" if repeats else "not deterministic on a GPU"
     how = f" at matmul_precision={c.model.matmul_precision}"
     return f"{c.model.dtype}{how if c.model.dtype == 'float32' else ''}; {repeat}"
@@ -175,7 +175,10 @@ def _example(spec: RunSpec) -> dict[str, str]:
         for answer, r in zip(answers, (right.reward, other.reward), strict=True)
     ]
     if right.reward == other.reward:
-        rewards[-1] += " (equal rewards: does the reward function read \\boxed{}?)"
+        rewards[-1] += (
+            " (equal rewards: are both right, or does the reward function not read"
+            " \\boxed{}?)"
+        )
     return {
         "first prompt": json.dumps(prompt, ensure_ascii=False),
         "as tokens": f"{len(ids):,}: {' '.join(tokens)}",

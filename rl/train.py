@@ -231,7 +231,7 @@ def _lead(
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, spec)
         if summary := _finished(workdir, config.steps):
-            print(f"{workdir}: finished already")
+            print(f"{workdir}: finished already; raise config.steps to continue")
             return _report(summary, workdir)
         if not _ACCEPT_CHANGES.value:
             manifest.check_checkpoints(workdir)

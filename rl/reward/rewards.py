@@ -50,8 +50,9 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
     while at < len(function) or not terms:
         match = _TERM.match(function, at)
         if match is None or (terms and not match[1]):
+            wrong = "lacks a sign" if match else "is not a term"
             raise ValueError(
-                f"{key}={function!r}: {function[at:]!r} is not a term; write"
+                f"{key}={function!r}: {function[at:]!r} {wrong}; write"
                 " 'verifier', 'module:function', or a sum such as"
                 " 'verifier + 0.1*module:function'"
             )
@@ -164,7 +165,7 @@ class Rewards:
                 self._judged += sum(map(len, groups))
             by_term = [self._by_name[term.name](groups, problems) for term in terms]
             return [
-                [_sum(terms, scores) for scores in zip(*of_group, strict=True)]
+                [_sum(key, terms, scores) for scores in zip(*of_group, strict=True)]
                 for of_group in zip(*by_term, strict=True)
             ]
 
@@ -173,12 +174,18 @@ class Rewards:
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
         """Returns a reward that calls a user's function in worker processes."""
         named = f"{key}={name!r}"
+        hints = {
+            "took too long": self._limit,
+            "ended its worker": "correct the function",
+        }
         opened = (name, key, self._right_from, self._after)
         ((form,),) = workers.map([((*opened, None), (None,))])
         if isinstance(form, Fault):
             raise RewardError(form.text)
         if isinstance(form, Lost):
-            raise RewardError(f"{named}: cannot be imported (it {form.reason})")
+            raise RewardError(
+                f"{named}: cannot be imported: it {form.reason} ({hints[form.reason]})"
+            )
 
         def call_function(
             groups: Sequence[Sequence[str]], problems: Sequence[Problem]
@@ -197,7 +204,8 @@ class Rewards:
                         raise RewardError(result.text)
                     if isinstance(result, Lost):
                         reason = (
-                            f"{named}: {form.place}: {result.reason} ({self._limit});"
+                            f"{named}: {form.place}: {result.reason}"
+                            f" ({hints[result.reason]});"
                             f" {describe_item(problem, call[0])}"
                         )
                         self._on_lost(reason)
@@ -259,7 +267,7 @@ def _refuse(reason: str) -> None:
     raise RewardError(reason)
 
 
-def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
+def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     """Returns the weighted sum of one completion's scores.
 
     The verdict is that of the first term, unless a term has no verdict. If there are
@@ -273,7 +281,7 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
         for name, part in {**own, **score.components}.items():
             if name in components:
                 raise RewardError(
-                    f"reward {term.name!r}: its component {name!r} also belongs to"
+                    f"{key}: {term.name!r}: its component {name!r} also belongs to"
                     " another term; rename it"
                 )
             components[name] = part
@@ -282,7 +290,7 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     if abs(reward) > LARGEST:
         formula = " + ".join(f"{t.weight:g}*{t.name}" for t in terms)
         raise RewardError(
-            f"reward {formula!r} is {reward:g}: must be at most {LARGEST:,} in"
+            f"{key}={formula!r} is {reward:g}: must be at most {LARGEST:,} in"
             " magnitude; lower its weights"
         )
     return Score(

@@ -296,6 +296,21 @@ def test_tensors_are_compared_with_what_was_on_the_devices(
 
 
 @pytest.mark.failure(36)
+def test_a_device_out_of_memory_is_not_a_corrupt_checkpoint(
+    made, pair, tmp_path, opened, monkeypatch
+):
+    def full(*args, **kwargs):
+        cause = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+        raise ValueError("cannot read") from cause
+
+    folder = shutil.copytree(pair, tmp_path / "c")
+    monkeypatch.setattr(checkpoint.ocp.PyTreeCheckpointer, "restore", full)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
+        opened(folder).restore(_abstract(made))
+    assert {p.name for p in folder.iterdir()} == {"1", "2"}
+
+
+@pytest.mark.failure(36)
 def test_a_tensor_that_the_files_lack_is_not_left_out(made, pair, tmp_path, opened):
     folder = shutil.copytree(pair, tmp_path / "c")
     path = folder / "2" / "state" / "_METADATA"
@@ -381,7 +396,7 @@ def test_a_disk_that_fills_up_while_saving_is_reported_and_leaves_the_last_good_
         "save": lambda: checkpoints.save(4, made[1], LOOP),
         "close": checkpoints.close,
     }[noticed]
-    message = r"c: the checkpoint of step 3 was not written \(.+\); .* of step 2"
+    message = r"c: saving the checkpoint of step 3 failed \(.+\); .* of step 2"
     with pytest.raises(OSError, match=message) as caught:
         act()
     assert "\n" not in str(caught.value)

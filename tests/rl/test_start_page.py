@@ -66,7 +66,7 @@ def test_only_cores_that_the_process_may_use_are_counted(monkeypatch):
 def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     config.reward.function = "tests.rl.examples:wrong"
     page = start_page(validate(from_config(config)), tmp_path)
-    assert r"\boxed{2} -1; \boxed{3} -1 (equal rewards: does the reward" in page
+    assert r"\boxed{2} -1; \boxed{3} -1 (equal rewards: are both right" in page
 
 
 def test_the_size_of_a_checkpoint_includes_a_saved_reference(config, tmp_path):

@@ -127,7 +127,7 @@ FAULTS = {
     ),
     "null, which a run writes for nan": (
         {8: {"policy/loss": None}},
-        ("alarm", "8", "not_finite: metrics are not finite: policy/loss"),
+        ("alarm", "8", "not_finite: metrics are not finite, such as policy/loss"),
     ),
 }
 

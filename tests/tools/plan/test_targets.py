@@ -71,7 +71,7 @@ def test_a_known_model_has_its_positions():
             "v5e:4x4",
             {},
             "config.batch.micro_tokens=32768: must be at least 65536: a row"
-            " of 4096 tokens on each of 16 devices",
+            " of 4096 tokens in each of 16 shards of the batch",
         ),
         (
             "h100:8",
