@@ -57,7 +57,8 @@ def main(argv: Sequence[str]) -> None:
         sys.exit(f"curate: unexpected argument {argv[1]!r}; see --help for the flags")
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
     expand_home(_CONFIG.value)
-    sys.exit(run("curate: stopped; nothing was written", lambda _: _curate()))
+    stopped = "without summary.json, the outputs are not complete: run again"
+    sys.exit(run(f"curate: stopped; {stopped}", lambda _: _curate()))
 
 
 def _curate() -> int:
@@ -96,7 +97,10 @@ def lost(summary: Mapping[str, Any]) -> Iterator[str]:
         for reason, entry in summary["reasons"].items():
             n = counts.get(reason, 0)
             if entry["step"] not in ("duplicates", "evidence") and most(n, rows):
-                yield f"{source}: {reason} drops {n:,} of {rows:,} rows; check `fields`"
+                action = "check its fields (config.sources or --fields)"
+                if entry["step"] == "decontamination":
+                    action = "remove this source: it resembles an evaluation set"
+                yield f"{source}: {reason} drops {n:,} of {rows:,} rows; {action}"
 
 
 if __name__ == "__main__":

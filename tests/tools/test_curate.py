@@ -52,7 +52,10 @@ def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
     result = curate(f"--config={config}", "--input", inputs, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     warnings = [line for line in result.stdout.splitlines() if "WARNING" in line]
-    assert warnings == ["WARNING: lost: not_text drops 12 of 12 rows; check `fields`"]
+    assert warnings == [
+        "WARNING: lost: not_text drops 12 of 12 rows; check its fields"
+        " (config.sources or --fields)"
+    ]
 
 
 def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):

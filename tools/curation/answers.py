@@ -19,7 +19,7 @@ def unverifiable_answer(row: Row) -> str | None:
         answer = extract_answer(f"\\boxed{{{gold}}}")
         fault: str | None
         if answer is None or "\\boxed" in answer:
-            fault = "has no box, an empty one, or several"
+            fault = "is empty, has an unclosed brace, or contains a box"
         elif not (fault := self_check(answer)):
             fault = None if is_equivalent(answer, gold) else "does not equal itself"
         if fault:

@@ -111,7 +111,8 @@ def read_evidence(
       source: name of the row's set.
     """
     found: dict[tuple[Kind, str], Evidence] = {}
-    for given in record.get("evidence") or ():  # already curated
+    entries = record.get("evidence")
+    for given in entries if isinstance(entries, list) else ():  # already curated
         with contextlib.suppress(TypeError):
             one = Evidence(**given)
             found[one.kind, one.by] = one

@@ -55,7 +55,8 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
             if any(has(record, path) for path in answers):
                 return name, paths
     raise ValueError(
-        f"{where}: no known format (columns: {columns(record)}); give the columns by"
+        f"{where}: no known format (columns: {columns(record)}); give the columns in"
+        " config.sources, or with --input by"
         " --fields problem=COLUMN,answer=COLUMN.key[0]"
     )
 

@@ -38,7 +38,7 @@ _LATER_STEPS: report.Steps = {
         "near_duplicate": "Another row is a rewording or a variant of it.",
     },
     "evidence": {
-        "no_evidence": "Independent solvers rarely or never gave the gold.",
+        "no_evidence": "Little or no evidence that independent solvers gave the gold.",
     },
 }
 
@@ -93,7 +93,8 @@ def _screened(plan: Plan, total: int) -> list[Row]:
             for row, source in zip(results, chunk, strict=True):
                 if isinstance(row, Lost):
                     raise ValueError(
-                        f"row {source.id!r}: its screening {row.reason}; remove the row"
+                        f"source {source.source!r}, row {source.id!r}: its screening"
+                        f" {row.reason}; remove the row"
                     )
             found += results
     return found

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from configs.schema import Count, Range, Share, call, parse
@@ -66,17 +66,20 @@ def make_plan(
       OSError: a file cannot be read, or a known benchmark or `readings` is missing.
     """
     options = {**config}
-    sources = options.get("sources", ())
     if inputs:
-        sources = [{"path": path, "fields": fields or {}} for path in inputs]
-    readings = options.get("readings", "")
+        options["sources"] = [{"path": p, "fields": fields or {}} for p in inputs]
+    for name in ("sources", "evaluation"):
+        if not isinstance(options.get(name, ()), Iterable):
+            raise ValueError(f"config.{name}={options[name]!r}: must be a list")
+    sources = enumerate(options.get("sources", ()))
+    readings, data_dir = options.get("readings", ""), options.pop("data_dir", "")
     if not isinstance(readings, str):
         raise ValueError(f"config.readings={readings!r}: must be of type str")
+    if not isinstance(data_dir, str | os.PathLike):
+        raise ValueError(f"config.data_dir={data_dir!r}: must be of type str")
     options |= {
-        "sources": [call(Source, f"sources[{i}]", s) for i, s in enumerate(sources)],
-        "evaluation": _evaluation(
-            options.get("evaluation", ()), options.pop("data_dir", "")
-        ),
+        "sources": [call(Source, f"sources[{i}]", source) for i, source in sources],
+        "evaluation": _evaluation(options.get("evaluation", ()), os.fspath(data_dir)),
         "readings": load_readings(os.path.expandvars(readings)),
     }
     return parse(Plan, options)

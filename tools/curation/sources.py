@@ -59,10 +59,16 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.evidence:
-            self.stated = [call(Evidence, "sources.evidence", self.evidence)]
+            try:
+                self.stated = [call(Evidence, "sources.evidence", self.evidence)]
+            except ValueError as error:
+                raise ValueError(f"{self.path}: {error}") from None
         self.file = fetched(self.path)
         if not self.file.is_file():
-            raise ValueError(f"{self.file}: no such file; correct the source's path")
+            wrong = "is a folder" if self.file.is_dir() else "no such file"
+            raise ValueError(
+                f"{self.file}: {wrong}; give a file in config.sources or --input"
+            )
         if self.file.suffix not in (".jsonl", *_LOADERS):
             raise ValueError(f"{self.file}: must end in .jsonl, .json or .parquet")
         if self.fields:
@@ -143,7 +149,8 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         elif name in ("problem", *source.fields):
             have = formats.columns(record)
             raise ValueError(
-                f"{where}: no field {path!r} (it has: {have}); correct it or `fields`"
+                f"{where}: no field {path!r} (it has: {have}); correct it,"
+                " config.sources[].fields or --fields"
             )
     used = {"meta", *BULKY, *map(formats.root, source.paths.values())}
     own = record.get("meta")
@@ -200,7 +207,7 @@ def _json(path: pathlib.Path) -> list[Any]:
     try:
         rows = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON: {error}") from None
+        raise ValueError(f"{path}: not JSON ({error}); correct it") from None
     return rows if isinstance(rows, list) else [rows]
 
 
@@ -216,7 +223,10 @@ def _parquet(path: pathlib.Path) -> Iterator[Any]:
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024):
             yield from batch.to_pylist()
     except pyarrow.ArrowException as error:
-        raise ValueError(f"{path}: not Parquet: {str(error).splitlines()[0]}") from None
+        raise ValueError(
+            f"{path}: not Parquet that pyarrow can read"
+            f" ({str(error).splitlines()[0]}); download or write it again"
+        ) from None
 
 
 _LOADERS = {".json": _json, ".parquet": _parquet}

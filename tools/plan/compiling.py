@@ -134,7 +134,8 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
     except jax.errors.JaxRuntimeError as error:
         if not (exceeds := _needed(str(error))):
             raise ValueError(
-                f"program {name!r} does not compile: {one_line(error)[:300]}"
+                f"program {name!r} does not compile ({one_line(error)[:300]}); change"
+                " the config or --target"
             ) from None
         return {"exceeds": exceeds, "seconds": time.perf_counter() - began}
     memory: Any = executable.memory_analysis()

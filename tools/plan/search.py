@@ -133,11 +133,11 @@ def best(config: RunConfig, target: Target) -> Workload:
             if not refused:
                 return work
     guess, work = smallest
-    compiles = ", but does not compile" if near else ""
+    compiled = "; compiled, it needs more or is rejected (see above)" if near else ""
     raise ValueError(
         f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
         f" in no layout; the smallest, {_name(work)}, is estimated at {gib(guess.peak)}"
-        f" of {gib(target.usable)} usable GiB{compiles}; give more or larger devices"
+        f" of {gib(target.usable)} usable GiB{compiled}; give more or larger devices"
     )
 
 
@@ -146,7 +146,7 @@ def _refused(work: Workload) -> str:
     try:
         resident, compiled = compile_programs(work, only=_UPDATE)
     except ValueError as error:  # such as no room for the sampler
-        return f"does not fit; {error}"
+        return f"is rejected; {error}"
     fits = all(
         not p.exceeds and sum(memory(resident.sizes, p).values()) <= work.target.usable
         for p in compiled

@@ -183,7 +183,7 @@ def devices(target: Target) -> Sequence[jax.Device]:
             topology = topologies.get_topology_desc(str(target), platform="tpu")
     except Exception as error:  # the plugins' own types
         raise ValueError(
-            f"--target={target}: unknown to the compiler; give another target"
-            f" ({one_line(error)[:300]})"
+            f"--target={target}: its compiler cannot describe it"
+            f" ({one_line(error)[:300]}); give another target, or repeat `make plan`"
         ) from None
     return topology.devices

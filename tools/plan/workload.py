@@ -139,7 +139,12 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
             f"config.mesh={sizes} with config.rollout.backend='vllm': does not say"
             " which devices train; set all three sizes, or config.rollout.vllm.devices"
         )
-    if not 0 < count < target.count:
+    if count < 1:
+        raise ValueError(
+            f"config.rollout.vllm.devices={r.vllm.devices!r}: leaves none of the"
+            f" {target.count} devices of {target} for the trainer; name fewer"
+        )
+    if count >= target.count:
         raise ValueError(
             f"config.mesh={sizes}: a trainer on {count} of the {target.count} devices"
             f" of {target} leaves none for vLLM's servers; lower the sizes"

@@ -87,7 +87,8 @@ def test_a_documented_set_and_curated_rows_keep_their_evidence(tmp_path):
     path.write_text(json.dumps(graded))
     (again,) = read_rows(Source(path=str(path)))
     assert [one.by for one in again.evidence] == ["R1", "tools.grade"]
-    with pytest.raises(ValueError, match="sources.evidence.kinds=3: unknown key"):
+    assert read_evidence({"evidence": 5}, ["7"], "set") == []
+    with pytest.raises(ValueError, match="rows.jsonl: .*evidence.kinds=3: unknown key"):
         Source(path=str(path), evidence={"kinds": 3})
 
 

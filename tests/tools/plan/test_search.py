@@ -134,4 +134,4 @@ def test_a_layout_without_memory_for_the_sampler_is_skipped(
     monkeypatch.setattr(search, "compile_programs", first_refused)
     chosen = search.best(_config(), parse_target("h100:8"))
     assert len(compiled) == 2 and chosen == compiled[1] != compiled[0]
-    assert "does not fit; config.rollout.slots=256: takes" in capsys.readouterr().err
+    assert "is rejected; config.rollout.slots=256: takes" in capsys.readouterr().err

@@ -87,6 +87,12 @@ def test_a_known_model_has_its_positions():
             " devices of h100:8 leaves none for vLLM's servers; lower the sizes",
         ),
         (
+            "h100:8",
+            {"rollout__backend": "vllm", "rollout__vllm__devices": "0,1,2,3;4,5,6,7"},
+            "config.rollout.vllm.devices='0,1,2,3;4,5,6,7': leaves none of the 8"
+            " devices of h100:8 for the trainer; name fewer",
+        ),
+        (
             "v5e:4x4",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
             "--target=v5e:4x4: a trainer cannot use 8 of its devices; set config.mesh"
