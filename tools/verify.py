@@ -99,7 +99,7 @@ def _reading(answer: str) -> str:
 def _in_sympy(answer: str) -> str:
     try:
         return repr(parse_answer(answer).to_sympy())
-    except ValueError as error:
+    except (ValueError, TypeError, NotImplementedError) as error:
         return str(error)
 
 
@@ -109,11 +109,12 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
     for where, row in each(_rows(paths), "verify", "pairs"):
-        golds: list[Any] = row["golds"] if "golds" in row else [row.get("gold")]
+        golds: Any = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
-        if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
+        texts = isinstance(golds, list) and all(isinstance(g, str) for g in golds)
+        if not isinstance(predicted, str) or not texts:
             shown = f"{golds!r:.60} and {predicted!r:.60}"
-            what = "'gold' (or 'golds') and 'pred' must be text"
+            what = "'gold' (or a list 'golds') and 'pred' must be text"
             raise ValueError(f"{where}: {what}, not {shown}")
         answer: str | None = predicted
         if row.get("mode") == "response":
@@ -147,6 +148,9 @@ def check_answers(paths: list[pathlib.Path]) -> dict:
     refused, checked, missing = [], 0, 0
     for where, row in each(_rows(paths), "verify", "rows"):
         answers = row.get("answers") or [row.get("answer")]
+        if not isinstance(answers, list):
+            shown = f"answers={answers!r:.60}"
+            raise ValueError(f"{where}: {shown}: must be a list of texts")
         for answer in answers:
             if not isinstance(answer, str) or not answer.strip():
                 missing += 1

@@ -56,8 +56,11 @@ class Workers(contextlib.AbstractContextManager):
             for place, worker in enumerate(self._by_place):
                 worker.wait_until_ready()
                 self._idle.put(place)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, EOFError):
+                what = "the worker ended at its start; see its error above"
+                raise RuntimeError(f"{function}: {what}") from None
             raise
 
     def __exit__(self, *exception: object) -> None:

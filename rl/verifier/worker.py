@@ -59,7 +59,8 @@ class Worker:
 
     def _receive(self, timeout: float) -> Any:
         if not self._pipe.poll(timeout):
-            raise TimeoutError(f"the worker did not answer within {timeout:g} s")
+            what = f"the worker did not start or answer within {timeout:g} s"
+            raise TimeoutError(f"{what}; free CPUs or memory")
         return self._pipe.recv()
 
     def kill(self) -> None:

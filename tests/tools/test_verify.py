@@ -56,7 +56,9 @@ def test_self_check_lists_what_cannot_be_verified(tmp_path, capsys):
     ("content", "message"),
     [
         (b'{"gold": "1", "pred": "1"}\nnot json\n', "pairs.jsonl:2: not JSON"),
-        (b'{"gold": "1"}\n', "pairs.jsonl:1: 'gold' (or 'golds') and 'pred' must"),
+        (b'{"gold": "1"}\n', "pairs.jsonl:1: 'gold' (or a list 'golds') and"),
+        (b'{"golds": "12", "pred": "1"}\n', "must be text, not '12' and '1'"),
+        (b'{"golds": 3, "pred": "1"}\n', "must be text, not 3 and '1'"),
         (b'{"gold": "\xff", "pred": "1"}\n', "pairs.jsonl:1: not UTF-8"),
         (b"[1]\n", "pairs.jsonl:1: a row must be an object"),
     ],
@@ -68,6 +70,16 @@ def test_a_bad_row_is_named(tmp_path, capsys, content, message):
     assert verify.main([str(path), "--json", str(out)]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_answers_must_be_a_list(tmp_path, capsys):
+    path = _write(tmp_path / "data.jsonl", [{"answers": "12"}])
+    assert verify.main(["--self_check", path]) == 2
+    assert "data.jsonl:1: answers='12': must be a list" in capsys.readouterr().err
+
+
+def test_what_sympy_rejects_is_shown():
+    assert verify.main(["--pred", "i<2", "--gold", "2", "--explain"]) == 0
 
 
 def test_a_missing_file_is_named(capsys):

@@ -95,7 +95,7 @@ class Examiner:
             lists = any(isinstance(g, several) or t.contains(g, t.Sign) for g in golds)
             answer = (", ".join(answer) if lists else answer[-1]) if answer else None
         if answer is None:
-            return Verdict(False, None, "no_answer", "has no box, or an empty one")
+            return Verdict(False, None, "no_answer", "has no closed box with an answer")
         if self._golds and answer == self._golds[0][0]:
             return Verdict(True, answer, "text", "has the same text as the gold")
         written = self._question.respelled(answer) if self._problem else answer
@@ -156,7 +156,7 @@ class Examiner:
         if parsed.node is None:
             return Verdict(False, answer, "unreadable", parsed.reason)
         if is_open:
-            what = "could not be shown equal within the step budget"
+            what = "could not be shown equal or different within the limits"
             return Verdict(False, answer, "open", what)
         return Verdict(False, answer, "different", "differs from every gold")
 
@@ -276,7 +276,7 @@ class Examiner:
 _REASONS: dict[Way, str] = {
     "text": "has the same words as the gold",
     "number": "has the same numbers and names as the gold",
-    "enclosure": "has the value of the gold in interval arithmetic",
+    "enclosure": "has the value of the gold, by interval arithmetic or rounding",
 }
 
 

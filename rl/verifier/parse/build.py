@@ -24,7 +24,7 @@ def quotient(top: t.Node, bottom: t.Node) -> t.Node:
 def numeric(node: t.Node) -> t.Node:
     if isinstance(node, t.Expression):
         return node
-    raise t.Unparsable(f"uses a {type(node).__name__.lower()} in arithmetic")
+    raise t.Unparsable("uses something other than a number or formula in arithmetic")
 
 
 def unmarked(node: t.Node) -> t.Node:
@@ -64,7 +64,7 @@ def only(items: list[t.Node]) -> t.Node:
 def decimal(text: str) -> t.Num:
     mantissa, _, exponent = text.lower().partition("e")
     if exponent and abs(int(exponent)) > _MAX_EXPONENT:
-        raise t.Unparsable(f"has an exponent above {_MAX_EXPONENT}")
+        raise t.Unparsable(f"has an exponent whose size is above {_MAX_EXPONENT}")
     whole, _, places = mantissa.partition(".")
     if not places and not exponent:
         return t.Num(Fraction(int(whole)))

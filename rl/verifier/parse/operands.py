@@ -175,7 +175,7 @@ class Operands(Cursor):
 
     def _index(self) -> str:
         if self._next.kind == "end":
-            raise t.Unparsable("ends where an index is expected")
+            raise t.Unparsable("ends where an index or argument is expected")
         if not self._is("{"):
             value = self._next.value
             self._at += 1
@@ -184,7 +184,7 @@ class Operands(Cursor):
         while True:
             token = self._next
             if token.kind == "end":
-                raise t.Unparsable("has an unclosed subscript")
+                raise t.Unparsable("has an unclosed index or argument")
             self._at += 1
             level += (token.value == "{") - (token.value == "}")
             if level == 0:
@@ -338,7 +338,7 @@ class Operands(Cursor):
         elif name.startswith("begin "):
             node = self._environment(name[6:], braced)
         else:
-            raise t.Unparsable(f"has an unexpected \\{name[:20]}")
+            raise t.Unparsable(f"has \\{name[:20]}, which cannot be read here")
         self._depth -= 1
         return node
 

@@ -72,7 +72,7 @@ def test_a_verdict_says_it_in_words():
         False, "2x+3=13", "unfinished", "leaves a relation to be solved"
     )
     assert judge("so 5", "5") == Verdict(
-        False, None, "no_answer", "has no box, or an empty one"
+        False, None, "no_answer", "has no closed box with an answer"
     )
 
 

@@ -308,6 +308,11 @@ def test_bad_arguments_are_named(pool):
         pool.judge([(_boxed("42"), "42", None)])
 
 
+def test_a_worker_that_ends_at_its_start_is_named():
+    with pytest.raises(RuntimeError, match="nomodule:f: the worker ended at its start"):
+        VerifierPool(1, judge="nomodule:f")
+
+
 def test_a_closed_pool_says_so():
     pool = VerifierPool(1)
     pids = pool.pids
