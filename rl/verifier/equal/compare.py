@@ -54,11 +54,11 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
 
 
 def _renamed(b: t.Node, a: t.Node) -> t.Node:
-    """Renames b's free integer to that of `a`, if either has pi or degrees."""
+    """Renames b's free integer to that of `a`, if b has pi or degrees."""
     mine = (t.symbols(a) - t.symbols(b)) & _COUNTING
     theirs = (t.symbols(b) - t.symbols(a)) & _COUNTING
     if len(mine) == len(theirs) == 1:
-        if any(t.Const("pi") in t.walk(x) or t.contains(x, t.Degrees) for x in (a, b)):
+        if t.Const("pi") in t.walk(b) or t.contains(b, t.Degrees):
             return t.substitute(b, {t.Sym(*theirs): t.Sym(*mine)})
     return b
 

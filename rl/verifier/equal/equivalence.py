@@ -36,7 +36,7 @@ _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 def is_equivalent(predicted: str, gold: str, *, keep_golds: bool = True) -> bool:
     """Returns whether two answers are shown to be equal within a number of steps.
 
-    The relation is reflexive and symmetric.
+    The relation is reflexive, and symmetric except for free integers such as k and n.
 
     Args:
       predicted: answer of a model, as `extract_answer` returns it.

@@ -362,7 +362,6 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("\\tan 15^\\circ", "2 - \\sqrt3", True),
         ("\\cos 3x", "4\\cos^3 x - 3 \\cos x", True),
         ("k\\pi", "2n\\pi", False),
-        ("180k", "180n degrees", True),
     ],
     "plus-minus": [
         ("\\pm 3", "3", False),
