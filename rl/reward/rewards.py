@@ -18,7 +18,7 @@ from rl.reward.function import LARGEST, Fault, describe_item
 from rl.reward.verifier import Reward, Score, verifier_reward
 from rl.types import Problem
 from rl.verifier import Verdict, VerifierPool
-from rl.verifier.pool import Lost, Workers
+from rl.verifier.pool import ENDED, LATE, Lost, Workers
 
 VERIFIER = "verifier"
 _TERM = re.compile(
@@ -174,10 +174,7 @@ class Rewards:
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
         """Returns a reward that calls a user's function in worker processes."""
         named = f"{key}={name!r}"
-        hints = {
-            "took too long": self._limit,
-            "ended its worker": "correct the function",
-        }
+        hints = {LATE: self._limit, ENDED: "correct the function"}
         opened = (name, key, self._right_from, self._after)
         ((form,),) = workers.map([((*opened, None), (None,))])
         if isinstance(form, Fault):

@@ -18,6 +18,8 @@ from .parse.extract import extract_boxes
 from .worker import Worker
 
 _TRIES = 2
+# Values of `Lost.reason`.
+LATE, ENDED = "took too long", "ended its worker"
 
 
 class Lost(NamedTuple):
@@ -113,8 +115,7 @@ class Workers(contextlib.AbstractContextManager):
             try:
                 return worker.ask(context, item, self.timeout)
             except (EOFError, OSError) as error:
-                late = isinstance(error, TimeoutError)
-                reason = "took too long" if late else "ended its worker"
+                reason = LATE if isinstance(error, TimeoutError) else ENDED
                 worker.kill()
                 self._by_place[place] = self._start()
                 self.replaced += 1
