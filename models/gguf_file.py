@@ -24,7 +24,13 @@ from models.safetensors_io import write_tensors
 _CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's token types
 
 
-def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") -> int:
+def convert(
+    file: pathlib.Path,
+    out: pathlib.Path,
+    *,
+    dtype: str = "float32",
+    unless_has: str = "",
+) -> int:
     """Converts a GGUF file to a Hugging Face folder, one tensor at a time.
 
     Args:
@@ -32,6 +38,7 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
         quantization that the package `gguf` supports.
       out: the folder to write; it gets its name only when it is complete.
       dtype: the dtype of the weights, a key of `models.hf.DTYPES`.
+      unless_has: as in `models.hf.replaced_folder`.
 
     Returns:
       The number of parameters.
@@ -41,7 +48,7 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
         architecture, tokenizer or tensors are not supported.
     """
     source = _Gguf(file)
-    with replaced_folder(out) as partial:
+    with replaced_folder(out, unless_has=unless_has) as partial:
         raw = _describe(source, partial, dtype=dtype)
         config = DecoderConfig.from_hf(raw, where=str(file))
         specs = tensor_specs(config, DTYPES[dtype])
@@ -84,7 +91,8 @@ def from_package(
     if described_in is not None:
         _describe(_Gguf(path), described_in, dtype=dtype)
         return described_in
-    convert(path, folder, dtype=dtype)
+    # Another process may make the same model now, and use it at once.
+    convert(path, folder, dtype=dtype, unless_has=WEIGHTS)
     return folder
 
 

@@ -2,12 +2,15 @@
 
 import collections
 import contextlib
+import errno
 import functools
+import glob
 import itertools
 import json
 import os
 import pathlib
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Literal
@@ -19,9 +22,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from models import lora
+from models.claims import OWNER, claim, remove_abandoned
 from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.names import at, rows, tensor_specs
+from models.names import EMBEDDING, HEAD, at, rows, tensor_specs
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out, place
 
@@ -35,7 +39,6 @@ DTYPES = {
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
-_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
 # Files that are copied to exported folders in addition to the weights.
 CARRIED = (
@@ -109,7 +112,7 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
     for name, shape in expected.items():
         if name not in tensors:
-            tied = name == "lm_head.weight"
+            tied = name == HEAD
             raise ValueError(
                 f"{folder}: tensor {name} is missing; copy or download the folder again"
                 + ", or set tie_word_embeddings to true in config.json" * tied
@@ -119,7 +122,7 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
                 f"{folder}: tensor {name} has shape {tensors[name].shape}, but"
                 f" config.json requires {shape}; use the config.json of these weights"
             )
-    known = {*expected, _HEAD} if config.tie_word_embeddings else set(expected)
+    known = {*expected, HEAD} if config.tie_word_embeddings else set(expected)
     if extra := sorted(set(tensors) - known):
         raise ValueError(
             f"{folder}: {len(extra)} tensors, such as {extra[0]}, are not in the"
@@ -152,10 +155,10 @@ def load_params(
     """
     config = model.config
     tensors = open_weights(pathlib.Path(folder), config)
-    if config.tie_word_embeddings and _HEAD in tensors:
-        if not np.array_equal(tensors[_HEAD], tensors[_EMBEDDING]):
+    if config.tie_word_embeddings and HEAD in tensors:
+        if not np.array_equal(tensors[HEAD], tensors[EMBEDDING]):
             raise ValueError(
-                f"{folder}: {_HEAD} differs from {_EMBEDDING}; set tie_word_embeddings"
+                f"{folder}: {HEAD} differs from {EMBEDDING}; set tie_word_embeddings"
                 " to false in config.json"
             )
     shapes, _ = abstract_params(model)
@@ -326,26 +329,52 @@ def save_folder(
 
 
 @contextlib.contextmanager
-def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields an empty folder, which replaces `folder` at the end of the `with` block.
+def replaced_folder(
+    folder: pathlib.Path, *, unless_has: str = ""
+) -> Iterator[pathlib.Path]:
+    """Yields a new folder, which replaces `folder` at the end of the `with` block.
 
     If the block raises, the new folder is removed, and `folder` is not changed. If
     `folder` is a symbolic link, its target is replaced.
+
+    Args:
+      folder: the folder to write. Several processes can write it at the same time.
+      unless_has: the name of a file. If `folder` has it at the end of the block, the
+        new folder is removed instead. Empty to always replace `folder`.
     """
     folder = folder.resolve()
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(folder.parent, f".{glob.escape(folder.name)}.*partial")
+    name = f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.partial"
+    partial = folder.with_name(name)
+    lock = claim(partial)
     try:
         yield partial
+        while not _renamed(partial, folder):
+            if unless_has and (folder / unless_has).is_file():
+                shutil.rmtree(partial)
+                break
+            with contextlib.suppress(FileNotFoundError):  # another process removes it
+                shutil.rmtree(folder)
     except BaseException as error:
-        shutil.rmtree(partial)
+        shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(folder)  # a write to a full disk names no file
         raise
-    if folder.exists():
-        shutil.rmtree(folder)
-    partial.rename(folder)
+    finally:
+        os.close(lock)
+
+
+def _renamed(partial: pathlib.Path, folder: pathlib.Path) -> bool:
+    """Renames a claimed folder, unless the new name is that of a folder with files."""
+    try:
+        partial.rename(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    (folder / OWNER).unlink(missing_ok=True)
+    return True
 
 
 def _finite(stream, folder: pathlib.Path, dtype: str):

@@ -61,8 +61,9 @@ def _layer(hf_name: str, name: str, hf_axes: str, only: str = "") -> Weight:
     return Weight(f"model.layers.{{}}.{hf_name}", ("layers", name), hf_axes, only)
 
 
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 TABLE: tuple[Weight, ...] = (
-    Weight("model.embed_tokens.weight", ("embedding",), "VD"),
+    Weight(EMBEDDING, ("embedding",), "VD"),
     _layer("self_attn.q_proj.weight", "q", "QD"),
     _layer("self_attn.q_proj.bias", "q_bias", "Q", "qkv_bias"),
     _layer("self_attn.q_norm.weight", "q_norm", "H", "qk_norm"),
@@ -78,7 +79,7 @@ TABLE: tuple[Weight, ...] = (
     _layer("input_layernorm.weight", "attention_norm", "D"),
     _layer("post_attention_layernorm.weight", "mlp_norm", "D"),
     Weight("model.norm.weight", ("final_norm",), "D"),
-    Weight("lm_head.weight", ("head",), "VD", "untied"),
+    Weight(HEAD, ("head",), "VD", "untied"),
 )
 
 

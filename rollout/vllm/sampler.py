@@ -12,20 +12,19 @@ A version of adapters consists of adapter_model.safetensors and adapter_config.j
 ROOT is shared memory, or a directory that the servers share with the trainer.
 """
 
-import fcntl
 import logging
 import math
 import os
 import pathlib
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from models.claims import OWNER, claim, remove_abandoned
 from models.safetensors_io import Specs, write_tensors
 from rollout.types import Completion, SamplingParams
 from rollout.vllm.client import (
@@ -96,7 +95,7 @@ class WeightFolder:
         )
         for parent in parents:
             parent.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(parent)
+            remove_abandoned(parent, f"{_PREFIX}*")
             try:
                 _check_space(parent, _VERSIONS * self._bytes)
                 break
@@ -105,9 +104,10 @@ class WeightFolder:
                     raise
                 log.warning("%s; using %s, which is slower", error, fallback)
         self.token = secrets.token_hex(16)
-        self.path, lock = _claim(parent.absolute(), self.token)
-        self._lock: int | None = lock
-        self.owner = self.path / "owner"  # servers prove access by reading this file
+        name = f"{_PREFIX}{os.getpid()}-{self.token[:8]}"
+        self.path = parent.absolute() / name
+        self._lock: int | None = claim(self.path, text=self.token, mode=0o700)
+        self.owner = self.path / OWNER  # servers prove access by reading this file
 
     def write(
         self, params: Any, label: str, *, keep: PublishedWeights | None
@@ -148,37 +148,6 @@ class WeightFolder:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
-
-
-def _remove_abandoned(root: pathlib.Path) -> None:
-    """Removes folders that no trainer locks; a killed process loses its locks."""
-    for folder in root.glob(f"{_PREFIX}*"):
-        try:
-            with (folder / "owner").open("r+") as owner:
-                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:  # an earlier removal was interrupted
-            pass
-        except OSError:  # in use, or owned by another user
-            continue
-        log.info("removing %s, which no trainer uses", folder)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _claim(root: pathlib.Path, token: str) -> tuple[pathlib.Path, int]:
-    """Creates the folder of a run; returns it and the descriptor of its lock."""
-    # Until it is locked, the folder has a name that `_remove_abandoned` ignores.
-    unnamed = pathlib.Path(tempfile.mkdtemp(prefix=".policy-", dir=root))
-    lock = os.open(unnamed / "owner", os.O_RDWR | os.O_CREAT, 0o600)
-    os.write(lock, token.encode())
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        log.warning(
-            "%s: file locks fail (%s); if the trainer is killed, delete its folder",
-            root,
-            error.strerror,
-        )
-    return unnamed.rename(root / f"{_PREFIX}{os.getpid()}-{token[:8]}"), lock
 
 
 def _check_space(folder: pathlib.Path, needed: int) -> None:

