@@ -30,6 +30,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from models.decoder import Params
 from rl import checksums
 from rl.checksums import CorruptCheckpointError, Record
+from rl.processes.devices import is_out_of_memory
 from rl.processes.stopping import Stopped, one_line
 from rl.update.examine import by_path, check_finite
 from rl.update.step import TrainState
@@ -379,11 +380,9 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
                 raise ValueError(f"the tensor {name} is missing")
     except Exception as error:
         cause: BaseException | None = error
+        # The files may be intact after a signal, or if a device has too little memory.
         while cause is not None:  # Orbax may wrap these in an error of its own
-            if isinstance(cause, Stopped) or (
-                isinstance(cause, jax.errors.JaxRuntimeError)
-                and "RESOURCE_EXHAUSTED" in str(cause)  # the files may be intact
-            ):
+            if isinstance(cause, Stopped) or is_out_of_memory(cause):
                 raise cause from None
             cause = cause.__cause__ or cause.__context__
         reason = one_line(error)[:300]

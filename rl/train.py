@@ -46,7 +46,7 @@ from rl.engine import Engine
 from rl.evaluate import headline
 from rl.loop import train
 from rl.processes import group, joint
-from rl.processes.devices import keep_programs, start_devices
+from rl.processes.devices import is_out_of_memory, keep_programs, start_devices
 from rl.processes.start import start
 from rl.processes.stopping import (
     DONE,
@@ -208,7 +208,7 @@ def _memory_errors() -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
+        if not is_out_of_memory(error):
             raise
         raise ValueError(f"{_OUT_OF_MEMORY}: {one_line(error)}") from None
 

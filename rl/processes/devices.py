@@ -1,4 +1,7 @@
-"""Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache."""
+"""Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache.
+
+Also recognizes the error of a device without free memory.
+"""
 
 import errno
 import itertools
@@ -19,6 +22,12 @@ from configs.base import RunConfig
 _JOIN_SECONDS = 600
 GPU_SHARE = 0.92
 """Share of a GPU's memory that a run may allocate; JAX's default is 0.75."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Returns whether JAX raised `error` because a device has too little memory."""
+    out_of_memory = "RESOURCE_EXHAUSTED" in str(error)
+    return out_of_memory and isinstance(error, jax.errors.JaxRuntimeError)
 
 
 def take_gpu_memory() -> None:
