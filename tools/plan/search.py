@@ -9,18 +9,21 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple, get_args
 
+import jax
 import jax.numpy as jnp
 
 from configs.base import RunConfig
-from models.decoder import Remat
+from models.decoder import LAYERS, Remat
+from rl.checkpoint import state_bytes
 from rl.progress import watch
 from rl.update.head import BLOCK, GPU_BLOCK
+from rl.update.optimizer import make_optimizer
 from rl.update.step import summed_in
 from tools.plan.architectures import architecture
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import gib, memory
 from tools.plan.targets import Target
-from tools.plan.workload import Workload, make_workload, shard_sizes, trainer_devices
+from tools.plan.workload import Workload, make_workload, shard_shapes, trainer_devices
 
 _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
 _TRIED = 6  # number of candidates that are compiled
@@ -45,9 +48,15 @@ def estimate(work: Workload) -> Estimate:
     """Estimates the memory of an update and its time per token; compiles nothing."""
     config, c, t = work.config, work.model, work.config.model
     _, fsdp, tensor = work.mesh_shape
-    weights, layers = shard_sizes(c, work.mesh_shape)
+    params = jax.tree.map(
+        lambda x: x.update(dtype=t.param_dtype), shard_shapes(c, work.mesh_shape)
+    )
+    weights, layers = (
+        sum(x.size for x in jax.tree.leaves(part)) for part in (params, params[LAYERS])
+    )
     wide, narrow = jnp.dtype(t.param_dtype).itemsize, jnp.dtype(t.dtype).itemsize
-    moments = 2 * weights * jnp.dtype(config.optimizer.moments_dtype).itemsize
+    masters = weights * wide
+    moments = state_bytes(params, make_optimizer(config.optimizer)) - masters
     tokens, d = work.local_tokens, c.hidden_size
     heads = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim / tensor
     mlp = c.intermediate_size / tensor
@@ -59,7 +68,7 @@ def estimate(work: Workload) -> Estimate:
     platform = work.target.chip.platform
     block = BLOCK if platform == "tpu" else GPU_BLOCK
     parts = (
-        weights * wide,
+        masters,
         layers * narrow,
         c.num_layers * tokens * d * narrow,
         layers * fsdp / c.num_layers * narrow,
@@ -80,8 +89,8 @@ def estimate(work: Workload) -> Estimate:
     each = work.rows * work.row_length / count
     compute = work.flops("accumulate", each, work.row_length / 4) / chip.flops
     seconds = max(compute, links / work.trainer.link_rate(count)) / each / count
-    masters_and_gradients = weights * (wide + summed_in(t.param_dtype).itemsize)
-    return Estimate(masters_and_gradients + max(temporary, moments), seconds)
+    gradients = weights * summed_in(t.param_dtype).itemsize
+    return Estimate(masters + gradients + max(temporary, moments), seconds)
 
 
 def best(config: RunConfig, target: Target) -> Workload:

@@ -9,7 +9,7 @@ import jax
 from configs.base import RunConfig
 from configs.checks import check_config
 from models.config import DecoderConfig
-from models.decoder import LAYERS, Decoder, abstract_params, param_shardings
+from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl.groups.packing import micro_rows
 from rl.run_spec import check_sizes
 from sharding.mesh import abstract_mesh, resolve_shape
@@ -86,7 +86,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
         raise ValueError(f"--target={target}: {error}") from None
     model = architecture(config)
     check_sizes(config, model, mesh_shape)
-    shard_sizes(model, mesh_shape)
+    shard_shapes(model, mesh_shape)
     length = max(config.batch.row_lengths)
     multiple = shards("batch", abstract_mesh(mesh_shape))
     return Workload(
@@ -101,21 +101,18 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 
 
 @functools.lru_cache
-def shard_sizes(
-    model: DecoderConfig, mesh_shape: tuple[int, int, int]
-) -> tuple[int, int]:
-    """Returns the number of parameters on each device, of the model and of its layers.
+def shard_shapes(model: DecoderConfig, mesh_shape: tuple[int, int, int]) -> Params:
+    """Returns the shapes of the parts of all parameters that each device holds.
 
     Raises:
       ValueError: the mesh does not divide a dimension of a parameter.
     """
     trained = Decoder(model)
-    local = jax.tree.map(
-        lambda x, sharding: math.prod(sharding.shard_shape(x.shape)),
+    return jax.tree.map(
+        lambda x, sharding: x.update(shape=sharding.shard_shape(x.shape)),
         abstract_params(trained)[0],
         param_shardings(trained, abstract_mesh(mesh_shape)),
     )
-    return sum(jax.tree.leaves(local)), sum(jax.tree.leaves(local[LAYERS]))
 
 
 def trainer_devices(config: RunConfig, target: Target) -> int:

@@ -1,5 +1,9 @@
 """Estimates against compiled figures, and the layouts chosen by them."""
 
+import sys
+import types
+
+import optax
 import pytest
 
 from configs import compass_thinker_7b
@@ -31,6 +35,24 @@ def test_gradients_are_counted_in_float32_for_every_param_dtype():
     masters = 7_615_616_512 * 4 / 8
     # Masters halve, gradients do not; the gradient of a micro-batch halves too.
     assert wide - narrow < 0.95 * masters
+
+
+def test_moments_are_those_of_the_optimizer(monkeypatch):
+    made = types.SimpleNamespace(lion=lambda: optax.lion(1.0))
+    monkeypatch.setitem(sys.modules, "made", made)
+    adamw, bfloat16, lion = (
+        estimate(make_workload(_config(**one), parse_target("h100:8"))).peak
+        for one in (
+            {},
+            {"optimizer__moments_dtype": "bfloat16"},
+            {"optimizer__function": "made:lion"},
+        )
+    )
+    parameters = 7_615_616_512 / 8
+    assert adamw - bfloat16 == pytest.approx(2 * 2 * parameters, rel=1e-3)
+    assert adamw - lion == pytest.approx(
+        4 * parameters, rel=1e-3
+    )  # one moment, not two
 
 
 # Model, target, fsdp x tensor, rows of a micro-batch, remat, and what the compiler then
