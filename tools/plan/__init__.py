@@ -1,6 +1,4 @@
-"""Plans a run for accelerators without using them: compiles it with their compilers.
+"""Compiles a run for accelerators that are not attached, and reports memory and time.
 
-config, target -> workload -> programs -> compiling (in its own environment)
-                     |                        |
-                   search                hlo, report -> text, JSON
+config, target -> workload [-> search] -> programs -> compiling -> hlo -> report
 """

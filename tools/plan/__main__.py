@@ -7,8 +7,10 @@ memory, FLOPs, memory traffic and link traffic of each program, and a lower boun
 run time. `make plan` installs the compilers.
 """
 
+import functools
 import signal
 import sys
+from collections.abc import Sequence
 
 from absl import app, flags, logging
 
@@ -37,18 +39,21 @@ _TARGET = flags.DEFINE_string(
     f" {', '.join(CHIPS)}.",
 )
 _SEARCH = flags.DEFINE_bool(
-    "search", False, "Look for the fastest mesh, micro-batch and remat that fit."
+    "search",
+    False,
+    "Search for the fastest mesh, micro-batch, remat and offloading that fit.",
 )
 _CONTEXT = flags.DEFINE_integer(
     "context",
     0,
-    "Positions that a decoded token attends to (0: half of prompt + completion).",
+    "Cached positions that each decoded token attends to (0: half of the longest prompt"
+    " and completion).",
     lower_bound=0,
 )
-_JSON = flags.DEFINE_string("json", None, "Write the plan to this file.")
+_JSON = flags.DEFINE_string("json", None, "Also write the plan to this file.")
 
 
-def main(argv: list[str]) -> None:
+def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}; give flags only")
     if _CONFIG.value is None or not _TARGET.value:
@@ -65,8 +70,8 @@ def main(argv: list[str]) -> None:
             work = make_workload(config, target)
             use_compiler(target)
         with watch("compile", unit="programs") as count:
-            resident, compiled = compile_programs(work, on_compiled=count.update)
-        plan = make_report(work, resident, compiled, context=_CONTEXT.value)
+            compiled = compile_programs(work, on_compiled=count.update)
+        plan = make_report(work, *compiled, context=_CONTEXT.value)
         if file:
             replace_json(file, plan)
     except (ValueError, OSError) as error:
@@ -77,9 +82,5 @@ def main(argv: list[str]) -> None:
     print(describe(plan))
 
 
-def _parse(argv: list[str]) -> list[str]:
-    return list(parse_flags(argv, keys=describe_keys))
-
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=_parse)
+    app.run(main, flags_parser=functools.partial(parse_flags, keys=describe_keys))

@@ -1,4 +1,4 @@
-"""Lists the shapes of some Qwen models, so that their plans need no download.
+"""Lists the architectures of some Qwen models, so that plans of them download nothing.
 
 Source: the config.json of each model in the organization Qwen on huggingface.co.
 """
@@ -37,11 +37,11 @@ _MODELS = {
 def architecture(config: RunConfig) -> DecoderConfig:
     """Returns the architecture of the base model.
 
-    Reads it from `_MODELS`; if the model is not there or `model.path` is a folder, from
-    the files of the base model.
+    If `_MODELS` does not list the model, or `model.path` is a folder, reads the base
+    model's files.
 
     Raises:
-      ValueError: the architecture cannot be read from these files.
+      ValueError: the files cannot be downloaded or read.
     """
     path = config.model.path
     name = path.removeprefix("Qwen/")

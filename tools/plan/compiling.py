@@ -39,8 +39,8 @@ _COMPILERS = {
 class Compiled:
     """Holds a compiler's report on one program; sizes are bytes on each device.
 
-    If the compiler rejects the program as too large, `exceeds` is the memory that it
-    needs, all other sizes are 0 and the text is empty.
+    If the compiler rejects the program as too large, `exceeds` is the memory that the
+    program needs, all other sizes are 0 and the text is empty.
     """
 
     name: str
@@ -150,7 +150,7 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def _needed(error: str) -> int:
-    """Returns the bytes that an out-of-memory error reports as needed, else 0."""
+    """Returns the bytes that an out-of-memory message says are needed, otherwise 0."""
     found = re.search(r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm", error) or (
         re.search(r"total memory required .*?\(([\d.]+)([BKMGT])\)", error)
     )

@@ -1,8 +1,8 @@
 """Counts collectives, kernels and memory traffic in the text of a compiled program.
 
-Traffic in a loop counts once per iteration; kernel calls in it count once. By the model
-of memory traffic, an instruction reads its operands from main memory and writes its
-results to it. The main exceptions are:
+Traffic in a loop counts once per iteration; kernel calls in a loop count once. An
+instruction is assumed to read its operands from main memory and to write its results
+there. The main exceptions are:
 
 * A slice or gather reads only the elements that it returns.
 * An update in place writes only the elements that change.
@@ -90,21 +90,13 @@ Shares = tuple[Sequence[float], Sequence[float]]
 
 
 class Collective(NamedTuple):
-    """Represents a collective operation between devices.
+    """Represents a collective operation between devices."""
 
-    Attributes:
-      kind: the operation, such as "all-gather".
-      bytes: bytes of a device's results for an all-gather, else of its operands.
-      times: number of executions in one run of the program.
-      devices: number of devices in the group.
-      reach: number of devices from the first to the last of the group, inclusive.
-    """
-
-    kind: str
-    bytes: int
-    times: float
-    devices: int
-    reach: int
+    kind: str  # the operation, such as "all-gather"
+    bytes: int  # of a device's results for an all-gather, otherwise of its operands
+    times: float  # number of executions in one run of the program
+    devices: int  # number of devices in the group
+    reach: int  # number of devices from the first to the last of the group, inclusive
 
     @property
     def sent(self) -> float:
@@ -271,7 +263,7 @@ class _Module:
     def _written(self, block: Block, result: str, in_place: set[str]) -> float:
         """Returns the share of a result that its fusion writes.
 
-        Adds the instructions that update a parameter in place to `in_place`.
+        Records in `in_place` the instructions that update a parameter in place.
         """
         made = _source(result, block, _COPIES)
         share, chain = 0.0, []
@@ -312,7 +304,7 @@ def _root(block: Block) -> Instruction:
 
 
 def _leaving(block: Block) -> set[str]:
-    """Returns the names of the sources of a computation's root and of its operands."""
+    """Returns the names of the sources of a computation's root and its operands."""
     roots = [i for i in block.values() if i.root]
     names = {name for root in roots for name in (root.name, *root.operands)}
     return {_source(name, block, _VIEWS).name for name in names}

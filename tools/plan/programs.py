@@ -39,7 +39,7 @@ PHASES = {
 
 
 class Resident(NamedTuple):
-    """Describes the arrays of a run in device memory, and the sampler.
+    """Describes the arrays of a run that are in device memory, and the sampler.
 
     Attributes:
       sizes: bytes on each device, by the array's name in `programs`.
@@ -57,8 +57,9 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     """Returns the resident arrays, and the programs by name, in the order of PHASES.
 
     Raises:
-      ValueError: the compiler does not support the target, or the trainer leaves too
-        little memory for the config's sampler.
+      ValueError: the compiler does not support the target, the trainer leaves too
+        little memory for the config's sampler, or a function that the config names
+        cannot be imported.
     """
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
@@ -75,7 +76,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     params = lora.join(state.params, base)
     found = _update_programs(work, step, state, params)
     exports = hf.conversions(params, model.config, hf.DTYPES[c.export.dtype])
-    for name in ("export_table", "export_layer"):  # the embedding's, and each layer's
+    for name in ("export_table", "export_layer"):  # the embedding's, then a layer's
         found[name] = Program(hf.lay_out, next(exports)[1])
     gradients, *_ = found["accumulate"].arguments[0]
     arrays = {

@@ -53,7 +53,7 @@ def make_report(
 def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
     """Returns the bytes on one device while a program runs, by array and "temporary".
 
-    `sizes` are those of `Resident`.
+    `sizes` is that of `Resident`.
     """
     used, others = (names.split() for names in PHASES[program.name])
     present = {*used, *others, "base", "reference"}

@@ -1,6 +1,7 @@
-"""Searches for the fastest mesh, micro-batch and remat policy that fit into memory.
+"""Searches for the fastest layout of a run that fits into memory.
 
-Estimates the cost of all candidates, then compiles the best in turn until one fits.
+A layout is a choice of mesh, micro-batch, remat policy and optimizer offloading. The
+search estimates the cost of all layouts, then compiles the best in turn until one fits.
 """
 
 import dataclasses
@@ -30,9 +31,9 @@ _TRIED = 6  # number of candidates that are compiled
 _UPDATE = ("score", "accumulate", "apply")
 _SLACK = 1.1  # allowed error of the estimate; candidates beyond it are not compiled
 # Factors of the temporary buffers of a micro-batch's program, fitted to compiled
-# programs: its gradient; the shards of all layers in the compute dtype; the input of
-# each layer; the gathered weights of one layer; the activations within a layer; the
-# activations that remat saves; a chunk of the head.
+# programs. The buffers are: the gradient; the shards of all layers in the compute
+# dtype; the input of each layer; the gathered weights of one layer; the activations
+# within a layer; the activations that remat saves; a chunk of the head.
 _FITTED = {
     "tpu": (1.63, 1.27, 1.27, 2.15, 1.69, 1.0, 1.08),
     "cuda": (0.87, 0.55, 1.33, 1.57, 0.76, 0.98, 0.71),
@@ -94,14 +95,15 @@ def estimate(work: Workload) -> Estimate:
 
 
 def best(config: RunConfig, target: Target) -> Workload:
-    """Returns the run with the fastest mesh, micro-batch and remat policy that fit.
+    """Returns the run with the fastest layout that fits.
 
-    The time is an estimate; the compiler decides what fits. Only the fastest candidates
-    and then the smallest one are compiled, until one fits.
+    The time is an estimate; the compiler decides what fits. Compiles the fastest
+    layouts, then the smallest one, until one fits.
 
     Raises:
-      ValueError: no candidate is valid or fits, the compiler is not installed, the run
-        trains adapters, or `architecture` or `trainer_devices` fails.
+      ValueError: no layout is valid or fits, the compiler is not installed, the run
+        trains adapters, the optimizer cannot be imported, or `architecture` or
+        `trainer_devices` fails.
     """
     if rank := config.model.lora.rank:
         raise ValueError(
@@ -142,7 +144,7 @@ def best(config: RunConfig, target: Target) -> Workload:
             if not refused:
                 return work
     guess, work = smallest
-    compiled = "; compiled, it needs more or is rejected (see above)" if near else ""
+    compiled = ", but does not fit when compiled (see above)" if near else ""
     raise ValueError(
         f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
         f" in no layout; the smallest, {_name(work)}, is estimated at {gib(guess.peak)}"
@@ -151,7 +153,7 @@ def best(config: RunConfig, target: Target) -> Workload:
 
 
 def _refused(work: Workload) -> str:
-    """Compiles an update; returns why it does not fit, or an empty text if it fits."""
+    """Compiles an update; returns why it does not fit, or "" if it fits."""
     try:
         resident, compiled = compile_programs(work, only=_UPDATE)
     except ValueError as error:  # such as no room for the sampler
@@ -164,7 +166,7 @@ def _refused(work: Workload) -> str:
 
 
 def _candidates(config: RunConfig, count: int) -> Iterator[RunConfig]:
-    """Yields configs with combinations of mesh, micro-batch, remat and offloading."""
+    """Yields the config with each layout; some layouts may not be valid."""
     length = max(config.batch.row_lengths)
     for tensor, rows, remat, offload in itertools.product(
         (1, 2, 4, 8), _ROWS, get_args(Remat), (False, True)

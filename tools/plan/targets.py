@@ -19,16 +19,15 @@ class Chip:
     dimensions: int  # of a target's shape; two for GPUs (nodes and GPUs per node)
     flops: float  # dense bfloat16 FLOP/s
     hbm: int  # memory bandwidth
-    links: float  # to the other chips of the node or slice, sending plus receiving
+    links: float  # bandwidth within a node or slice, sending plus receiving
     memory: int  # as the compiler counts it
-    # For GPUs only: the major version of the compute capability, the L2 cache,
-    # multiprocessors and their clock, and for each FPUs and shared memory.
-    compute_capability: int = 0
-    cache: int = 0
-    cores: int = 0
-    ghz: float = 0.0
-    fpus: int = 0
-    shared_memory: int = 0
+    # The fields below are 0 for TPUs.
+    compute_capability: int = 0  # major version
+    cache: int = 0  # L2 cache
+    cores: int = 0  # number of multiprocessors
+    ghz: float = 0.0  # clock of the multiprocessors
+    fpus: int = 0  # per multiprocessor
+    shared_memory: int = 0  # per multiprocessor
 
     @property
     def platform(self) -> Literal["tpu", "cuda"]:
@@ -125,7 +124,7 @@ class Target:
 
         Raises:
           ValueError: `count` is not the whole TPU slice; or, on GPUs, it exceeds a node
-            and is not a number of whole nodes.
+            and is not a multiple of the node's GPUs.
         """
         if count == self.count:
             return self

@@ -45,7 +45,8 @@ class Workload:
 
         A backward pass has twice the FLOPs of the forward pass, and 2.5 times for
         attention. It also recomputes the logits. Under `full` remat it recomputes all
-        products of a layer except the last; under `full` and `dots`, the attention.
+        products of a layer except the last one. Under `full` and `dots` it recomputes
+        attention.
 
         Args:
           program: the program's name.
@@ -119,7 +120,8 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
     """Returns the number of devices that train; local vLLM servers use the others.
 
     Raises:
-      ValueError: the config gives no number, or no device for trainer or servers.
+      ValueError: the config does not determine the number, or leaves no device for
+        the trainer or for the servers.
     """
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:

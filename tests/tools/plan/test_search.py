@@ -50,9 +50,8 @@ def test_moments_are_those_of_the_optimizer(monkeypatch):
     )
     parameters = 7_615_616_512 / 8
     assert adamw - bfloat16 == pytest.approx(2 * 2 * parameters, rel=1e-3)
-    assert adamw - lion == pytest.approx(
-        4 * parameters, rel=1e-3
-    )  # one moment, not two
+    # One moment, not two.
+    assert adamw - lion == pytest.approx(4 * parameters, rel=1e-3)
 
 
 # Model, target, fsdp x tensor, rows of a micro-batch, remat, and what the compiler then
