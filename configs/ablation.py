@@ -19,7 +19,7 @@ SEPARATOR = "@"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """Represents the arms, the base config and the seeds of an ablation.
+    """Defines the arms, the base config and the seeds of an ablation.
 
     Attributes:
       arms: for each arm, the values that it sets by dotted key; `{}` changes nothing.
@@ -73,8 +73,8 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
     """Returns an arm for each combination of values, named "key=value,key=value".
 
     Args:
-      axes: the values of each dotted key, which must differ as text. The name of an
-        arm contains only the last part of each key.
+      axes: dotted keys, each with its values, which must differ as text. The name of
+        an arm contains only the last part of each key.
     """
     return {
         ",".join(

@@ -10,25 +10,6 @@ from typing import Any, Literal, NoReturn
 from configs.base import RunConfig
 
 _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:])")
-# Keys whose effect depends on another key, with this other key and a value of it. A key
-# in _IDLE_AT has no effect if the other key has the value. A key in _ONLY_AT has no
-# effect if the other key has a different value.
-_IDLE_AT: dict[str, tuple[str, Any]] = {
-    "objective.kl_estimate": ("objective.kl_penalty", 0),
-    "dynamic_sampling.filter_on": ("dynamic_sampling.filter", False),
-    "sampling.explore": ("sampling.policy", "uniform"),
-    "sampling.half_life": ("sampling.policy", "uniform"),
-    "reward.overlong_buffer": ("reward.overlong_factor", 0),
-    "schedule.decay_updates": ("schedule.decay", "constant"),
-}
-_ONLY_AT: dict[str, tuple[str, Any]] = {
-    "rollout.max_staleness": ("rollout.schedule", "async"),
-    "optimizer.b1": ("optimizer.function", "adamw"),
-    "optimizer.b2": ("optimizer.function", "adamw"),
-    "optimizer.weight_decay": ("optimizer.function", "adamw"),
-    "optimizer.moments_dtype": ("optimizer.function", "adamw"),
-}
-_OF_REFERENCE = ("objective.reference", "objective.reset_every")
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
@@ -166,20 +147,27 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             f"{c.schedule.warmup_updates} and the run has at most {updates} updates;"
             " lower warmup_updates"
         )
-    default = RunConfig()
-    idle = [
-        key for key, (other, value) in _IDLE_AT.items() if _value(c, other) == value
-    ]
-    idle += [
-        key for key, (other, value) in _ONLY_AT.items() if _value(c, other) != value
-    ]
-    reasons = {key: (_IDLE_AT | _ONLY_AT)[key][0] for key in idle}
-    if not needs_reference:
-        reasons |= dict.fromkeys(_OF_REFERENCE, "objective.kl_penalty")
-    for key, other in reasons.items():
-        if (value := _value(c, key)) != _value(default, key):
-            reason = f"config.{other}={_value(c, other)!r}"
-            lines.append(f"config.{key}={value!r}, because {reason}")
+    o, default = c.objective, RunConfig()
+    # A key, whether its value disables other keys, and these other keys.
+    dependencies = (
+        ("objective.kl_penalty", not o.kl_penalty, "objective.kl_estimate"),
+        ("dynamic_sampling.filter", not d.filter, "dynamic_sampling.filter_on"),
+        ("sampling.policy", c.sampling.policy == "uniform",
+         "sampling.explore sampling.half_life"),
+        ("reward.overlong_factor", not c.reward.overlong_factor,
+         "reward.overlong_buffer"),
+        ("schedule.decay", c.schedule.decay == "constant", "schedule.decay_updates"),
+        ("rollout.schedule", c.rollout.schedule != "async", "rollout.max_staleness"),
+        ("optimizer.function", c.optimizer.function != "adamw",
+         "optimizer.b1 optimizer.b2 optimizer.weight_decay optimizer.moments_dtype"),
+        ("objective.kl_penalty", not needs_reference,
+         "objective.reference objective.reset_every"),
+    )  # fmt: skip
+    for other, disables, keys in dependencies:
+        for key in keys.split() if disables else ():
+            if (value := _value(c, key)) != _value(default, key):
+                reason = f"config.{other}={_value(c, other)!r}"
+                lines.append(f"config.{key}={value!r}, because {reason}")
     return [f"no effect: {line}" for line in lines]
 
 

@@ -36,7 +36,7 @@ Choices = Mapping[str, Mapping[str, Any]]
 # thousand problems last for most of the run although some groups are filtered out. A
 # level starts again when all of its problems have been sampled.
 # 1. Levels 1 to 3 with short responses: format and basic skill at low cost. The stage
-#    ends early if a quarter of the groups is all right, because these give no gradient.
+#    ends early if a quarter of the groups is all right: such groups give no gradient.
 # 2. All levels but the easiest, with the full response length.
 # 3. Levels 3 to 5: more completions per prompt, because hard problems are rarely
 #    solved; a higher upper clip bound, for exploration; half the learning rate.
@@ -69,42 +69,29 @@ LORA = {
     "model.lora.rank": 32,
     "schedule.learning_rate": 1e-5,
     "curriculum.stages": (*STAGES[:-1], {**STAGES[-1], "learning_rate": 5e-6}),
+    "rollout.slots": 128,
 }
 
 # Mesh, micro-batch, remat and sampler by hardware, chosen with tools.plan; see
 # docs/scaling.md. The default is an fsdp axis over all devices.
+_EIGHT_CHIPS = {
+    "mesh.fsdp": 8,
+    "model.remat": "dots",
+    "batch.micro_tokens": 131072,
+    "rollout.slots": 1024,
+}
 HARDWARE: Choices = {
-    "h100-8": {
-        "mesh.fsdp": 8,
-        "model.remat": "dots",
-        "batch.micro_tokens": 131072,
-        "rollout.slots": 1024,
-    },
+    "h100-8": _EIGHT_CHIPS,
     "h100-4+4": {
         "mesh.fsdp": 4,
         "batch.micro_tokens": 65536,
         "rollout.backend": "vllm",
         "rollout.schedule": "one_step_off",
     },
-    "v5p-16": {
-        "mesh.fsdp": 8,
-        "model.remat": "dots",
-        "batch.micro_tokens": 131072,
-        "rollout.slots": 1024,
-    },
+    "v5p-16": _EIGHT_CHIPS,
     "v5e-16": {"mesh.fsdp": 16, "batch.micro_tokens": 65536},
-    "h100-1-lora": {
-        **LORA,
-        "mesh.fsdp": 1,
-        "batch.micro_tokens": 16384,
-        "rollout.slots": 128,
-    },
-    "v5e-8-lora": {
-        **LORA,
-        "mesh.fsdp": 8,
-        "batch.micro_tokens": 32768,
-        "rollout.slots": 128,
-    },
+    "h100-1-lora": {**LORA, "mesh.fsdp": 1, "batch.micro_tokens": 16384},
+    "v5e-8-lora": {**LORA, "mesh.fsdp": 8, "batch.micro_tokens": 32768},
 }
 
 

@@ -9,16 +9,11 @@ Score:     none yet; this configuration has not been run to its end.
 from ml_collections import ConfigDict
 
 from configs.compass_thinker_7b import Choices, recipe
+from configs.qwen2_5_0_5b import HARDWARE as SMALLER
 
 HARDWARE: Choices = {
-    "h100-1": {
-        "mesh.fsdp": 1,
-        "model.remat": "dots",
-        "model.head_chunk": 4096,
-        "batch.micro_tokens": 16384,
-        "rollout.slots": 256,
-    },
-    "v5e-8": {"mesh.fsdp": 8, "batch.micro_tokens": 65536},
+    **SMALLER,
+    "h100-1": {**SMALLER["h100-1"], "batch.micro_tokens": 16384},
 }
 
 

@@ -78,9 +78,6 @@ class _Parser(flags.ArgumentParser):
     def parse(self, argument: str) -> ConfigDict:
         return read_config(argument).lock()
 
-    def flag_type(self) -> str:
-        return "config"
-
 
 def read_config(name: str) -> ConfigDict:
     """Returns the config of a file.
@@ -161,7 +158,8 @@ def _blame(error: Exception, path: str) -> str:
 def _unknown_key(error: Exception) -> str:
     """Returns a short message for an unknown key; "" for other errors.
 
-    The message of ml_collections has the whole config and may be nested in an error.
+    The message of ml_collections contains the whole config, and another error may
+    contain this message.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]

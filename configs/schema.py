@@ -197,7 +197,7 @@ def check_same(config: Any, of_leader: str) -> None:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Compares two nested dicts; ignores empty ones.
+    """Compares two nested dicts; ignores empty dicts in them.
 
     Returns:
       A tuple (dotted key, value in `first`, value in `second`) for each key whose
@@ -209,7 +209,7 @@ def differences(
 
 
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Flattens nested dicts to one dict from dotted key to value; drops empty ones."""
+    """Flattens nested dicts to one dict from dotted key to value; drops empty dicts."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):

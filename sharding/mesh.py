@@ -70,6 +70,9 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
     """Arranges the devices in `shape`, with inner axes on the faster network.
 
     TPU slices and GPU nodes are distributed over the data axis first, then over fsdp.
+
+    Raises:
+      ValueError: data x fsdp is not a multiple of the number of slices or nodes.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -104,7 +107,7 @@ def resolve_shape(
     sizes = data, fsdp, tensor
     given = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"
     if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
-        raise ValueError(f"{given}: must be at least 1; one size may be -1")
+        raise ValueError(f"{given}: each size must be at least 1, or one of them -1")
     known = math.prod(size for size in sizes if size != -1)
     if -1 not in sizes and known != n_devices:
         raise ValueError(

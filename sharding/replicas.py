@@ -23,20 +23,10 @@ def _share(array: jax.Array) -> jax.Array:
     if any(d.platform != "cpu" for d in array.devices()):
         return array
     shards = array.addressable_shards
-    places = [
-        tuple((part.start, part.stop) for part in shard.index) for shard in shards
-    ]
-    if len(set(places)) == len(places):
+    by_index = {str(shard.index): shard.data for shard in shards}
+    if len(by_index) == len(shards):
         return array
     # NumPy views, which `device_put` uses without a copy.
-    buffers: dict[tuple, np.ndarray] = {}
-    for place, shard in zip(places, shards, strict=True):
-        buffers.setdefault(place, np.asarray(shard.data))
-    return jax.make_array_from_single_device_arrays(
-        array.shape,
-        array.sharding,
-        [
-            jax.device_put(buffers[place], shard.device)
-            for place, shard in zip(places, shards, strict=True)
-        ],
-    )
+    views = {index: np.asarray(data) for index, data in by_index.items()}
+    shared = [jax.device_put(views[str(shard.index)], shard.device) for shard in shards]
+    return jax.make_array_from_single_device_arrays(array.shape, array.sharding, shared)

@@ -3,10 +3,7 @@
 from configs.ablation import Ablation
 
 ABLATION = Ablation(
-    arms={
-        "uniform": {},
-        "signal": {"sampling.policy": "signal"},
-    },
+    arms={"uniform": {}, "signal": {"sampling.policy": "signal"}},
     reference="uniform",
     base="configs/uneven_sums.py",
 )

@@ -1,8 +1,8 @@
 """Compares ways to treat groups whose completions are all right or all wrong.
 
-`off` trains on all groups; such groups have zero advantages and count only in the mean
-over tokens. `filter` drops these groups, so batches are smaller. `refill` is the
-paper's method: it drops them and samples further groups until the batch is full.
+`off` trains on these groups too. Their advantages are zero, so they count only in the
+mean over tokens. `filter` drops them, so batches are smaller. `refill` is the paper's
+method: it drops them and samples further groups until the batch is full.
 """
 
 from configs.ablation import Ablation

@@ -96,9 +96,7 @@ _GIVEN = {
 }
 
 
-def load_advantage(
-    function: str,
-) -> Callable[[Sequence[Group]], list[Advantages]]:
+def load_advantage(function: str) -> Callable[[Sequence[Group]], list[Advantages]]:
     """Loads the advantage function of a config.
 
     Args:

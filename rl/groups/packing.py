@@ -101,10 +101,7 @@ def make_segments(
 
 
 def best_fit(
-    lengths: Sequence[int],
-    capacity: int,
-    groups: Sequence[int],
-    prompts: Sequence[int],
+    lengths: Sequence[int], capacity: int, groups: Sequence[int], prompts: Sequence[int]
 ) -> list[list[list[int]]]:
     """Assigns segments to rows of `capacity` positions, by best fit decreasing.
 

@@ -98,12 +98,7 @@ class SolveRates:
         return Rate(mean * strength, (1 - mean) * strength)
 
     def observe(
-        self,
-        problem: int,
-        correct: Int[np.ndarray, " G"],
-        *,
-        chance: float,
-        step: int,
+        self, problem: int, correct: Int[np.ndarray, " G"], *, chance: float, step: int
     ) -> None:
         """Adds the verdicts of a group, which was judged in step `step`.
 

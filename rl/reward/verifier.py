@@ -35,9 +35,7 @@ Reward = Callable[[Sequence[Sequence[str]], Sequence[Problem]], list[list[Score]
 Item = tuple[str, tuple[str, ...], str]
 
 
-def verifier_reward(
-    judge_all: Callable[[Sequence[Item]], Sequence[Verdict]],
-) -> Reward:
+def verifier_reward(judge_all: Callable[[Sequence[Item]], Sequence[Verdict]]) -> Reward:
     """Returns the verifier as a reward: +1 if correct, -1 if wrong, NaN if unjudged.
 
     The reward reads two entries of `Problem.meta`. A `unit` that begins with a letter,
