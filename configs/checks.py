@@ -68,7 +68,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         refuse(
             "optimizer.b2",
             "must be at most 0.99 if config.optimizer.moments_dtype='bfloat16';"
-            " otherwise changes of the second moment are rounded to zero",
+            " otherwise small changes of the second moment are rounded to zero",
         )
     if c.schedule.decay != "constant" and not c.schedule.decay_updates:
         refuse(

@@ -104,8 +104,9 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
       function: the function, or a class.
 
     Raises:
-      ValueError: the function does not take an argument, or a value does not fit its
-        type. The message is one line with the key, the value, and what to do.
+      ValueError: the function has no argument of that name, or a value does not fit the
+        argument's type. The message is one line with the key, the value, and what to
+        do.
     """
     hints = typing.get_type_hints(
         function.__init__ if inspect.isclass(function) else function,

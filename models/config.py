@@ -228,7 +228,7 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
         if not isinstance(raw[key], Mapping):
             fields.refuse(key, raw[key], "a JSON object")
         if rope is not None and rope != raw[key]:
-            fields.refuse(key, raw[key], f"the value of rope_scaling, {rope!r}")
+            fields.refuse(key, raw[key], f"a copy of rope_scaling, {rope!r}")
         rope = raw[key]
         theta = rope.get("rope_theta", theta)
         if (partial := rope.get("partial_rotary_factor") or 1) != 1:

@@ -152,7 +152,7 @@ class _Gguf:
 
     def require(self, key: str, only: Any, default: Any = None) -> None:
         if (value := self.get(key, default)) != only:
-            self.refuse(f"{key}={value!r} is not supported, only {only}")
+            self.refuse(f"{key}={value!r} is not supported, only {only!r}")
 
     def refuse(self, reason: str) -> NoReturn:
         raise ValueError(f"{self.file}: {reason}")

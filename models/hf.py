@@ -126,7 +126,8 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     if extra := sorted(set(tensors) - known):
         raise ValueError(
             f"{folder}: {len(extra)} tensors, such as {extra[0]}, are not in the"
-            " architecture of config.json; use the config.json of these weights"
+            " architecture of config.json; use the config.json of these weights, or"
+            " remove these tensors"
         )
     return tensors
 
@@ -389,10 +390,13 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies the files in `CARRIED` that exist, and an index in use, to a folder."""
+    """Copies the files in `CARRIED` that exist to a folder.
+
+    The index of the weights is copied too, unless there is a `model.safetensors`.
+    """
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
-    # In a folder with a single weights file, an index belongs to other weights.
+    # Beside a single weights file, an index belongs to other weights.
     index = [] if (source / WEIGHTS).is_file() else [INDEX]
     for name in (*CARRIED, *index):
         if (source / name).is_file():

@@ -164,6 +164,8 @@ def insert(
 ) -> Slots:
     """Returns the state with completions started in free slots.
 
+    The prompt of a partial completion includes its tokens so far.
+
     Args:
       mesh: the mesh of the state.
       state: the decode state, which is donated.
@@ -174,7 +176,7 @@ def insert(
       slot: int32 `[R]`, the slot of each completion, all different. A completion with
         a slot of B or more is dropped.
       last: int32 `[R]`, the last token of each completion's prompt.
-      limit: int32 `[R]`, the maximum number of tokens of each completion.
+      limit: int32 `[R]`, the maximum number of tokens to add to each completion.
       path: uint32 `[R, 2]`, the indices of prompt and completion in the call of
         `sample`. They and `root` determine the completion's random numbers.
     """

@@ -116,8 +116,8 @@ def resolve_shape(
         )
     if n_devices % known:
         raise ValueError(
-            f"{given}: the product of the other two sizes, {known}, must divide the"
-            f" {n_devices} devices"
+            f"{given}: one size is -1, so the product of the other two, {known}, must"
+            f" divide the number of devices, {n_devices}"
         )
     rest = n_devices // known
     data, fsdp, tensor = (rest if size == -1 else size for size in sizes)

@@ -113,9 +113,9 @@ def partition_spec(
             used[mesh_axis] = str(axis)
         if axis is not None and dim % (size := shards(axis, mesh)):
             raise ValueError(
-                f"{name}: dimension {axis!r} of size {dim} must be a multiple of the"
-                f" {size} devices of mesh axis {'x'.join(mesh_axes(axis))}; change"
-                " config.mesh"
+                f"{name}: dimension {axis!r} of size {dim} must be a multiple of"
+                f" {size}, the size of {' x '.join(mesh_axes(axis))} in"
+                " config.mesh; change the mesh"
             )
     return spec(*axes)
 

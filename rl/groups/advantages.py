@@ -10,7 +10,8 @@ signature names:
     batch        list of the rewards `[G]` of every group of the step
 
 It returns `[G]` numbers, one per completion, or a list of G arrays with one number per
-token. G may differ between groups, because completions without a verdict are removed.
+token. G may differ between groups: completions without a verdict are removed, and a
+group may come from a stage with another group size.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -35,8 +35,9 @@ class PartialGroup:
     Attributes:
       draw: the draw of the group's problem.
       created_step: step in which the group's first token was sampled. For a group
-        without tokens, the step in which it was last passed to the sampler. Each step
-        from then on that has no update adds 1.
+        without tokens, the step in which it was last passed to the sampler. Increased
+        by 1 after each later step without an update, since the policy does not change
+        in such a step.
       completions: the G completions, finished or not.
     """
 

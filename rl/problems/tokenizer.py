@@ -185,8 +185,9 @@ def _stated(path: pathlib.Path) -> set[int]:
     try:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated]) - {None}
-        if not all(isinstance(one, int) for one in ids):
-            raise TypeError(f"{stated!r} is not a token id")
+        for one in ids:
+            if not isinstance(one, int):
+                raise TypeError(f"{one!r} is not a token id")
         return ids
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(

@@ -94,7 +94,7 @@ def problems(
     if split not in _TEMPLATES or not set(levels) <= {1, 2, 3, 4, 5} or not levels:
         raise ValueError(
             f"split={split!r}, levels={levels!r}: split must be train or held_out,"
-            " levels at least one number from 1 to 5"
+            " levels one or more numbers from 1 to 5, and no other"
         )
     rng, found = generator(seed), dict[str, Problem]()
     for _ in range(20 * count):

@@ -48,7 +48,11 @@ class _Group(SingleProcess):
     alone = False
 
     def __init__(self, expected_errors: Errors):
-        """Watches the other processes; prints `expected_errors` without a traceback."""
+        """Waits for the other processes, at most 60 seconds, and then watches them.
+
+        If one of `expected_errors` ends the `with` block, it is printed without a
+        traceback.
+        """
         self._expected = expected_errors
         self._client: Any = global_state.client
         self._index = jax.process_index()

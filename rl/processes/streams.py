@@ -38,11 +38,13 @@ class _Outlasted:
 
 
 def outlast_output() -> None:
-    """Wraps stdout and stderr so that writing to them never raises OSError."""
+    """Wraps stdout and stderr so that `write` and `flush` never raise OSError.
+
+    Characters that the encoding lacks are written as backslash escapes.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Outlasted):
             if isinstance(stream, io.TextIOWrapper):
-                # A terminal that is not UTF-8 must not raise errors.
                 stream.reconfigure(errors="backslashreplace")
             setattr(sys, name, _Outlasted(stream))

@@ -267,8 +267,9 @@ def _refuse(reason: str) -> None:
 def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     """Returns the weighted sum of one completion's scores.
 
-    The verdict is that of the first term, unless a term has no verdict. If there are
-    several terms, the components include the unweighted reward of each term.
+    The verdict is that of the first term, or of the first term that could not judge the
+    completion. If there are several terms, the components include the unweighted reward
+    of each term.
     """
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]
@@ -278,8 +279,8 @@ def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:
         for name, part in {**own, **score.components}.items():
             if name in components:
                 raise RewardError(
-                    f"{key}: {term.name!r}: its component {name!r} also belongs to"
-                    " another term; rename it"
+                    f"{key}: two parts of the sum are called {name!r}; in your"
+                    " reward function, rename that component"
                 )
             components[name] = part
     unjudged = [s.verdict for s in scores if s.verdict.correct is None]

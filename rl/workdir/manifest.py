@@ -113,9 +113,9 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
     path = workdir / "manifest.json"
     content = _read(path)
     changes = differences(content["identity"], now) if content else []
-    checkpoint = max(steps_in(workdir / "checkpoints"), default=0)
+    steps = steps_in(workdir / "checkpoints")
     if not accept_changes:
-        if content is None and checkpoint:
+        if content is None and steps:
             raise ValueError(
                 f"{path}: missing, so the config of the checkpoints is unknown; restore"
                 " this file, or give --accept_changes to resume from them"
@@ -125,7 +125,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
     history = content["history"] if content else []
     if content is None or changes:
         rows = [change._asdict() for change in changes]
-        history.append({"time": time, "after": checkpoint, "changes": rows})
+        history.append({"time": time, "after": max(steps, default=0), "changes": rows})
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     start = {"time": time, "commit": commit(), "devices": devices, "machine": machine}

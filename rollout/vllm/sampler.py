@@ -154,9 +154,9 @@ def _check_space(folder: pathlib.Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
-            f"{folder} has {free / 1e9:.2f} GB free, but the policy's weights need"
-            f" {needed / 1e9:.2f} GB; set config.rollout.vllm.weight_dir to a directory"
-            " with more space"
+            f"{folder} has {free / 1e9:.2f} GB free, but {needed / 1e9:.2f} GB are"
+            " needed to publish the policy's weights; set"
+            " config.rollout.vllm.weight_dir to a directory with more space"
         )
 
 

@@ -128,17 +128,17 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
         tmp_path / "none.gguf": "none.gguf: not a readable GGUF file",
         tmp_path / "text.gguf": "text.gguf: not a readable GGUF file",
         write(tmp_path / "g.gguf", model, architecture="gemma"): (
-            "general.architecture='gemma' is not supported, only llama"
+            "general.architecture='gemma' is not supported, only 'llama'"
         ),
         write(tmp_path / "p.gguf", model, architecture="llama", pre="tekken"): (
-            "tokenizer.ggml.pre='tekken' is not supported, only smollm"
+            "tokenizer.ggml.pre='tekken' is not supported, only 'smollm'"
         ),
         write(
             tmp_path / "r.gguf",
             model,
             architecture="llama",
             llama__rope__scaling__type="yarn",
-        ): "rope.scaling.type='yarn' is not supported, only none",
+        ): "rope.scaling.type='yarn' is not supported, only 'none'",
     }
     for file, message in files.items():
         with pytest.raises(SystemExit) as stop:

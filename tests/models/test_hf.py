@@ -303,7 +303,7 @@ def test_an_unreachable_model_is_one_line():
         ({"rope_scaling": {"type": "yarn", "factor": 4}}, "scaling.rope_type='yarn'"),
         (
             {"rope_scaling": {"type": "default", "a": 1}},
-            "rope_parameters=.* only the value of rope_scaling",
+            "rope_parameters=.* only a copy of rope_scaling",
         ),
         (
             {"rope_parameters": reference.LLAMA_3 | {"low_freq_factor": 4.0}},

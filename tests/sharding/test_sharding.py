@@ -21,7 +21,10 @@ def test_one_axis_takes_what_the_others_leave():
     "sizes,message",
     [
         (dict(data=3, fsdp=1, tensor=1), "needs 3 devices, but there are 8"),
-        (dict(data=3, fsdp=-1, tensor=1), "sizes, 3, must divide the 8 devices"),
+        (
+            dict(data=3, fsdp=-1, tensor=1),
+            "other two, 3, must divide the number of devices, 8",
+        ),
         (dict(data=-1, fsdp=-1, tensor=1), "must be at least 1, or one of them -1"),
         (dict(data=0, fsdp=8, tensor=1), "data=0 .*must be at least 1"),
     ],

@@ -94,7 +94,8 @@ def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
         if is_another_copy(name, problems):
             raise ValueError(
                 f"config.evaluation: {name} in {folder} differs from the published set;"
-                " download it with tools.fetch, or give the path of its file"
+                " download that with tools.fetch, or, to use this copy, give the path"
+                " of its .jsonl file"
             )
         for problem in problems:
             id = f"{pathlib.PurePath(name).stem}/{problem.id}"

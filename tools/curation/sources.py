@@ -91,7 +91,8 @@ class Source:
             if not isinstance(row, dict):
                 kind = type(row).__name__
                 raise ValueError(
-                    f"{self.file} row {number}: must be a JSON object, not {kind}"
+                    f"{self.file} row {number}: must be a JSON object or a list of chat"
+                    f" turns, not {kind}"
                 )
             yield f"{self.file} row {number}", row
 

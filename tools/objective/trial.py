@@ -28,7 +28,8 @@ Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
 def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
     """Packs the completions into micro-batches of `rows` rows of `length` tokens.
 
-    `sampler_logprobs` are the numbers of the tokens, from 1; see `token_numbers`.
+    The field `sampler_logprobs` holds each token's number, from 1, in place of a
+    log-probability; `token_numbers` reads it.
     """
     rng, first, segments = np.random.default_rng(0), 1, []
     for group, (prompt, lengths) in enumerate(_SHAPES):
@@ -166,6 +167,8 @@ class Trial:
 
     def reach(self, batch: Batch, values: Values) -> dict[str, np.ndarray]:
         """Finds which values of which tokens affect the loss of each token.
+
+        `batch` must have all tokens, as `layout()` gives with its defaults.
 
         Returns:
           For each name in `values`, a bool array `[u, t]`: true if changing the value

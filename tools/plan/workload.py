@@ -145,7 +145,7 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
         )
     if count >= target.count:
         raise ValueError(
-            f"config.mesh={sizes}: a trainer on {count} of the {target.count} devices"
-            f" of {target} leaves none for vLLM's servers; lower the sizes"
+            f"config.mesh={sizes}: the trainer takes {count} devices, and {target} has"
+            f" {target.count}, so none is left for vLLM's servers; lower the sizes"
         )
     return count

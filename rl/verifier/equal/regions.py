@@ -77,9 +77,10 @@ class Regions:
         return self.read(node)
 
     def same(self, left: Region, right: Region) -> bool:
-        """Returns whether two regions are equal; may raise `Incomparable`.
+        """Returns whether two regions have the same set and no two different names.
 
         Empty regions are equal only if written alike: [1, 0] differs from [3, 2].
+        Raises `Incomparable` if the order of two ends is unknown.
         """
         if None not in (left.label, right.label) and left.label != right.label:
             return False

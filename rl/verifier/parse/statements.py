@@ -306,7 +306,11 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns a value with declared names; raises if they may restrict a set."""
+    """Returns `value`, whose condition only declares names, such as k an integer.
+
+    Raises `Unparsable` for a set, an inequality or a chain, because the declaration may
+    leave out a part of it.
+    """
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)

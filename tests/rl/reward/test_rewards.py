@@ -105,7 +105,7 @@ def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
     half, unknown = judge(rewards, "half", ["a", "a?"])
     assert (half.reward, half.verdict.correct) == (0.5, True)
     assert math.isnan(unknown.reward)
-    with pytest.raises(RewardError, match="component 'length' also belongs to another"):
+    with pytest.raises(RewardError, match="two parts of the sum are called 'length'"):
         judge(rewards, "clash", ["a"])
     with pytest.raises(RewardError, match=r"1e\+30\*.+:judge' is 1e\+30: must be"):
         judge(rewards, "weighty", ["4"])

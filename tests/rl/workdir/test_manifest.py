@@ -218,8 +218,9 @@ def test_another_config_is_refused_before_a_base_is_made(workdir, made):
 
 
 @pytest.mark.failure(37)
-def test_checkpoints_of_an_unknown_run_are_not_gone_on_with(workdir, first):
-    (workdir / "checkpoints" / "4").mkdir(parents=True)
+@pytest.mark.parametrize("step", ["0", "4"])
+def test_checkpoints_of_an_unknown_run_are_not_resumed(workdir, first, step):
+    (workdir / "checkpoints" / step).mkdir(parents=True)
     path = workdir / "manifest.json"
     path.unlink()
     with pytest.raises(ValueError, match="the config of the checkpoints is unknown"):

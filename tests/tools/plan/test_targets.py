@@ -83,8 +83,9 @@ def test_a_known_model_has_its_positions():
         (
             "h100:8",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
-            "config.mesh={'data': 1, 'fsdp': 8, 'tensor': 1}: a trainer on 8 of the 8"
-            " devices of h100:8 leaves none for vLLM's servers; lower the sizes",
+            "config.mesh={'data': 1, 'fsdp': 8, 'tensor': 1}: the trainer takes 8"
+            " devices, and h100:8 has 8, so none is left for vLLM's servers; lower the"
+            " sizes",
         ),
         (
             "h100:8",
