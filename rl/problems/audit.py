@@ -1,5 +1,6 @@
 """Finds unreadable gold answers and repeated problems, before a run begins."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from rl.problems.reading import check_left_out
@@ -25,7 +26,6 @@ def readable(
     Args:
       problems: problems that the verifier will judge.
       where: name of the problems' source, with which messages begin.
-      workers: number of worker processes.
       timeout: seconds that one gold may take.
       unreadable: largest share of problems that may be left out.
 
@@ -35,20 +35,20 @@ def readable(
     Raises:
       ValueError: the share of left-out problems is larger than `unreadable`.
     """
-    golds = {gold: None for p in problems for gold in p.answers if not _is_plain(gold)}
+    golds = list(dict.fromkeys(g for p in problems for g in p.answers if not _plain(g)))
     faults: dict[str, str | None] = {}
     if golds:
-        texts = list(golds)
-        chunks = [texts[i : i + 64] for i in range(0, len(texts), 64)]
+        requests = [
+            ((self_check,), golds[start : start + 64])
+            for start in range(0, len(golds), 64)
+        ]
         with (
-            watch("golds", total=len(texts), unit="golds") as count,
+            watch("golds", total=len(golds), unit="golds") as count,
             Workers(workers, timeout, "functools:partial") as pool,
         ):
-            requests = [((self_check,), chunk) for chunk in chunks]
             found = pool.map(requests, on_done=count.update)
-        for chunk, of_chunk in zip(chunks, found, strict=True):
-            for gold, result in zip(chunk, of_chunk, strict=True):
-                faults[gold] = result.reason if isinstance(result, Lost) else result
+        for gold, result in zip(golds, itertools.chain(*found), strict=True):
+            faults[gold] = result.reason if isinstance(result, Lost) else result
     bad = [p for p in problems if all(faults.get(gold) for gold in p.answers)]
     if not bad:
         return list(problems), ""
@@ -64,7 +64,7 @@ def readable(
     return [p for p in problems if p.id not in left_out], message
 
 
-def _is_plain(gold: str) -> bool:
+def _plain(gold: str) -> bool:
     return canonical_key(gold).startswith("=")
 
 

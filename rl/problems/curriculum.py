@@ -140,9 +140,10 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Records a step if it updates the policy; its stage may then end.
+        """Records a step, after which the stage may end.
 
-        A step in which a denominator of `counts` is 0 is not part of the window.
+        A step that `updates` nothing is ignored. A step in which a denominator of
+        `counts` is 0 is not part of the window.
         """
         if not updates:
             return
@@ -175,8 +176,8 @@ class Curriculum:
         stages = len(self._stages)
         if streams.keys() != self._streams.keys() or state["stage"] >= stages:
             raise ValueError(
-                "the checkpoint was written with other stages; resume with the same"
-                " config.curriculum.stages"
+                "the checkpoint was written with other stages or levels; resume with"
+                " the same config.curriculum and config.data"
             )
         self._stage, self._steps = state["stage"], state["steps"]
         self._window = [dict(counts) for counts in state["window"]]

@@ -18,7 +18,10 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except Exception as error:  # a user's file may raise anything
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"{key}={where!r}: cannot be imported ({reason})") from None
+        raise ValueError(
+            f"{key}={where!r}: cannot be imported ({reason}); correct the name or the"
+            " module"
+        ) from None
     if not hasattr(module, name):
         # The file shows that another module of this name was found first.
         file = getattr(module, "__file__", None) or f"module {module_name!r}"

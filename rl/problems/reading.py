@@ -128,7 +128,7 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
         if first != where:
             raise ValueError(
                 f"{where}: id {problem.id!r} occurs twice, first in {first}; give each"
-                " problem its own"
+                " problem its own id"
             )
         checked = {"problem": [problem.problem], "answers": list(problem.answers)}
         for name, texts in checked.items():

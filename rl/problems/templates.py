@@ -137,11 +137,9 @@ def render_prompt(
     """Renders the prompt of a problem.
 
     Args:
-      tokenizer: tokenizer of the model.
       template: "none" (the problem alone), "qwen_math", "r1", a text with `{problem}`,
         or "model". "model" applies the tokenizer's chat template to the problem as the
         user's message; see `chat_arguments` for its arguments.
-      problem_text: text of the problem.
 
     Raises:
       ValueError: the template is not valid, the tokenizer's chat template is missing or

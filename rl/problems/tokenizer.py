@@ -54,16 +54,17 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # tokenizers' own errors are plain Exceptions
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        if "untagged enum" in reason:  # tokenizers does not know a type in the file
-            reason = (
+        advice = "copy its files again"
+        if "untagged enum" in reason:
+            advice = (
                 f"tokenizer.json has a type that tokenizers {tokenizers.__version__}"
-                f" does not know; update this package: {reason}"
+                " does not know; update this package"
             )
         for path in sorted(folder.glob("*.json")):
             if path.read_bytes().startswith(LFS_POINTER):
-                reason = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
+                advice = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
         raise ValueError(
-            f"{folder}: cannot load the tokenizer ({reason}); copy its files again"
+            f"{folder}: cannot load the tokenizer ({reason}); {advice}"
         ) from None
 
 

@@ -11,14 +11,13 @@ error, whose message names the function, its line, the problem and a completion.
 """
 
 import asyncio
-import dataclasses
 import inspect
 import math
 import os
 import sysconfig
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rl.problems.functions import load_function
 from rl.problems.types import Problem
@@ -30,16 +29,15 @@ _KEYS = ("reward", "correct", "components")
 LARGEST = 2**24
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """Describes a user's reward function."""
 
+    batch: bool  # whether the arguments are (completions, problems)
     grouped: bool  # whether a worker receives all completions of a problem together
     place: str  # `file:line` of the function
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """Holds the one-line error message about a user's function."""
 
     text: str
@@ -70,8 +68,7 @@ def open_function(
         function = load_function(where, key=key)
         if not callable(function):
             raise ValueError(f"{named}: must be a function, not {function!r}")
-        form = _form(function)
-        _check_arguments(function, f"{named}: {form.place}")
+        form = _form(function, named)
     except ValueError as error:
         fault = Fault(str(error))
         return lambda _: fault
@@ -105,7 +102,7 @@ def _values(
     """
     if not form.grouped:
         return [function(text, problem) for text in texts]
-    if not _is_batch(function):  # async with one text per call: run concurrently
+    if not form.batch:  # async with one text per call: run concurrently
         return _await_all(*(function(text, problem) for text in texts))
     values = function(list(texts), [problem] * len(texts))
     if inspect.isawaitable(values):
@@ -130,34 +127,28 @@ def _await_all(*calls: Awaitable[Any]) -> list[Any]:
 _runner = asyncio.Runner()
 
 
-def _is_batch(function: Callable) -> bool:
-    names = list(inspect.signature(function).parameters)
-    return names[:2] == ["completions", "problems"]
-
-
-def _check_arguments(function: Callable, where: str) -> None:
-    signature = inspect.signature(function)
-    try:
-        signature.bind("completion", "problem")
-        fits = _is_batch(function) or "completions" not in signature.parameters
-    except TypeError:
-        fits = False
-    if not fits:
-        takes = ", ".join(map(str, signature.parameters.values()))
-        raise ValueError(
-            f"{where}: has the arguments ({takes}); they must be (completion, problem)"
-            " or (completions, problems)"
-        )
-
-
-def _form(function: Callable) -> Form:
+def _form(function: Callable, named: str) -> Form:
+    """Returns the form of a function, after checking the names of its arguments."""
     code = inspect.unwrap(function)
     code = getattr(code, "__code__", getattr(type(code).__call__, "__code__", None))
     place = f"{_short_path(code.co_filename)}:{code.co_firstlineno}" if code else "?"
     waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004
     )
-    return Form(grouped=waits or _is_batch(function), place=place)
+    signature = inspect.signature(function)
+    batch = [*signature.parameters][:2] == ["completions", "problems"]
+    try:
+        signature.bind("completion", "problem")
+        fits = batch or "completions" not in signature.parameters
+    except TypeError:
+        fits = False
+    if not fits:
+        takes = ", ".join(map(str, signature.parameters.values()))
+        raise ValueError(
+            f"{named}: {place}: has the arguments ({takes}); they must be (completion,"
+            " problem) or (completions, problems)"
+        )
+    return Form(batch=batch, grouped=waits or batch, place=place)
 
 
 def _score(value: Any, text: str, right_from: float, after: str | None) -> Score:

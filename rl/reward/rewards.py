@@ -6,12 +6,12 @@ correct. If one of the terms cannot judge a completion, the completion has no ve
 """
 
 import contextlib
-import dataclasses
 import math
 import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from rl.reward import function as functions
 from rl.reward.function import LARGEST, Fault, describe_item
@@ -30,8 +30,7 @@ class RewardError(ValueError):
     """Signals that a reward function cannot be used, or returns an invalid reward."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """Represents a weighted term of a reward."""
 
     weight: float
@@ -78,7 +77,8 @@ class Rewards:
       formulas: values of `reward.function` and `eval.reward` by config key.
       workers: number of worker processes for the verifier. All user functions share
         another pool of the same size.
-      timeout: seconds for each of two tries of a verdict or a user function's call.
+      timeout: seconds that a verdict, or a call of a user's function, may take. What
+        takes longer is tried once more.
       right_from: smallest reward of a correct completion, for functions that do not
         return "correct".
       literal: whether the verifier rejects answers that leave something to calculate,

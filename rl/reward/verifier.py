@@ -65,9 +65,9 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """Returns the gold answers with the problem's unit, if it begins with a letter.
+    """Returns the gold answers, with the problem's unit if that begins with a letter.
 
-    If the unit is a percent sign, adds golds with this sign where it is missing.
+    If the unit is a percent sign, adds a gold with this sign for each gold without it.
     """
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
