@@ -254,7 +254,6 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
         objective,
         head_chunk=c.model.head_chunk,
         offload_optimizer=c.mesh.offload_optimizer,
-        keeps_reference=objective.keeps_reference,
     )
 
 

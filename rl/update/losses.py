@@ -41,7 +41,9 @@ from rl.problems.functions import load_named
 MAX_LOG_RATIO = 20.0
 
 Tokens = Float[jax.Array, "R T"]
-Loss = Callable[..., tuple[Tokens, dict[str, jax.Array]]]
+Bound = jax.Array | float
+Result = tuple[Tokens, dict[str, jax.Array]]
+Loss = Callable[..., Result]
 
 
 class Segments(flax.struct.PyTreeNode):
@@ -78,13 +80,9 @@ class Segments(flax.struct.PyTreeNode):
 
 
 def grpo(
-    policy_logprobs: Tokens,
-    old_logprobs: Tokens,
-    advantages: Tokens,
-    *,
-    eps_low: jax.Array | float,
-    eps_high: jax.Array | float,
-) -> tuple[Tokens, dict[str, jax.Array]]:
+    policy_logprobs: Tokens, old_logprobs: Tokens, advantages: Tokens, *,
+    eps_low: Bound, eps_high: Bound,
+) -> Result:  # fmt: skip
     """Computes GRPO's clipped surrogate with DAPO's two bounds ("clip-higher").
 
     It is `-min(rho A, clip(rho, 1 - eps_low, 1 + eps_high) A)` with
@@ -99,14 +97,9 @@ def grpo(
 
 
 def dual_clip(
-    policy_logprobs: Tokens,
-    old_logprobs: Tokens,
-    advantages: Tokens,
-    *,
-    eps_low: jax.Array | float,
-    eps_high: jax.Array | float,
-    bound: Positive = 3.0,
-) -> tuple[Tokens, dict[str, jax.Array]]:
+    policy_logprobs: Tokens, old_logprobs: Tokens, advantages: Tokens, *,
+    eps_low: Bound, eps_high: Bound, bound: Positive = 3.0,
+) -> Result:  # fmt: skip
     """Computes the loss of `grpo`, limited to at most `bound * |A|` where A < 0.
 
     Source: dual-clip PPO (arXiv 1912.09729), eq. 5.
@@ -119,13 +112,9 @@ def dual_clip(
 
 
 def cispo(
-    policy_logprobs: Tokens,
-    old_logprobs: Tokens,
-    advantages: Tokens,
-    *,
-    eps_low: jax.Array | float,
-    eps_high: jax.Array | float,
-) -> tuple[Tokens, dict[str, jax.Array]]:
+    policy_logprobs: Tokens, old_logprobs: Tokens, advantages: Tokens, *,
+    eps_low: Bound, eps_high: Bound,
+) -> Result:  # fmt: skip
     """Computes the CISPO loss, in which every token keeps a gradient.
 
     It is `-sg(clip(rho, 1 - eps_low, 1 + eps_high)) A log pi` with
@@ -144,14 +133,9 @@ def cispo(
 
 
 def gspo(
-    policy_logprobs: Tokens,
-    old_logprobs: Tokens,
-    advantages: Tokens,
-    segments: Segments,
-    *,
-    eps_low: jax.Array | float,
-    eps_high: jax.Array | float,
-) -> tuple[Tokens, dict[str, jax.Array]]:
+    policy_logprobs: Tokens, old_logprobs: Tokens, advantages: Tokens,
+    segments: Segments, *, eps_low: Bound, eps_high: Bound,
+) -> Result:  # fmt: skip
     """Computes the GSPO loss, with one ratio per completion.
 
     It is `-min(s A, clip(s, 1 - eps_low, 1 + eps_high) A)` with
@@ -166,15 +150,9 @@ def gspo(
 
 
 def dppo(
-    policy_logprobs: Tokens,
-    old_logprobs: Tokens,
-    sampler_logprobs: Tokens,
-    advantages: Tokens,
-    *,
-    eps_low: jax.Array | float,
-    eps_high: jax.Array | float,
-    bound: Positive = 20.0,
-) -> tuple[Tokens, dict[str, jax.Array]]:
+    policy_logprobs: Tokens, old_logprobs: Tokens, sampler_logprobs: Tokens,
+    advantages: Tokens, *, eps_low: Bound, eps_high: Bound, bound: Positive = 20.0,
+) -> Result:  # fmt: skip
     """Computes the DPPO loss, which masks tokens by the change of their probability.
 
     It is `-min(rho, bound) A` with `rho = exp(policy - old)`. The loss of a token is 0
@@ -202,16 +180,12 @@ LOSSES: Mapping[str, Loss] = {
 
 def importance(log_ratio: Tokens) -> Tokens:
     """Returns `exp(log_ratio)` with the exponent clamped to [-20, 20]."""
-    return jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+    return jnp.exp(_held(log_ratio))
 
 
 def clipped(
-    ratio: Tokens,
-    advantages: Tokens,
-    *,
-    eps_low: jax.Array | float,
-    eps_high: jax.Array | float,
-) -> tuple[Tokens, dict[str, jax.Array]]:
+    ratio: Tokens, advantages: Tokens, *, eps_low: Bound, eps_high: Bound
+) -> Result:
     """Computes PPO's clipped surrogate (arXiv 1707.06347, eq. 7) and its metrics.
 
     A ratio exactly on a bound keeps its full gradient. `jnp.minimum` and `jnp.clip`

@@ -40,8 +40,8 @@ class Objective(NamedTuple):
         Stats)`. The loss is a weighted sum over tokens. The statistics in "sum" are
         added over micro-batches; those in "max" are reduced by the maximum.
       needs_reference: whether the loss reads `Batch.reference_logprobs`.
-      keeps_reference: whether the reference is reset to the policy at times, so that
-        checkpoints contain it.
+      keeps_reference: whether training resets the reference to the policy. Checkpoints
+        then contain the reference.
     """
 
     loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]
@@ -176,13 +176,14 @@ def _check_result(surrogate, named, key: str) -> None:
         reason = " ".join(str(error).split())[:200]
         reason = f"{type(error).__name__}: {reason}"
         raise ValueError(
-            f"{key}: fails on tokens [2, 8] ({reason}); correct the function"
+            f"{key}: fails on arrays of shape [2, 8] ({reason}); correct the function"
         ) from None
     for name, shape in shapes.items():
         if shape != (2, 8):
             raise ValueError(
-                f"{key}: {name} has the shape {list(shape)} for tokens [2, 8]; return"
-                " one value per token, which config.objective.aggregation averages"
+                f"{key}: {name} has the shape {list(shape)} for arrays of shape [2, 8];"
+                " return one value per token, which config.objective.aggregation"
+                " averages"
             )
     if taken := {*MEASURED, "kl_reference"} & metrics.keys():
         raise ValueError(

@@ -105,10 +105,10 @@ def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
 def make_hypers(
     c: base.RunConfig, stage: Stage, *, updates: int, mini_batches: int
 ) -> list[Hyper]:
-    """Returns the scalars of each update of a step that follows `updates` updates.
+    """Returns the scalars of each update of a step, after `updates` earlier updates.
 
     Settings of the curriculum's stage override those of the config. Each of the
-    mini-batches is used `batch.ppo_epochs` times.
+    `mini_batches` is used `batch.ppo_epochs` times.
     """
     schedule = make_schedule(c.schedule)
     scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate

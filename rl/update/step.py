@@ -30,15 +30,15 @@ class TrainState(flax.struct.PyTreeNode):
     """Holds the training state: parameters, optimizer state and counters.
 
     Attributes:
-      params: trained parameters, float32 by default: all parameters or the LoRA
-        adapters.
+      params: trained parameters, which are all parameters or the LoRA adapters; float32
+        by default.
       opt_state: state of the optimizer.
       updates: number of optimizer steps so far, without skipped updates.
       skipped: number of consecutive updates skipped up to now. An update is skipped if
         its loss, its gradient or the resulting state is not finite.
       skipped_in_all: number of updates skipped since the run began.
-      reference: parameters of the reference model if `objective.reset_every` resets
-        them, else `{}`.
+      reference: parameters of the reference model, in the compute dtype, if
+        `objective.reset_every` resets them; else `{}`.
     """
 
     params: Params
@@ -87,7 +87,6 @@ def make_step(
     *,
     head_chunk: Count,
     offload_optimizer: bool = False,
-    keeps_reference: bool = False,
 ) -> Step:
     """Builds the functions of a training step.
 
@@ -99,11 +98,9 @@ def make_step(
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
         updates, so that it takes no device memory while gradients are computed.
-      keeps_reference: whether `TrainState.reference` holds the reference model, in the
-        compute dtype.
     """
     on_device = _state_shardings(model, optimizer, mesh)
-    if keeps_reference:
+    if objective.keeps_reference:
         on_device = on_device.replace(reference=on_device.params)
     shardings = on_device
     if offload_optimizer:
@@ -130,15 +127,14 @@ def make_step(
 
     def init(params: Params) -> TrainState:
         zero = jnp.zeros((), jnp.int32)
+        copied = params if objective.keeps_reference else {}
         return TrainState(
             params=params,
             opt_state=optimizer.init(params),
             updates=zero,
             skipped=zero,
             skipped_in_all=zero,
-            reference=jax.tree.map(lambda x: x.astype(model.dtype), params)
-            if keeps_reference
-            else {},
+            reference=jax.tree.map(lambda x: x.astype(model.dtype), copied),
         )
 
     gradient = jax.value_and_grad(loss, has_aux=True)

@@ -36,9 +36,8 @@ def _make(keeps_reference=False, **shape):
         model,
         make_optimizer(OPTIMIZER),
         mesh,
-        OBJECTIVE,
+        OBJECTIVE._replace(keeps_reference=keeps_reference),
         head_chunk=16,
-        keeps_reference=keeps_reference,
     )
     return step, step.init(init_params(model, mesh, 0))
 

@@ -141,7 +141,10 @@ def broken(policy_logprobs):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (scalar, r"the loss has the shape \[\] for tokens \[2, 8\]; return one value"),
+        (
+            scalar,
+            r"the loss has the shape \[\] for arrays of shape \[2, 8\]; return one",
+        ),
         (taken, "the metric name 'tokens' is reserved; rename"),
         (broken, "fails on .*AttributeError: .* has no attribute .?nothing"),
     ],
