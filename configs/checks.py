@@ -16,7 +16,6 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     """Checks a config; does not use the model, the data or the devices.
 
     Args:
-      c: the config.
       needs_data: whether `data.train` must be set.
 
     Raises:
@@ -102,12 +101,9 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
 def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
     """Rejects an overlong buffer with which every completion would be penalized.
 
-    Args:
-      c: the config.
-      max_response_tokens: the maximum response length of the run or of a stage.
-
     Raises:
-      ValueError: the penalty is used, and the buffer is at least this long.
+      ValueError: the penalty is used, and the buffer is not shorter than
+        `max_response_tokens`, the limit of the run or of a stage.
     """
     buffer = c.reward.overlong_buffer
     if c.reward.overlong_factor and buffer >= max_response_tokens:
@@ -121,7 +117,6 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
     """Returns messages about settings of a config that have no effect.
 
     Args:
-      c: the config.
       needs_reference: whether the loss uses log-probabilities of the reference model.
     """
     b, d, lines = c.batch, c.dynamic_sampling, []
@@ -133,7 +128,9 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
         )
     only_verifier = c.reward.function.strip() == "verifier"
     filtered = d.filter and filter_on(c) == "correct" and not c.reward.overlong_factor
-    if c.rollout.group_size == 2 and only_verifier and filtered:
+    stages = c.curriculum.stages
+    sizes = {c.rollout.group_size, *(s.get("group_size") or 2 for s in stages)}
+    if sizes == {2} and only_verifier and filtered:
         lines.append(
             "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"
             " except for the scale of the loss, because with"

@@ -35,7 +35,6 @@ def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
     """Defines the flag `--config`, and `--config.KEY` for each key of the file.
 
     Args:
-      help: the help text of `--config`.
       default: the file that is read if the flag is not given.
     """
     holder = config_flags.DEFINE_config_file("config", None, help)
@@ -49,7 +48,6 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
     """Parses the flags for `app.run`; exits on `--help`, or with one line on an error.
 
     Args:
-      argv: the command line.
       keys: returns the text that `--help` prints about the keys of the config.
     """
     if {"--help", "-help", "-h", "--helpfull"} & set(argv):

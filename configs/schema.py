@@ -62,7 +62,6 @@ def parse(
     """Creates a section from a mapping of its keys to values.
 
     Args:
-      cls: the class of the section.
       values: the value of every key; the value of a nested section is a mapping.
       above: the dotted key of the section, for error messages.
 
@@ -181,7 +180,6 @@ def check_same(config: Any, of_leader: str) -> None:
     """Checks that this process and process 0 have equal configs.
 
     Args:
-      config: the config of this process.
       of_leader: the config of process 0, as returned by `config_json`.
 
     Raises:

@@ -10,6 +10,7 @@ every arm.
 """
 
 from configs.ablation import Ablation
+from configs.ablations import dynamic_sampling
 
 ABLATION = Ablation(
     arms={
@@ -19,11 +20,7 @@ ABLATION = Ablation(
             "eval.reward": "verifier",
         },
         "symmetric_clip": {"objective.eps_high": 0.2},
-        "no_refill": {
-            "dynamic_sampling.max_rounds": 1,
-            "dynamic_sampling.oversample": 1.0,
-            "dynamic_sampling.on_shortfall": "partial",
-        },
+        "no_refill": dynamic_sampling.ABLATION.arms["filter"],
         "kl=0.01": {"objective.kl_penalty": 0.01},
     },
     reference="full",
