@@ -19,7 +19,6 @@ from rollout.types import EMPTY, Completion, SamplingParams
 
 _G = TypeVar("_G", Group, "PartialGroup")
 
-
 MAX_SHORTFALLS = 5
 """Number of consecutive steps without an update after which the run ends."""
 
@@ -57,53 +56,44 @@ class PartialGroup:
         )
 
 
+@dataclasses.dataclass(kw_only=True, eq=False)
 class Collector:
     """Collects informative groups for each step and retains surplus groups.
 
     If the sampler and the judge are deterministic, equal `state()`, weights and step
     give equal groups.
+
+    Attributes:
+      draws: source of problems and of the curriculum's stages.
+      sample: function with the arguments of `Sampler.sample`.
+      judge: function that builds groups from completions (`build_groups`).
+      prompt_of: function from a problem to its prompt's token ids, int32 `[P]`.
+      sampling: sampling parameters of the run; `n` is the group size G.
+      seed: seed of the run; each round derives its own seed.
+      prompts_per_step: number of groups of a full batch.
+      filter_on: criterion of informative groups (see `informative`).
+      settings: section `config.dynamic_sampling`. Without `filter`, every group with
+        two or more verdicts counts as informative. With `carry`, a round ends once
+        enough groups are informative (APRIL, arXiv 2509.18521) and all groups older
+        than `max_age` steps are complete. Unfinished groups continue in the next round.
     """
 
-    def __init__(
-        self,
-        *,
-        draws: Draws,
-        sample: Callable[..., list[list[Completion]]],
-        judge: Callable[..., list[Group]],
-        prompt_of: Callable[[Problem], np.ndarray],
-        sampling: SamplingParams,
-        seed: int,
-        prompts_per_step: int,
-        filter_on: FilterOn,
-        settings: DynamicSampling,
-    ):
-        """
-        Args:
-          draws: source of problems and of the curriculum's stages.
-          sample: function with the arguments of `Sampler.sample`.
-          judge: function that builds groups from completions (`build_groups`).
-          prompt_of: function from a problem to its prompt's token ids, int32 `[P]`.
-          sampling: sampling parameters of the run; `n` is the group size G.
-          seed: seed of the run; each round derives its own seed.
-          prompts_per_step: number of groups of a full batch.
-          filter_on: criterion of informative groups (see `informative`).
-          settings: section `config.dynamic_sampling`. Without `filter`, every group
-            with two or more verdicts counts as informative. With `carry`, a round ends
-            once enough groups are informative (APRIL, arXiv 2509.18521) and all groups
-            older than `max_age` steps are complete. Unfinished groups continue in the
-            next round.
-        """
-        self._draws, self._sample = draws, sample
-        self._judge, self._prompt_of = judge, prompt_of
-        self._sampling, self._seed, self._groups = sampling, seed, prompts_per_step
-        self._settings, self._filter_on = settings, filter_on
-        self._max_age = settings.max_age + settings.carry
+    draws: Draws
+    sample: Callable[..., list[list[Completion]]]
+    judge: Callable[..., list[Group]]
+    prompt_of: Callable[[Problem], np.ndarray]
+    sampling: SamplingParams
+    seed: int
+    prompts_per_step: int
+    filter_on: FilterOn
+    settings: DynamicSampling
+
+    def __post_init__(self) -> None:
+        self._max_age = self.settings.max_age + self.settings.carry
         self._left: list[Group] = []
         self._partial: list[PartialGroup] = []
-        self._rounds = 0
-        self._shortfalls = 0
-        self._acceptance = 1.0
-        self._temperature = sampling.temperature
+        self._rounds, self._shortfalls, self._acceptance = 0, 0, 1.0
+        self._temperature = self.sampling.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Collects `prompts_per_step` informative groups in up to `max_rounds` rounds.
@@ -120,14 +110,14 @@ class Collector:
           Shortfall: too few groups are informative, and `on_shortfall` is "stop" or
             `MAX_SHORTFALLS` consecutive steps have no update.
         """
-        stage = self._draws.begin(step)
+        stage = self.draws.begin(step)
         params = dataclasses.replace(
-            self._sampling,
-            n=stage.group_size or self._sampling.n,
-            max_tokens=stage.max_response_tokens or self._sampling.max_tokens,
-            temperature=stage.temperature or self._sampling.temperature,
+            self.sampling,
+            n=stage.group_size or self.sampling.n,
+            max_tokens=stage.max_response_tokens or self.sampling.max_tokens,
+            temperature=stage.temperature or self.sampling.temperature,
         )
-        stats = RolloutStats(stage, self._filter_on)
+        stats, size = RolloutStats(stage, self.filter_on), self.prompts_per_step
         began = time.perf_counter()
         # All groups of an update must have the same temperature.
         alike = params.temperature == self._temperature
@@ -141,10 +131,10 @@ class Collector:
         stats.partial = sum(group.tokens > 0 for group in partial)
         stats.aged_out += sum(g.tokens > 0 for g in self._partial) - stats.partial
         self._partial = partial
-        while stats.rounds < self._settings.max_rounds and (
-            len(kept) < self._groups or any(self._due(g, step) for g in self._partial)
+        while stats.rounds < self.settings.max_rounds and (
+            len(kept) < size or any(self._due(g, step) for g in self._partial)
         ):
-            missing = self._groups - len(kept)
+            missing = size - len(kept)
             drawn = self._round(step, missing, params)
             stats.rounds += 1
             accepted = [d.group for d in drawn if self._teaches(d.group)]
@@ -154,7 +144,7 @@ class Collector:
                 share = len(accepted) / len(drawn)
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
-        if self._settings.carry:
+        if self.settings.carry:
             # Oldest first, then by a hash. In the order of completion, the longest
             # groups would always be the surplus.
             kept.sort(
@@ -167,27 +157,27 @@ class Collector:
             c.unfinished for g in self._partial if g.tokens for c in g.completions
         )
         stats.seconds = time.perf_counter() - began
-        if len(kept) >= self._groups:
-            groups, self._left = kept[: self._groups], kept[self._groups :]
+        if len(kept) >= size:
+            groups, self._left = kept[:size], kept[size:]
             self._shortfalls = 0
         else:
             groups = self._short(kept, stats)
-        self._draws.end_step(stats.counts, updates=bool(groups))
-        stats.curriculum = self._draws.metrics()
+        self.draws.end_step(stats.counts, updates=bool(groups))
+        stats.curriculum = self.draws.metrics()
         return groups, stats
 
     def _short(self, kept: list[Group], stats: RolloutStats) -> list[Group]:
         self._shortfalls += 1
         solved = f"{stats.solve_all} all right, {stats.solve_none} all wrong"
         message = (
-            f"only {len(kept)} of {self._groups} informative groups after"
+            f"only {len(kept)} of {self.prompts_per_step} informative groups after"
             f" {stats.rounds} rounds ({stats.sampled} groups sampled: {solved}); use"
             " problems whose completions differ in correctness or reward, or raise"
             " config.dynamic_sampling.max_rounds"
         )
-        if self._settings.on_shortfall == "stop":
+        if self.settings.on_shortfall == "stop":
             raise Shortfall(f"config.dynamic_sampling.on_shortfall='stop': {message}")
-        if self._settings.on_shortfall == "partial" and kept:
+        if self.settings.on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
         # Without an update the policy stays the same, so groups do not age.
@@ -200,9 +190,9 @@ class Collector:
 
     def _teaches(self, group: Group) -> bool:
         # A single judged completion cannot be compared with others.
-        if len(group.completions) < min(2, self._sampling.n):
+        if len(group.completions) < min(2, self.sampling.n):
             return False
-        return not self._settings.filter or informative(group, on=self._filter_on)
+        return not self.settings.filter or informative(group, on=self.filter_on)
 
     def _due(self, group: PartialGroup, step: int) -> bool:
         """Returns whether a partial group must be completed in this step."""
@@ -212,44 +202,42 @@ class Collector:
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
         """Samples one round of groups, and returns those that were judged."""
-        carry, oversample = self._settings.carry, self._settings.oversample
+        carry, oversample = self.settings.carry, self.settings.oversample
         needed = max(0, missing) / max(self._acceptance, 0.1)
         if carry:
             count = max(0, math.ceil(oversample * needed) - len(self._partial))
         else:
-            count = min(math.ceil(needed), int(oversample * self._groups))
+            count = min(math.ceil(needed), int(oversample * self.prompts_per_step))
         number = self._next_number()
-        seed = run_seed(self._seed, Stream.SAMPLING, number)
+        seed = run_seed(self.seed, Stream.SAMPLING, number)
         groups = [
             group if group.tokens else dataclasses.replace(group, created_step=step)
             for group in self._partial
         ] + [
             PartialGroup(draw, step, (EMPTY,) * params.n)
-            for draw in self._draws.draw(count, size=params.n, seed=seed)
+            for draw in self.draws.draw(count, size=params.n, seed=seed)
         ]
-        prompts = [self._prompt_of(group.draw.problem).tolist() for group in groups]
+        prompts = [self.prompt_of(group.draw.problem).tolist() for group in groups]
         completions = [list(group.completions) for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         ended: list[int] = []
         judged: dict[int, SampledGroup] = {}
 
-        def to_judge(number: int) -> dict[str, Any]:
-            return {
-                "problems": [groups[i].draw.problem for i in ended],
-                "prompts": [prompts[i] for i in ended],
-                "completions": [completions[i] for i in ended],
-                "created_step": [groups[i].created_step for i in ended],
-                "max_tokens": params.max_tokens,
-                "seed": run_seed(self._seed, Stream.SHUFFLING, number),
-            }
-
-        def take(found: Sequence[Group]) -> None:
+        def judge_ended(number: int) -> None:
+            found = self.judge(
+                problems=[groups[i].draw.problem for i in ended],
+                prompts=[prompts[i] for i in ended],
+                completions=[completions[i] for i in ended],
+                created_step=[groups[i].created_step for i in ended],
+                max_tokens=params.max_tokens,
+                seed=run_seed(self.seed, Stream.SHUFFLING, number),
+            )
             new = {
                 i: SampledGroup(groups[i].draw, group, sampled=params.n)
                 for i, group in zip(ended, found, strict=True)
             }
             judged.update(new)
-            self._draws.observe(list(new.values()))
+            self.draws.observe(list(new.values()))
             ended.clear()
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
@@ -259,18 +247,18 @@ class Collector:
 
         def enough() -> bool:
             if ended:
-                take(self._judge(**to_judge(self._next_number())))
+                judge_ended(self._next_number())
             teach = sum(self._teaches(d.group) for d in judged.values())
             return due <= judged.keys() and teach >= missing
 
         if not carry:
-            completions = self._sample(
+            completions = self.sample(
                 prompts, params, seed=seed, on_finished=lambda *_: None
             )
             ended = list(range(len(groups)))
-            take(self._judge(**to_judge(number)))
+            judge_ended(number)
             return list(judged.values())
-        completions = self._sample(
+        completions = self.sample(
             prompts,
             params,
             seed=seed,
@@ -293,7 +281,7 @@ class Collector:
     def state(self) -> dict[str, Any]:
         """Returns the state of the collector and its draws as JSON, for `restore`."""
         return {
-            "problems": self._draws.state(),
+            "problems": self.draws.state(),
             "rounds": self._rounds,
             "left": to_json(self._left),
             "partial": to_json(self._partial),
@@ -304,7 +292,7 @@ class Collector:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a result of `state()`."""
-        self._draws.restore(state["problems"])
+        self.draws.restore(state["problems"])
         self._rounds = state["rounds"]
         self._left = list(from_json(list[Group], state["left"]))
         self._partial = list(from_json(list[PartialGroup], state["partial"]))

@@ -8,8 +8,8 @@ offered problem with the probability
 and skips it otherwise. `teaches` is the probability that the problem's group has both
 correct and wrong completions, under the Beta distribution of its solve rate
 (`SolveRates`). Problems with an estimated solve rate of 0.9 or more are retired: they
-are drawn with the probability `explore`. `most` is the largest `teaches` of the stage's
-other problems.
+are drawn with the probability `explore`. `most` is the largest `teaches` among the
+stage's problems that are not retired.
 
 Sources: GRESO (arXiv 2506.02177) skips prompts whose recent groups had no signal;
 ScaleRL (arXiv 2510.13786) retires prompts with a solve rate of 0.9.

@@ -31,8 +31,6 @@ def pack_groups(
     """Packs a step's groups into mini-batches of up to `prompts_per_update` groups.
 
     Args:
-      groups: sampled groups of the step.
-      c: config of the run.
       version: policy version from which the step starts.
       row_multiple: number of devices over which rows are split.
       extra_groups: function that returns additional groups, which are distributed over
@@ -167,7 +165,7 @@ def pack(
         one that needs the fewest positions in total is used.
       micro_tokens: maximum number of positions of a micro-batch, with padding. A
         micro-batch has at least `row_multiple` rows, even if these exceed the maximum.
-      row_multiple: number of devices over which rows are split.
+      row_multiple: as in `pack_groups`.
       share_prompts: whether completions of a group share the prompt within a row.
 
     Returns:
@@ -179,9 +177,7 @@ def pack(
     """
     lengths = [len(s.token_ids) for s in segments]
     prompts = [s.prompt_length for s in segments]
-    groups: Sequence[int] = range(len(segments))
-    if share_prompts:
-        groups = [s.group for s in segments]
+    groups = [s.group if share_prompts else i for i, s in enumerate(segments)]
     fitting = [t for t in row_lengths if t >= max(lengths)] or [max(row_lengths)]
     packings = []
     for length in sorted(fitting):
@@ -265,7 +261,6 @@ def weigh(
 
     Args:
       mini_batch: micro-batches of NumPy arrays.
-      aggregation: name of an aggregation above.
       constant: divisor for "constant", the maximum length of a completion in tokens.
     """
     masks = [np.asarray(batch.loss_mask) for batch in mini_batch]

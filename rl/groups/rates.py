@@ -16,7 +16,7 @@ from rl.groups.state import from_json, to_json
 from rl.types import Problem
 
 _MEMORY = 512  # groups over which the moments of a level decay by a factor e
-_WEIGHT = 4.0  # groups; weight of the moments of all levels in those of each level
+_WEIGHT = 4.0  # the moments of all levels count as this many groups of each level
 _UNIFORM = np.array([1 / 2, 1 / 3])  # means of p and p squared for a uniform p
 _STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
 

@@ -38,7 +38,6 @@ class Rollouts:
     ):
         """
         Args:
-          collector: collector of the groups of each step.
           schedule: name of the schedule; see the module's docstring.
           max_staleness: number of steps that "async" samples ahead.
           steps: number of steps of the run, after which nothing is sampled.

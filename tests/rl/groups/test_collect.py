@@ -120,7 +120,7 @@ def test_ids_are_trained_on_as_they_were_drawn():
             ]  # fmt: skip
 
     collector, _ = _collector(lambda p: 0.5, decode=tokenizer.decode, reward=_digits)
-    collector._sample = Spells(lambda p: 0.5).sample
+    collector.sample = Spells(lambda p: 0.5).sample
     groups, _ = collector.collect(0)
     segments = make_segments(
         groups, [np.zeros(4)] * 8, version=0, sampler_is_trainer=True

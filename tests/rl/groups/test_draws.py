@@ -42,7 +42,7 @@ class World:
             policy=base.Sampling(policy=policy, half_life=half_life),
             prompts_per_step=16, max_rounds=60,
         )  # fmt: skip
-        self.draws = self.collector._draws
+        self.draws = self.collector.draws
 
     def _sample(self, prompts, params, *, seed, on_finished):
         coins = np.random.default_rng(seed).random((len(prompts), params.n))
