@@ -2,7 +2,7 @@
 
 Axes: B rows, T positions, S cached positions, P positions of the prefix that all rows
 share, N query heads, K kv heads, H head width.
-Scores and softmax are in float32, or without a kernel in float64 for float64 inputs.
+Scores and softmax are in float32; for float64 inputs, "xla" uses float64.
 """
 
 import functools
@@ -77,10 +77,9 @@ def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementatio
     and XLA is equally fast.
     """
     name = platform(mesh)
-    if name == "gpu" and jnp.dtype(dtype).itemsize > 2:
-        return "xla"
-    by_platform: dict[str, Implementation] = {"gpu": "triton", "tpu": "splash"}
-    return by_platform.get(name, "xla")
+    if name == "gpu" and jnp.dtype(dtype).itemsize <= 2:
+        return "triton"
+    return "splash" if name == "tpu" else "xla"
 
 
 @jax.named_scope("attention")
@@ -175,11 +174,7 @@ def decode_attention(
         seen=Seen(visible=rows, length=rows, newest=whole, reach=whole),
     )
     return jax.shard_map(
-        attend,
-        mesh=mesh,
-        in_specs=(heads, split),
-        out_specs=heads,
-        check_vma=False,
+        attend, mesh=mesh, in_specs=(heads, split), out_specs=heads, check_vma=False
     )(q, cached)
 
 

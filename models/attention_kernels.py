@@ -25,8 +25,8 @@ from jax.experimental.pallas import triton
 from models.block_attention import visible_pairs
 
 _LOG2_E = math.log2(math.e)
-# Added to masked scores. Its rounding errors must stay far below the largest exponent
-# of a float, because a query may see no key of the first blocks that it visits.
+# Added to masked scores. A query may see no key of the first blocks that it visits. The
+# rounding errors of its scores are then exponents of 2, which must not overflow.
 _MASKED = -(2.0**30)
 _WIDEST = 128  # head widths are padded to a power of two, or to a multiple of this
 
@@ -361,8 +361,8 @@ def _d_queries_kernel(grid, order, counts, ids, prefixes, *refs):
 def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
     """Returns the gradients with respect to keys and values, both `[B, K, T, H]`.
 
-    The kernel computes the part of each query head: fewer and longer programs would
-    leave processors idle at the end.
+    Each program computes the part of one query head, and the parts are then added.
+    Fewer and longer programs would leave processors idle at the end.
     """
     width = q.shape[-1]
     grid = _Grid(q, options.tilings.d_keys, options, of_keys=True)

@@ -1,7 +1,7 @@
 """Reads the architecture of a model from a Hugging Face `config.json`.
 
-Qwen2.5, Qwen3 and Llama share one decoder. Qwen3 and Llama have no biases. Qwen3 has a
-norm of each query and key. Llama 3.1 to 3.3 have scaled rotary frequencies.
+Qwen2.5, Qwen3 and Llama share one decoder. Qwen3 and Llama have no biases. Qwen3
+normalizes each query and key. Llama 3.1 to 3.3 scale the rotary frequencies.
 """
 
 import dataclasses

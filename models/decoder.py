@@ -225,8 +225,8 @@ class Decoder(nn.Module):
     """
 
     config: DecoderConfig
-    mesh: Mesh | None = None  # that shards activations; None leaves this to XLA
-    dtype: Any = jnp.float32  # of activations and matrix products
+    mesh: Mesh | None = None  # shards activations; None leaves this to XLA
+    dtype: Any = jnp.float32  # dtype of activations and matrix products
     param_dtype: Any = jnp.float32
     remat: Remat = "none"
     attention: Implementation = "xla"
@@ -273,14 +273,7 @@ class Decoder(nn.Module):
             # Models of a few layers run faster on CPU without a loop.
             unroll=c.num_layers <= 4 and platform(self.mesh) == "cpu",
             metadata_params={nn.PARTITION_NAME: "layers"},
-        )(
-            c,
-            self.mesh,
-            self.dtype,
-            self.param_dtype,
-            self.attention,
-            name=LAYERS,
-        )
+        )(c, self.mesh, self.dtype, self.param_dtype, self.attention, name=LAYERS)
         words, width = c.vocab_size, c.hidden_size
         table = param("embedding", _normal("vocab", "embed"), words, width)
         ids = token_ids.reshape(-1)

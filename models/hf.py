@@ -40,7 +40,7 @@ DTYPES = {
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
-# Files that are copied to exported folders in addition to the weights.
+# Files that an export copies from the base's folder, as far as they exist.
 CARRIED = (
     "config.json",
     "generation_config.json",
@@ -63,8 +63,8 @@ CARRIED = (
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     """Returns the file name of each tensor from the index of a model folder.
 
-    Returns None without an index, or if the folder has a `model.safetensors`; then
-    transformers also ignores the index.
+    Returns None if there is no index, or if there is also a `model.safetensors`:
+    transformers then ignores the index too. Raises ValueError if the index is damaged.
     """
     path = pathlib.Path(folder) / INDEX
     if not path.is_file() or (path.parent / WEIGHTS).is_file():
@@ -88,12 +88,12 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     """Opens the weights of a folder, and checks their names, shapes and dtypes.
 
     Returns:
-      The memory-mapped tensors by Hugging Face name, with the head of a tied model if
-      it is stored.
+      The memory-mapped tensors by Hugging Face name. If the files of a tied model
+      contain a head, it is included.
 
     Raises:
-      ValueError: a file is missing, damaged or of an unsupported dtype; or a tensor is
-        missing, unknown, or has another shape.
+      ValueError: a file is missing or damaged; or a tensor is missing or unknown, or
+        has a wrong shape or an unsupported dtype.
     """
     layout = file_layout(folder)
     tensors: dict[str, np.ndarray] = {}
@@ -168,17 +168,17 @@ def load_params(
     for name, weight, layer in rows(config):
         shape, sharding = at(shapes, weight.path), at(shardings, weight.path)
         if layer is None:
-            ours = weight.to_ours(tensors[name], shape.shape)
-            array = place(ours, sharding).astype(shape.dtype)
+            whole = weight.from_hf(tensors[name], shape.shape)
+            array = place(whole, sharding).astype(shape.dtype)
         else:
             one = NamedSharding(mesh, PartitionSpec(*sharding.spec[1:]))
-            ours = weight.to_ours(tensors[name], shape.shape[1:])
+            of_layer = weight.from_hf(tensors[name], shape.shape[1:])
             if layer == 0:
                 zeros = functools.partial(jnp.zeros, shape.shape, shape.dtype)
                 stack = jax.jit(zeros, out_shardings=sharding)()
             else:
                 stack = at(params, weight.path)
-            array = _insert(stack, place(ours, one), layer)
+            array = _insert(stack, place(of_layer, one), layer)
         at(params, weight.path[:-1])[weight.path[-1]] = array
         on_loaded(tensors[name].size)
     return params
@@ -218,7 +218,7 @@ def export_tensors(
     for next_names, arguments in conversions(params, config, dtype, names=names):
         ahead = lay_out(*arguments)
         yield from _to_host(hf_names, arrays)
-        hf_names, arrays = next_names, ahead  # frees the layer before: two at a time
+        hf_names, arrays = next_names, ahead  # frees all layers but the next one
     yield from _to_host(hf_names, arrays)
 
 
@@ -231,8 +231,8 @@ def conversions(
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
     """Yields the tensor names and the `lay_out` arguments of each layer.
 
-    Tensors outside the layers are in groups of their own.
-    Takes the arguments of `export_tensors`; `params` may be shapes instead of arrays.
+    Weights before and after the layers are two more groups. Takes the arguments of
+    `export_tensors`; `params` may be shapes instead of arrays.
     """
     sharding = None
     if jax.process_count() > 1:
@@ -250,7 +250,7 @@ def conversions(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Merges the adapters of weights, and converts them to Hugging Face tensors."""
+    """Merges adapters into weights, and converts these to Hugging Face tensors."""
     found = []
     for weight, parts in zip(weights, arrays, strict=True):
         if weight.layered:
@@ -288,8 +288,8 @@ def save_folder(
       folder: the folder to write; an existing one is replaced.
       params: the parameter tree, sharded or not.
       config: the architecture of the parameters.
-      assets: a folder whose config, tokenizer, chat template and generation config are
-        copied. If its index has all tensors, the weights are split into the same files.
+      assets: a folder whose files named in `CARRIED` are copied. If it has an index
+        with all tensors, the weights are split into the same files.
       dtype: the dtype of the weights, a key of `DTYPES`.
       card: the text of the folder's README.md; empty for no such file.
 

@@ -48,7 +48,7 @@ def resolve_folder(
 
 
 def _cached(model: str) -> pathlib.Path | None:
-    """Returns the model's folder in the Hub's cache, or None if it lacks weights."""
+    """Returns the model's folder in the Hub's cache, or None if weights are missing."""
     for name in (WEIGHTS, INDEX):
         file = huggingface_hub.try_to_load_from_cache(model, name)
         if isinstance(file, str):

@@ -55,7 +55,8 @@ def adapters(
 ) -> tuple[jax.Array, ...]:
     """Declares the adapters of a kernel as parameters of a Flax module.
 
-    The arguments from `name` on describe the kernel. A and B have at least float32.
+    The arguments from `name` on describe the kernel. A and B have the kernel's dtype,
+    or float32 if that is wider.
 
     Returns:
       The arrays A and B; or `()` if the kernel has no adapters, or if the module is
@@ -90,8 +91,8 @@ def merge(
         return weight
     assert lora is not None
     a, b = pair
-    # The axis of size 1 makes this a batched product. `remat="dots"` saves unbatched
-    # products, and would keep this one, as large as the kernel, for every layer.
+    # The axis of size 1 makes this a batched product. `remat="dots"` keeps the results
+    # of unbatched products; this result is as large as the kernel.
     product = jax.lax.dot_general(
         a.reshape(1, -1, lora.rank),
         b.reshape(1, lora.rank, -1),

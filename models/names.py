@@ -26,7 +26,7 @@ class Weight:
     hf_name: str  # with `{}` in place of the layer index
     path: tuple[str, ...]  # in the parameter tree
     hf_axes: str  # axes in the file, one letter each; see `hf_shape`
-    only: str = ""  # condition for a model to have the weight; see `rows`
+    only: str = ""  # the models that have the weight; empty for all; see `rows`
 
     @property
     def layered(self) -> bool:
@@ -47,12 +47,12 @@ class Weight:
         }
         return tuple(sizes[axis] for axis in self.hf_axes)
 
-    def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Views an array of the file in the tree's `shape`, without a layer axis."""
+    def from_hf(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Converts an array of the file to `shape`, that of one layer in the tree."""
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
-        """Converts an array of the tree, without a layer axis, to the file's shape."""
+        """Converts an array of the tree, of one layer, to its shape in the file."""
         shape = self.hf_shape(config)
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 

@@ -24,9 +24,9 @@ def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def online_softmax_mean(scores: jax.Array) -> Statistics:
-    """Returns the results of `online_softmax`, and the numerator of the mean score.
+    """Returns `online_softmax`'s results, and sums of `scores * exp(scores - maximum)`.
 
-    The numerator is the sum of `scores * exp(scores - maximum)` over the last axis.
+    The scores' mean in the softmax distribution is the third result over the second.
     """
     return _reduce(scores, jnp.ones_like(scores), scores)
 

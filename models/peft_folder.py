@@ -3,7 +3,7 @@
 adapter_config.json          sizes of the adapters, and the name of the base model
 adapter_model.safetensors    lora_A [rank, in] and lora_B [out, rank] of each kernel
 
-Functions that take a config require one with adapters.
+The functions that take a `DecoderConfig` require one with adapters.
 """
 
 import collections
@@ -107,15 +107,11 @@ def export_tensors(
 
 
 def save_folder(
-    folder: str | os.PathLike,
-    params: Params,
-    config: DecoderConfig,
-    *,
-    base: str,
+    folder: str | os.PathLike, params: Params, config: DecoderConfig, *, base: str
 ) -> None:
     """Writes a PEFT folder, which gets its name only when it is complete.
 
-    With several processes, all must call this function; the first process writes.
+    With several processes, all must call this function, and the first one writes.
 
     Args:
       folder: the folder to write; an existing one is replaced.
@@ -137,7 +133,7 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
     """Reads adapter_config.json.
 
     Raises:
-      ValueError: the file is missing or damaged, or a setting cannot be used.
+      ValueError: the file is missing or damaged, or a setting is not supported.
     """
     path = pathlib.Path(folder) / CONFIG
     content = read_json(path, "PEFT")
@@ -157,7 +153,7 @@ def load_adapters(
     """Loads a PEFT folder onto a model's mesh.
 
     Args:
-      folder: the folder; it may have adapters for only some kernels and layers.
+      folder: the folder; it need not have adapters for all kernels and layers.
       model: the model, with its mesh.
 
     Returns:
@@ -166,7 +162,7 @@ def load_adapters(
 
     Raises:
       ValueError: `read_config` fails, the weights are damaged or cannot be sharded, or
-        the model lacks a tensor of the folder or has it in another shape.
+        a tensor has a wrong shape or does not exist in the model.
       OSError: the weights cannot be read.
     """
     path, content = pathlib.Path(folder) / WEIGHTS, read_config(folder)
@@ -178,10 +174,11 @@ def load_adapters(
     for name, array in tensors.items():
         shape, _ = specs.get(name, (None, None))
         if array.shape != shape:
+            expected = f"must have shape {shape}" if shape else "must not exist"
             raise ValueError(
-                f"{path}: tensor {name} has shape {array.shape}, but {CONFIG} and the"
-                f" model require {shape or 'no such tensor'}; use the adapters' own"
-                " config and base model"
+                f"{path}: tensor {name} has shape {array.shape}, but according to"
+                f" {CONFIG} and the model it {expected}; use the adapters' own config"
+                " and base model"
             )
     assert model.mesh is not None
     shapes, _ = lora.split(abstract_params(model)[0])

@@ -67,18 +67,16 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def write_tensors(
-    path: str | os.PathLike,
-    specs: Specs,
-    tensors: Iterable[tuple[str, np.ndarray]],
+    path: str | os.PathLike, specs: Specs, tensors: Iterable[tuple[str, np.ndarray]]
 ) -> None:
     """Writes a file from a stream, with the same bytes as the `safetensors` package.
 
     Args:
-      path: the file to write. An existing file is overwritten in place, because
-        allocating new shared memory takes three times as long as the copy.
+      path: the file to write. An existing file is overwritten in place: in shared
+        memory, allocating a new one would take three times as long as copying.
       specs: `(shape, dtype)` of every tensor of the file, by name.
-      tensors: `(name, array)` pairs in any order; each is written before the next one
-        is requested.
+      tensors: `(name, array)` pairs in any order. Each is written before the next is
+        requested.
 
     Raises:
       ValueError: a tensor is missing, or has another shape or dtype than in `specs`.
@@ -106,7 +104,7 @@ def write_tensors(
 
 def _layout(specs: Specs) -> tuple[bytes, dict[str, int], int]:
     """Returns a file's header, the offset of each tensor, and the tensors' size."""
-    # transformers requires the format.
+    # transformers requires this metadata.
     header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     offsets, size = {}, 0
     for name in sorted(specs, key=lambda name: (-specs[name][1].itemsize, name)):

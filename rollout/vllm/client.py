@@ -82,8 +82,7 @@ def checksum(data: np.ndarray) -> int:
     table = flat[:in_rows].view(np.uint32).reshape(-1, _WORDS)
     columns, rows = (
         zlib.crc32(
-            flat[in_rows:].data,
-            zlib.crc32(table.sum(axis=axis, dtype=np.uint32).data),
+            flat[in_rows:].data, zlib.crc32(table.sum(axis=axis, dtype=np.uint32).data)
         )
         for axis in (0, 1)
     )
@@ -378,12 +377,7 @@ class VllmClient:
     # -- weights ---------------------------------------------------------------------
 
     def update(
-        self,
-        weights: PublishedWeights,
-        *,
-        mode: str,
-        timeout: float,
-        adapter: bool,
+        self, weights: PublishedWeights, *, mode: str, timeout: float, adapter: bool
     ) -> float:
         """Pauses the server, loads new weights and resumes.
 

@@ -13,11 +13,7 @@ from rollout.vllm.server import ServerProcess, ServerSpec
 
 
 def make_servers(
-    spec: ServerSpec,
-    sets: Sequence[tuple[int, ...]],
-    *,
-    key: str,
-    logs: pathlib.Path,
+    spec: ServerSpec, sets: Sequence[tuple[int, ...]], *, key: str, logs: pathlib.Path
 ) -> list[ServerProcess]:
     """Returns servers of one model, which are not started yet.
 
