@@ -41,7 +41,10 @@ class Slots:
 
 @flax.struct.dataclass
 class Dynamic:
-    """Holds sampling parameters as arrays: other values seldom need compilation."""
+    """Holds sampling parameters as arrays, so that new values need no compilation.
+
+    The exception is a new number of stop tokens above 8.
+    """
 
     temperature: jax.Array  # float32 scalar; see `draw_tokens`
     top_p: jax.Array  # float32 scalar; see `draw_tokens`
@@ -126,7 +129,7 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
         params, rows.ids, rows.positions, rows.segments, prefix_ids=rows.prefixes
     )
     lead = [None] * (k[0].ndim - 4)
-    # Replicate the results on every copy, because slots on any device can need them.
+    # Replicate the results over "batch", because slots on any device can need them.
     whole = laid_out(mesh, *lead, None, "kv_heads")
     if idle:
         k, v = _first_rows(mesh, lead, count, (k, v))
@@ -171,8 +174,7 @@ def insert(
       state: the decode state, which is donated.
       root: uint32 `[2]`, the random key of the call.
       k, v: the keys and values of Q rows from `prefill`.
-      places: the place in these rows of each completion's prompt, without its last
-        token.
+      places: where each completion's prompt, without its last token, is in these rows.
       slot: int32 `[R]`, the slot of each completion, all different. A completion with
         a slot of B or more is dropped.
       last: int32 `[R]`, the last token of each completion's prompt.
@@ -181,7 +183,7 @@ def insert(
         `sample`. They and `root` determine the completion's random numbers.
     """
 
-    # Draw for all tokens at once: one hash takes as long as hundreds of hashes.
+    # Draw for all tokens at once, because hundreds of hashes take as long as one.
     def uniforms(pair):
         base = jax.random.wrap_key_data(root)
         own = jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
@@ -228,8 +230,8 @@ def decode(
       min_done: int32, the number of done slots at which to return.
 
     Returns:
-      The new state, and the tuple of its done, count, token_ids and logprobs, which is
-      replicated on all devices: all processes make the same decisions.
+      The new state, and a tuple of its done, count, token_ids and logprobs. The tuple
+      is replicated on all devices, so that all processes make the same decisions.
     """
     mesh = model.mesh
     table = head_table(params)
@@ -302,7 +304,7 @@ def decode(
         )
 
     def some(drawn: jax.Array, state: Slots) -> tuple[jax.Array, Slots]:
-        # Computed once per check; it then grows by one with each token.
+        # The maximum is computed once per check, and grows by one with each token.
         longest = jnp.max(jnp.where(state.done, 0, state.cache.length))
         _, state = jax.lax.fori_loop(
             0,

@@ -30,9 +30,9 @@ def draw_tokens(
     """Samples one token per row by inverse CDF.
 
     One uniform number per row selects a block of 128 entries, and another an entry of
-    the block, which preserves float32's relative precision in the tails. (One Gumbel
+    the block. This preserves float32's relative precision in the tails. (One Gumbel
     number per entry would cost more than the matrix products of a decode step.) Without
-    `truncates` the code has no branches or loops, where a GPU would wait for the host.
+    `truncates` there are no branches or loops, for which a GPU would wait for the host.
 
     Args:
       logits: the logits of the next token.
@@ -131,7 +131,7 @@ class _Tiles:
         return jax.lax.psum(whole, self._axes)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns one block `[B, 128]` per row, and a mask of the vocabulary's entries.
+        """Returns one block `[B, 128]` per row, and which entries are not padding.
 
         Args:
           cut: the result of `cut`.

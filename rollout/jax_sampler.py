@@ -1,9 +1,9 @@
 """Samples with jitted prefill and decode programs on the trainer's own devices.
 
 A decode batch consists of slots, one completion each. A prompt is prefilled once for
-all its new completions, a partial completion with its prompt. A slot whose completion
-has ended takes the next one; when none waits, the batch shrinks. Shapes come from a few
-buckets to limit compilation.
+all its new completions. A partial completion is prefilled together with its prompt. A
+slot whose completion has ended takes the next one; when none waits, the batch shrinks.
+Shapes come from a few buckets to limit compilation.
 
 Random numbers depend on the call's seed and the indices of prompt, completion and
 token. Completions are equal on any mesh, except for rounding.
@@ -290,8 +290,8 @@ class _Block(NamedTuple):
 class _Waiting:
     """Queues completions that have no slot yet, and prefills their texts in blocks.
 
-    A text is a prompt, for all its new completions, or a prompt with one partial
-    completion, which is prefilled in longer rows.
+    A text is a prompt, which is prefilled once for all its new completions, or a prompt
+    followed by one partial completion, which is prefilled in longer rows.
     """
 
     def __init__(

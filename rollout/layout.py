@@ -26,7 +26,7 @@ _REFILL_PART = 8
 # Share of a device's memory that is left for programs and the runtime.
 _SPARE = 0.1
 # The results of a prefill are replicated on every copy. A prefill is therefore limited
-# to the tokens that 8 copies read, or to an eighth of a copy's cache if that is more.
+# to 8 times `PlatformSettings.read`, or to 1/8 of a copy's cache if that is more.
 _READERS = 8
 _READ_PART = 8
 
@@ -68,8 +68,8 @@ class Layout:
 
     trained: Decoder  # the model in training, with its mesh
     tensor: int  # number of devices that share one copy of the weights
-    # Maximum number of completions decoded together, to be rounded up to a multiple of
-    # the number of copies.
+    # Maximum number of completions decoded together, before it is rounded up to a
+    # multiple of the number of copies.
     slots: int
     prompt_length: int  # the lengths that the programs are compiled for
     response_length: int
@@ -153,7 +153,7 @@ class Layout:
         return self._reading(batch, prefix + columns)
 
     def _reading(self, batch: int, longest: int) -> tuple[int, int]:
-        # Each copy reads one row for its share of one insertion. With many copies the
+        # Each copy prefills one row for its share of one insertion. With many copies,
         # rows are shorter, and if needed fewer, to limit the number of tokens.
         most = max(_READERS * self.settings.read, self.cached // _READ_PART)
         needed = self.refill(batch) // self.copies * longest

@@ -40,7 +40,7 @@ class ServerBusy(RuntimeError):
 
 
 class OutOfStep(SamplerError):
-    """Reports that a server does not serve the published version, or reports none."""
+    """Reports that a server does not serve the published version, or names none."""
 
 
 class ServerRefused(SamplerError):
@@ -57,7 +57,7 @@ class ServerRefused(SamplerError):
 
 
 class LoadFailed(ServerRefused):
-    """Reports a failed load: the server is paused, and may have mixed versions."""
+    """Reports a failed load: the server is paused, and may have mixed weights."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class VllmClient:
         return text
 
     def healthy(self) -> bool:
-        """Returns whether the server is alive; may raise ServerRefused, as for 401."""
+        """Returns whether the server is alive; raises ServerRefused, such as for 401."""
         try:
             self.call("GET", "/health", timeout=5)
         except (ServerGone, ServerBusy):
@@ -198,11 +198,11 @@ class VllmClient:
     # -- checks of a started server --------------------------------------------------
 
     def attach(self, *, max_model_len: int) -> float:
-        """Prepares requests for tokens; must be called before the first of them.
+        """Checks the server, and prepares `generate`; must be called before it.
 
         Returns:
-          The log-prob, in nats, that the server reports for a token sampled with
-          top_k=1. It is 0 unless the server reports log-probs of the raw logits.
+          The log-prob, in nats, of a token sampled with top_k=1. It is 0 unless the
+          server reports log-probs of the raw logits.
 
         Raises:
           ServerRefused: the server's maximum length is below `max_model_len`.
@@ -279,7 +279,7 @@ class VllmClient:
     ) -> Completion:
         """Samples one completion.
 
-        It is unfinished if the server ended the request, by `abort` or for an update.
+        The completion is unfinished if `abort` or an update ended the request early.
 
         Args:
           prompt, params, seed: the request; `n` of the parameters is ignored.

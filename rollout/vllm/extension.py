@@ -24,8 +24,8 @@ _ADAPTER_ID = 1  # the id of the served adapters in vLLM
 class PolicyWorker:
     """Adds methods to vLLM's worker, which are called over /collective_rpc.
 
-    Each method returns an error message, or "". The message of an exception would not
-    reach the trainer.
+    Each method returns an error message, or "". If a method raised an exception, the
+    trainer would not receive its message.
     """
 
     # Attributes of vLLM's worker.
@@ -144,7 +144,7 @@ class RequireKey:
                 await send(
                     {"type": "http.response.start", "status": 401, "headers": []}
                 )
-                text = b"wrong API key; set VLLM_API_KEY as on the server"
+                text = b"missing or wrong API key; set VLLM_API_KEY as on the server"
                 await send({"type": "http.response.body", "body": text})
                 return
         await self._app(scope, receive, send)

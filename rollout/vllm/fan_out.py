@@ -31,15 +31,10 @@ _ABORT_SECONDS = 10
 
 
 class FleetSampler:
-    """Implements `Sampler.sample` over a fleet of servers."""
+    """Implements `Sampler.sample` over a fleet of servers of one model."""
 
     def __init__(self, fleet: ServerFleet, *, max_model_len: int):
-        """Creates a sampler.
-
-        Args:
-          fleet: the servers of one model.
-          max_model_len: the maximum length of a prompt with its completion.
-        """
+        """Creates a sampler of prompts and completions up to `max_model_len` tokens."""
         self._fleet, self._max_model_len = fleet, max_model_len
 
     def _version_of(self, label: str) -> int:

@@ -51,8 +51,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
     Raises:
       ValueError: `devices` is malformed or has a GPU twice. Or it is empty on a machine
         with GPUs, and JAX uses all of them or has several processes. Or JAX and vLLM
-        share a GPU without memory shares, or with shares of over 1 in sum. Or JAX uses
-        GPUs, and CUDA_VISIBLE_DEVICES has other names than numbers.
+        share a GPU, but not both have a share of its memory, or the sum exceeds 1. Or
+        JAX uses GPUs, and CUDA_VISIBLE_DEVICES has other names than numbers.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:

@@ -315,14 +315,7 @@ class VllmSampler(FleetSampler):
     def _compare(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
     ) -> np.ndarray:
-        """Compares the probe completion of each server with the trainer's log-probs.
-
-        Returns:
-          The absolute differences of all probe tokens, in nats.
-
-        Raises:
-          OutOfStep: see `_gap`.
-        """
+        """Returns the results of `_gap` for the probe completions of all servers."""
         sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
         scored = self._probe(params, sequences)
         own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
@@ -338,10 +331,7 @@ class VllmSampler(FleetSampler):
     ) -> np.ndarray:
         """Returns the absolute differences of a server's and the trainer's log-probs.
 
-        Args:
-          client: the client of the server.
-          answer: the server's completion of the probe prompt.
-          own: the trainer's log-probs of the leading tokens of `answer`.
+        `own` has the trainer's log-probs of the leading tokens of `answer`.
 
         Raises:
           OutOfStep: the server sampled with another version or did not finish, or the
@@ -378,7 +368,7 @@ class VllmSampler(FleetSampler):
         are compared, as far as they equal those of the last publish.
 
         Raises:
-          OutOfStep: the first token differs, or see `_gap`.
+          OutOfStep: the first token differs, or `_gap` raises it.
         """
         _, answer = found
         label, token_ids, own = self._probed

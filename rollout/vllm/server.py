@@ -234,9 +234,9 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """Returns a line: any last error since the start, and the path of the log."""
+        """Returns the last error logged since the start, if any, and the log's path."""
         found = re.findall(r"\b\w*(?:Error|Exception): .+", self._log_tail(1000))
-        # EngineDeadError says only that there was an error before.
+        # EngineDeadError means only that there was an earlier error.
         causes = [text for text in found if "EngineDead" not in text]
         return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"
 

@@ -84,7 +84,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
 
 
 def _kill(find: Callable[[], list[int]]) -> None:
-    """Kills the processes that `find` returns until there are none.
+    """Kills the processes that `find` returns, until it returns none.
 
     Resource trackers are spared for `TRACKER_SECONDS`: they remove the shared memory of
     killed processes and then end.
