@@ -228,7 +228,7 @@ def _dequantized(
             source.refuse(
                 f"tensor {name} has shape {array.shape}, not {shape}; use another file"
             )
-        if weight.path[-1] in ("q", "k"):
+        if weight.name in ("q", "k"):
             # llama.cpp rotates pairs of adjacent rows, and Hugging Face pairs the two
             # halves of a head: `[H/2, 2] -> [2, H/2]`.
             paired = array.reshape(-1, config.head_dim // 2, 2, *shape[1:])

@@ -25,7 +25,7 @@ from models import lora
 from models.claims import OWNER, claim, remove_abandoned
 from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.names import EMBEDDING, HEAD, at, rows, tensor_specs
+from models.names import EMBEDDING, HEAD, rows, tensor_specs
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out, place
 
@@ -164,9 +164,11 @@ def load_params(
             )
     shapes, _ = abstract_params(model)
     shardings = param_shardings(model, mesh)
-    params: dict[str, Any] = {"layers": {}}
+    params: dict[str, Any] = {lora.LAYERS: {}}
     for name, weight, layer in rows(config):
-        shape, sharding = at(shapes, weight.path), at(shardings, weight.path)
+        shape = weight.siblings(shapes)[weight.name]
+        sharding = weight.siblings(shardings)[weight.name]
+        loaded = weight.siblings(params)
         if layer is None:
             whole = weight.from_hf(tensors[name], shape.shape)
             array = place(whole, sharding).astype(shape.dtype)
@@ -177,9 +179,9 @@ def load_params(
                 zeros = functools.partial(jnp.zeros, shape.shape, shape.dtype)
                 stack = jax.jit(zeros, out_shardings=sharding)()
             else:
-                stack = at(params, weight.path)
+                stack = loaded[weight.name]
             array = _insert(stack, place(of_layer, one), layer)
-        at(params, weight.path[:-1])[weight.path[-1]] = array
+        loaded[weight.name] = array
         on_loaded(tensors[name].size)
     return params
 
@@ -241,8 +243,7 @@ def conversions(
     for layer, group in itertools.groupby(wanted, key=lambda row: row[2]):
         hf_names, weights, _ = zip(*group, strict=True)
         arrays = tuple(
-            lora.parts(at(params, weight.path[:-1]), weight.path[-1])
-            for weight in weights
+            lora.parts(weight.siblings(params), weight.name) for weight in weights
         )
         index = 0 if layer is None else layer
         yield hf_names, (weights, config, dtype, sharding, arrays, index)

@@ -4,14 +4,14 @@ Loading, export, weight publishing and GGUF conversion all use `TABLE`.
 """
 
 import dataclasses
-import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from models.config import DecoderConfig
+from models.lora import LAYERS
 from models.safetensors_io import Specs
 
 
@@ -24,7 +24,7 @@ class Weight:
     """
 
     hf_name: str  # with `{}` in place of the layer index
-    path: tuple[str, ...]  # in the parameter tree
+    name: str  # in the parameter tree
     hf_axes: str  # axes in the file, one letter each; see `hf_shape`
     only: str = ""  # the models that have the weight; empty for all; see `rows`
 
@@ -35,6 +35,10 @@ class Weight:
     @property
     def linear(self) -> bool:
         return self.layered and len(self.hf_axes) == 2
+
+    def siblings(self, params: Any) -> Any:
+        """Returns the part of a parameter tree, a dictionary, that has the weight."""
+        return params[LAYERS] if self.layered else params
 
     def hf_shape(self, config: DecoderConfig) -> tuple[int, ...]:
         sizes = {
@@ -57,13 +61,13 @@ class Weight:
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 
 
-def _layer(hf_name: str, name: str, hf_axes: str, only: str = "") -> Weight:
-    return Weight(f"model.layers.{{}}.{hf_name}", ("layers", name), hf_axes, only)
+def _layer(hf_name: str, *rest: str) -> Weight:
+    return Weight(f"model.layers.{{}}.{hf_name}", *rest)
 
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 TABLE: tuple[Weight, ...] = (
-    Weight(EMBEDDING, ("embedding",), "VD"),
+    Weight(EMBEDDING, "embedding", "VD"),
     _layer("self_attn.q_proj.weight", "q", "QD"),
     _layer("self_attn.q_proj.bias", "q_bias", "Q", "qkv_bias"),
     _layer("self_attn.q_norm.weight", "q_norm", "H", "qk_norm"),
@@ -78,8 +82,8 @@ TABLE: tuple[Weight, ...] = (
     _layer("mlp.down_proj.weight", "down", "DF"),
     _layer("input_layernorm.weight", "attention_norm", "D"),
     _layer("post_attention_layernorm.weight", "mlp_norm", "D"),
-    Weight("model.norm.weight", ("final_norm",), "D"),
-    Weight(HEAD, ("head",), "VD", "untied"),
+    Weight("model.norm.weight", "final_norm", "D"),
+    Weight(HEAD, "head", "VD", "untied"),
 )
 
 
@@ -109,8 +113,3 @@ def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
         name: (weight.hf_shape(config), np.dtype(dtype))
         for name, weight, _ in rows(config)
     }
-
-
-def at(tree: Any, path: Sequence[str]) -> Any:
-    """Returns the node of a parameter tree at a `Weight.path`."""
-    return functools.reduce(lambda node, key: node[key], path, tree)

@@ -30,9 +30,9 @@ from sharding.rules import place
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # The Hugging Face module of each kernel, with `{}` in place of the layer index.
 _MODULES = {
-    weight.path[-1]: weight.hf_name.removesuffix(".weight")
+    weight.name: weight.hf_name.removesuffix(".weight")
     for weight in TABLE
-    if weight.path[-1] in lora.KERNELS["all"]
+    if weight.name in lora.KERNELS["all"]
 }
 # Settings that change the output of an adapter, with their only supported values.
 _SUPPORTED: Mapping[str, Any] = {
@@ -73,10 +73,10 @@ def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
     rank = config.lora.rank
     specs: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for weight in TABLE:
-        if weight.path[-1] in config.lora.kernels:
+        if weight.name in config.lora.kernels:
             out, into = weight.hf_shape(config)
             for layer in range(config.num_layers):
-                a, b = _names(weight.path[-1], layer)
+                a, b = _names(weight.name, layer)
                 specs |= {a: ((rank, into), dtype), b: ((out, rank), dtype)}
     return specs
 

@@ -32,6 +32,7 @@ from rollout.types import (
     OnFinished,
     OnPause,
     SamplingParams,
+    check_lengths,
     start_completions,
 )
 from sharding.replicas import share_replicas
@@ -103,19 +104,10 @@ class JaxSampler:
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        results = start_completions(prompts, params, partial)
-        lengths = [len(prompt) for prompt in prompts]
-        if 0 in lengths:
-            raise ValueError(f"prompt {lengths.index(0)} is empty; give it a token")
-        longest = max(lengths, default=0)
-        limit = self._layout.trained.config.max_positions
-        if longest + params.max_tokens > limit:
-            raise ValueError(
-                f"the longest prompt ({longest} tokens) plus max_tokens="
-                f"{params.max_tokens} exceeds the model's {limit} positions; shorten"
-                " the prompt or lower max_tokens"
-            )
         layout = self._layout
+        results = start_completions(prompts, params, partial)
+        check_lengths(prompts, params, layout.trained.config.max_positions)
+        longest = max(map(len, prompts), default=0)
         alike = prompts and common_length(prompts) >= layout.prefix
         prefix = layout.prefix if alike else 0
         columns, width = layout.lengths(longest, params.max_tokens, prefix)

@@ -145,6 +145,19 @@ class PolicySampler(Sampler, Protocol):
         ...
 
 
+def check_lengths(
+    prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int
+) -> None:
+    """Raises ValueError if a prompt is empty, or over `limit` with `max_tokens`."""
+    for i, prompt in enumerate(prompts):
+        if not 0 < len(prompt) <= limit - params.max_tokens:
+            raise ValueError(
+                f"prompt {i} has {len(prompt)} tokens: must have at least 1, and with"
+                f" max_tokens={params.max_tokens} at most {limit}; shorten the prompt"
+                " or lower max_tokens"
+            )
+
+
 def start_completions(
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,

@@ -166,7 +166,7 @@ class VllmClient:
         return text
 
     def healthy(self) -> bool:
-        """Returns whether the server is alive; raises ServerRefused, such as for 401."""
+        """Returns whether the server is alive; raises ServerRefused for status 4xx."""
         try:
             self.call("GET", "/health", timeout=5)
         except (ServerGone, ServerBusy):

@@ -19,6 +19,7 @@ from rollout.types import (
     OnFinished,
     OnPause,
     SamplingParams,
+    check_lengths,
     start_completions,
 )
 from rollout.vllm.client import ServerBusy, ServerGone, ServerRefused
@@ -65,13 +66,7 @@ class FleetSampler:
           OutOfStep: a server reports no version, or serves another one.
           ServerGone: the sampler was closed.
         """
-        room = self._max_model_len - params.max_tokens
-        for i, prompt in enumerate(prompts):
-            if not 0 < len(prompt) <= room:
-                raise ValueError(
-                    f"prompt {i} has {len(prompt)} tokens: must have 1 to {room}, to"
-                    f" leave room for max_tokens={params.max_tokens}"
-                )
+        check_lengths(prompts, params, self._max_model_len)
         fleet = self._fleet
         results = start_completions(prompts, params, partial)
         todo = collections.deque(

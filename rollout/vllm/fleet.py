@@ -217,8 +217,8 @@ class ServerFleet:
     def _bring_up(self, member: Member) -> Any:
         """Waits for a server, checks it after a start, and updates it.
 
-        Restarts a server that does not answer meanwhile. Returns the result of
-        `update`, or None if all restarts are used up.
+        Restarts a server that does not answer. Returns the result of `update`, or None
+        if all restarts are used up.
         """
         with member.lock:
             while not member.dead:
@@ -341,7 +341,7 @@ class ServerFleet:
                     self._take_out(member, epoch, error)
 
     def _on_each(self, act: Callable[[Member], Any]) -> list[Any]:
-        """Calls `act` for all servers in parallel; then raises the first error."""
+        """Calls `act` for all servers in parallel, and then raises any first error."""
         with ThreadPoolExecutor(max(1, len(self.members))) as pool:
             calls = [pool.submit(act, member) for member in self.members]
         return [call.result() for call in calls]

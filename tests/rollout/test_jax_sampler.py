@@ -510,7 +510,7 @@ def test_the_nucleus_of_a_large_vocabulary_is_neither_larger_nor_smaller(scale, 
 def test_too_long_a_request_is_refused_with_both_numbers(folder):
     path, _ = folder
     params = SamplingParams(max_tokens=120, stop_token_ids=STOP)
-    with pytest.raises(ValueError, match="12 tokens. plus max_tokens=120 .* 128"):
+    with pytest.raises(ValueError, match="12 tokens: .* max_tokens=120 at most 128"):
         _sampler(path).sample([[1] * 12], params, seed=0)
 
 
