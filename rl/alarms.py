@@ -20,7 +20,7 @@ class Rule(NamedTuple):
     name: str  # the alarm's name in `alarms.stop_on`
     value: Callable[[Metrics], float]  # value to compare; NaN if the step lacks it
     beyond: Callable[[float, float], bool]  # whether value and limit give an alarm
-    says: str  # message with fields for the value and `names` of non-finite metrics
+    says: str  # format string; `names` are the first three non-finite metrics
     counts: bool = False  # whether the value counts consecutive steps or updates
     limit: float = 0.0
 
@@ -40,7 +40,8 @@ RULES = (
         _of("sampling/truncated"),
         operator.gt,
         "{:.0%} of the completions are truncated: raise"
-        " config.rollout.max_response_tokens or check config.rollout.stop_token_ids",
+        " config.rollout.max_response_tokens or the stage's max_response_tokens, or"
+        " check config.rollout.stop_token_ids",
         limit=0.9,
     ),
     Rule(
@@ -48,8 +49,8 @@ RULES = (
         _of("sampling/unjudged"),
         operator.gt,
         "{:.1%} of the completions have no verdict: see the metrics verifier/lost"
-        " (workers died or timed out) and verifier/bad_gold; a reward of None counts,"
-        " too",
+        " (workers died or timed out) and verifier/bad_gold, and whether the reward"
+        " function returns None",
         limit=0.01,
     ),
     Rule(
@@ -122,8 +123,8 @@ class Alarms:
     """Compares each step's metrics with the limits of `RULES`.
 
     Every active alarm gives a warning. An alarm of `alarms.stop_on` ends the run after
-    `alarms.patience` active steps in a row; or, if the alarm's value is a count
-    (`Rule.counts`), when this count reaches the limit.
+    `alarms.patience` consecutive active steps. An alarm whose value is a count
+    (`Rule.counts`) ends the run when the count reaches the limit instead.
     """
 
     def __init__(self, settings: base.Alarms):

@@ -22,8 +22,8 @@ def base_folder(
 ) -> pathlib.Path:
     """Returns the base model's folder; makes or downloads the model if it is missing.
 
-    With `described_in`, an empty folder, a missing model is only described: its config
-    and tokenizer are written to this folder, which is returned.
+    If the empty folder `described_in` is given, a missing model is neither made nor
+    downloaded: its config and tokenizer are written to this folder, which is returned.
     """
     m = c.model
     if m.maker:

@@ -6,7 +6,7 @@
 
 A step's folder gets its final name when all three parts are on the disk. A checkpoint
 that does not match its checksums is not loaded. A run resumes from the newest intact
-checkpoint, and renames the folders of newer ones.
+checkpoint, and renames the folders of newer, corrupt ones to `STEP.damaged`.
 """
 
 import concurrent.futures
@@ -45,7 +45,8 @@ class Checkpoints:
     """Saves, restores and rotates the checkpoints of one run.
 
     With several processes every process has an instance, and all call `save`, `restore`
-    and `close` together. Only process 0 verifies files, and renames or removes folders.
+    and `close` together. Only process 0 compares files with `SHA256SUMS`, renames
+    folders and removes them.
     """
 
     def __init__(
@@ -166,13 +167,11 @@ class Checkpoints:
                     break
                 time.sleep(0.5)
         latest = self.latest()
-        newest = "from the start"
-        if latest is not None:
-            newest = f"from the checkpoint of step {latest}"
+        newest = "start" if latest is None else f"checkpoint of step {latest}"
         return OSError(
             f"{self._folder}: saving the checkpoint of step {step} failed"
-            f" ({one_line(error)[:300]}); remove the cause, then resume {newest} with"
-            " the same command"
+            f" ({one_line(error)[:300]}); remove the cause, then resume from the"
+            f" {newest} with the same command"
         )
 
     def _check_space(self, nbytes: int) -> None:
@@ -268,7 +267,8 @@ class Checkpoints:
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
         """Returns the newest step that passes `checksums.verify`; None without steps.
 
-        Skips the steps in `corrupt`, adds those that fail, and raises if all do.
+        Skips the steps in `corrupt`, and adds those that fail. Raises
+        CorruptCheckpointError if no intact step is left.
         """
         found = -1
         if jax.process_index() == 0:
@@ -312,7 +312,7 @@ class Checkpoints:
 
 
 class _Retained(preservation_policy.PreservationPolicy):
-    """Makes Orbax retain the checkpoints of `retained_steps` alone."""
+    """Makes Orbax retain only the checkpoints of `retained_steps`."""
 
     def __init__(self, records: Mapping[int, Record], keep: int):
         self._records, self._keep = records, keep

@@ -145,8 +145,9 @@ class Engine:
     ) -> list[list[Batch]]:
         """Copies mini-batches to the devices and computes missing log-probabilities.
 
-        Fills `old_logprobs` if the step has several updates, or off-policy tokens that
-        `reject` may then remove. Fills `reference_logprobs` if there is a reference.
+        Fills `old_logprobs` if the step has several updates, or if `reject` is set and
+        there are off-policy tokens, which `reject` may then remove. Fills
+        `reference_logprobs` if there is a reference.
         """
         hyper, rows = hypers[0], self.step.rows
         # With a single update the old policy is the current policy.

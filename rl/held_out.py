@@ -78,7 +78,10 @@ def _evaluate_set(
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Returns the first set's accuracy on `eval.problems` problems (0: all) or None."""
+    """Returns the first set's accuracy on its first `eval.problems` problems (0: all).
+
+    Returns None if `summary` is empty.
+    """
     return summary.get("curve", summary).get("accuracy")
 
 

@@ -158,7 +158,8 @@ class Collector:
             kept += accepted
         if len(kept) < full:
             raise RuntimeError(
-                f"only {len(kept)} of {full} informative groups; raise max_rounds"
+                f"step {step + 1}: only {len(kept)} of {full} informative groups; raise"
+                " dynamic_sampling.max_rounds in configs/quickstart.py"
             )
         self.left = kept[full:]
         metrics = {"sampling/groups": float(len(sampled))}

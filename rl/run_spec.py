@@ -323,8 +323,8 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
             raise ValueError(f"{key}.{name}={source!r}: must be files or a function")
         if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or name == "train":
             raise ValueError(
-                f"{key}: {name!r} cannot name a set; use letters, digits, - and _, and"
-                " not 'train'"
+                f"{key}: {name!r} cannot name a set; use a letter or digit, then"
+                " letters, digits, - and _; 'train' is reserved"
             )
         sets.append((name, f"{key}.{name}", source, d.eval_args.get(name, {})))
     for name, arguments in d.eval_args.items():

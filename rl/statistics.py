@@ -61,9 +61,9 @@ def mean_interval(
     """Returns the 95% interval of the mean of `scores [problems]`, each in [0, 1].
 
     It is Wilson's score interval with the effective number of trials
-    `p (1 - p) / var(mean)`, where p is the mean. The quantile is Student's t. Its
-    degrees of freedom are 1 plus the smaller of Kish's effective sample sizes of the
-    scores and of 1 - scores, at most the number of problems or clusters minus 1. Unlike
+    `p (1 - p) / var(mean)`, where p is the mean. The quantile is Student's t with
+    `min(1 + s, units - 1)` degrees of freedom: s is the smaller of Kish's effective
+    sample sizes of the scores and of 1 - scores; units are problems or clusters. Unlike
     a bootstrap, the interval has good coverage when few problems are solved.
 
     If every score is 0 or 1, and no two problems share a cluster, it is Wilson's

@@ -76,7 +76,8 @@ _ACCEPT_CHANGES = flags.DEFINE_bool(
     False,
     "Resume although the config or the data have changed.",
 )
-# Only needed if the environment does not define them; see docs/launch.md.
+# These three are needed only if the environment has no such settings; see
+# docs/launch.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
 _NUM_PROCESSES = flags.DEFINE_integer(
     "num_processes", None, "Number of processes of the run."
@@ -101,19 +102,23 @@ _OUT_OF_MEMORY = (
 
 
 def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
-    """Returns summary.json if the run has done at least `steps` steps, or None."""
+    """Returns summary.json's content if the run has done `steps` steps, or else None.
+
+    Raises:
+      ValueError: the file is damaged.
+    """
     path = workdir / "summary.json"
     if not path.is_file():
         return None
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
         if missing := sorted(_REPORTED - summary.keys()):
-            raise TypeError(f"no {missing[0]}")
+            raise TypeError(f"no {missing[0]!r}")
         return summary if summary["steps"] >= steps else None
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path}: damaged ({error}); delete it, then run the same command, which"
-            " evaluates and exports the newest checkpoint again"
+            " writes it again"
         ) from None
 
 

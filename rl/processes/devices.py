@@ -31,7 +31,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def take_gpu_memory() -> None:
-    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment has a share."""
+    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets it."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", str(GPU_SHARE))
 
 
@@ -60,7 +60,7 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     Call this function before JAX initializes its devices.
 
     Args:
-      cpu_devices: number of devices, unless XLA_FLAGS has one; 0 uses the largest
+      cpu_devices: number of devices, unless XLA_FLAGS sets it; 0 uses the largest
         divisor of `rows` that is at most the number of cores.
       rows: number of rows of a batch, which are sharded over the devices.
     """

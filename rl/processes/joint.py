@@ -48,8 +48,8 @@ class JointEngine:
     ) -> list[list[Completion]]:
         """Samples like `rollout.types.Sampler.sample`, in all processes if embedded.
 
-        Embedded samplers pause between the same device programs. Then the leader
-        decides whether sampling ends, and sends its decision to the followers.
+        The embedded samplers of all processes pause between the same device programs.
+        In each pause the leader sends the followers its decision whether sampling ends.
         """
         sample = functools.partial(
             self._engine.sample, *args, on_finished=on_finished, **kwargs

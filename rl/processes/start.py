@@ -143,6 +143,6 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
         raise ValueError(
             f"{source}: the processes could not be connected"
             f" ({one_line(error)[:300]}); give --num_processes=1 for a single process,"
-            f" or {_FLAGS}"
+            f" or correct values of {_FLAGS}"
         ) from None
     return True

@@ -11,7 +11,8 @@ The effect depends on the phase in which the signal arrives:
 With several processes, the main thread is interrupted in calls of `check` only.
 If the main thread does not end in time, the process is killed; the last checkpoint
 stays. The limit is the grace period in `grace_period()`, and 1.5 seconds in other code
-and after an interruption; `saving()` has none. A process is killed at a second signal.
+and after an interruption. `interruptible()` and `saving()` have no limit. A second
+signal kills the process at once.
 """
 
 import contextlib
@@ -162,8 +163,9 @@ class StopSignals:
     ) -> contextlib.AbstractContextManager[None]:
         """Lets work in the `with` block continue after a signal, for a limited time.
 
-        The next call of `check` raises Stopped. The process is killed if the block has
-        not ended `grace_seconds` after the signal or, if later, after its own start.
+        The next call of `check` raises Stopped. The process is killed if the block does
+        not end within `grace_seconds`. The time counts from the signal, or from the
+        start of the block or the end of a nested block if that is later.
         """
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 

@@ -35,7 +35,7 @@ class Board:
         front: Set[str],
         config: Mapping[str, Any],
     ):
-        """Starts a file; TensorBoard then drops earlier points of steps after `keep`.
+        """Starts a file, which makes TensorBoard drop older files' steps after `keep`.
 
         The tags `front` are also shown in the group `FRONT`. `config` has
         hyperparameters by name.

@@ -34,7 +34,7 @@ def dump_updates(
     hypers: Sequence[Hyper],
     stats: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Writes a dump unless the run has one; prints a warning after an OSError.
+    """Writes a dump unless the run has one; prints a warning if writing fails.
 
     The caller makes sure that no checkpoint is being written. `step` is the number of
     steps done before the dumped one.

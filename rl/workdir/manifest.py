@@ -164,7 +164,8 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 def check_checkpoints(workdir: pathlib.Path) -> None:
     """Checks that the newest checkpoint named in metrics.jsonl, or a newer one, exists.
 
-    A checkpoint renamed as damaged counts, too. This protects the later metrics.
+    That checkpoint may also have been renamed as damaged. Otherwise the run would
+    resume from an older checkpoint, and drop the metrics of later steps.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
@@ -181,7 +182,7 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
         there = f"the newest is of step {newest}" if newest else "there is none"
         raise ValueError(
             f"{folder}: {path.name} refers to the checkpoint of step {named},"
-            f" but {there}. Restore it, use another --workdir, or give"
+            f" but {there}. Restore that checkpoint, use another --workdir, or give"
             f" --accept_changes to resume from step {newest} and drop later metrics"
         )
 

@@ -612,7 +612,7 @@ def _without_config(text):
 # A file of a finished workdir, what becomes of its text, and what is said of it.
 DAMAGED = [
     ("summary.json", lambda text: text[:40], "damaged ("),
-    ("summary.json", lambda text: '{"steps": 99}', "damaged (no base); delete it"),
+    ("summary.json", lambda text: '{"steps": 99}', "damaged (no 'base'); delete it"),
     ("summary.json", lambda text: "[]", "damaged ("),
     ("metrics.jsonl", lambda text: "\x00" + text, "1: not JSON ("),
     ("metrics.jsonl", lambda text: '{"checkpoint/step": null}\n' + text,
