@@ -135,7 +135,8 @@ class Vllm:
     # GPUs of the started servers: "0;1" is two servers with one GPU each, "0,1;2,3" two
     # servers with two GPUs each. Empty: one server on each GPU that JAX does not use.
     devices: str = ""
-    dtype: str = ""  # dtype of the served weights; empty: model.dtype
+    # dtype of the served weights; empty: model.dtype.
+    dtype: Literal["", "bfloat16", "float16", "float32"] = ""
     # Completions that one server decodes at the same time.
     max_num_seqs: Annotated[int, Range(2)] = 256
     # Share of the GPU memory for vLLM; 0 means 0.9. Required if JAX uses the same GPU.

@@ -5,7 +5,6 @@ state. When the save is complete, checksums of its files are written to `SHA256S
 `sha256sum -c` can check them.
 """
 
-import concurrent.futures
 import dataclasses
 import hashlib
 import json
@@ -199,6 +198,5 @@ def _hash_files(folder: pathlib.Path) -> dict[str, str]:
     own = {SUMS, SCORE, f".{SUMS}.part", f".{SCORE}.part"}
     paths = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
     names = sorted({path.relative_to(folder).as_posix() for path in paths} - own)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        hashes = pool.map(files.sha256, (folder / name for name in names))
-        return dict(zip(names, hashes, strict=True))
+    hashes = files.sha256_of_each(folder / name for name in names)
+    return dict(zip(names, hashes, strict=True))

@@ -161,23 +161,22 @@ class Engine:
                 for micro in mini_batches
             ]
         reference = self.state.reference or self.reference
-        prepared: list[list[Batch]] = []
-        for micro in mini_batches:
-            prepared.append([])
-            for on_host in micro:
-                batch = place(on_host, rows)
-                if scores:
-                    own = not on_host.off_policy.any()
-                    if own and self.settings.old_logprobs == "sampler":
-                        old = batch.sampler_logprobs
-                    else:
-                        old = self.step.score(self.policy, batch, hyper)
-                    batch = batch.replace(old_logprobs=old)
-                if reference:
-                    scored = self.score_reference(reference, batch, hyper)
-                    batch = batch.replace(reference_logprobs=scored)
-                prepared[-1].append(batch)
-        return prepared
+
+        def prepared(on_host: Batch) -> Batch:
+            batch = place(on_host, rows)
+            if scores:
+                own = not on_host.off_policy.any()
+                if own and self.settings.old_logprobs == "sampler":
+                    old = batch.sampler_logprobs
+                else:
+                    old = self.step.score(self.policy, batch, hyper)
+                batch = batch.replace(old_logprobs=old)
+            if reference:
+                scored = self.score_reference(reference, batch, hyper)
+                batch = batch.replace(reference_logprobs=scored)
+            return batch
+
+        return [[prepared(batch) for batch in micro] for micro in mini_batches]
 
     def _score_on_host(self, batch: Batch, hyper: Hyper) -> Batch:
         """Fills `old_logprobs` of a batch of NumPy arrays."""

@@ -5,6 +5,7 @@ After a crash, a replaced file has its old or its new content. For appended file
 """
 
 import codecs
+import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -79,6 +80,16 @@ def read_json(path: pathlib.Path) -> Any:
         raise ValueError(
             f"{path}: not JSON ({error}); restore it, or use another folder"
         ) from None
+
+
+@contextlib.contextmanager
+def damaged(path: pathlib.Path, advice: str) -> Iterator[None]:
+    """Replaces errors of reading a JSON object by a ValueError with `advice`."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path}: damaged ({reason}); {advice}") from None
 
 
 def replace_rows(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -156,6 +167,16 @@ def read_rows(
         yield where, _parsed(line, where)
 
 
+def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
+    """Returns an integer of a row; `where` is the row's place from `read_rows`."""
+    if not isinstance(value := row.get(key), int):
+        raise ValueError(
+            f"{where}: {key}={value!r}: must be a whole number; restore the file, or"
+            " delete this row"
+        )
+    return value
+
+
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
     """Yields the number and the content of each line of a file.
 
@@ -175,6 +196,12 @@ def sha256(path: pathlib.Path) -> str:
     """Returns the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_each(paths: Iterable[pathlib.Path]) -> list[str]:
+    """Returns `sha256` of each file, in order, computed in parallel."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(sha256, paths))
 
 
 def fetched(name: str) -> pathlib.Path:

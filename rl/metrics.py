@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rl.files import Rows, read_rows, replace_rows
+from rl.files import Rows, read_rows, replace_rows, whole_number
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import Maker, Sink
 from rl.processes.stopping import one_line
@@ -281,12 +281,7 @@ def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
 
     rows = []
     for where, row in read_rows(path, appended=True):
-        if not isinstance(row.get("step"), int):
-            raise ValueError(
-                f"{where}: step={row.get('step')!r}: must be a whole number; restore"
-                " the file, or delete this row"
-            )
-        if row["step"] <= last(row):
+        if whole_number(row, where, "step") <= last(row):
             rows.append(row)
     if path.exists():
         replace_rows(path, rows)

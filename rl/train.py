@@ -110,16 +110,12 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
     path = workdir / "summary.json"
     if not path.is_file():
         return None
-    try:
+    advice = "delete it, then run the same command, which writes it again"
+    with files.damaged(path, advice):
         summary = json.loads(path.read_text(encoding="utf-8"))
         if missing := sorted(_REPORTED - summary.keys()):
-            raise TypeError(f"no {missing[0]!r}")
+            raise KeyError(missing[0])
         return summary if summary["steps"] >= steps else None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: damaged ({error}); delete it, then run the same command, which"
-            " writes it again"
-        ) from None
 
 
 def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:

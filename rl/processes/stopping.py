@@ -51,7 +51,7 @@ def status_of(number: int) -> int:
 
 
 class Stopped(BaseException):
-    """Ends the command after a signal; the attribute `signal` is its number.
+    """Ends the command after a signal, whose number is the attribute `signal`.
 
     Like `KeyboardInterrupt` it is not an `Exception`, so that error handlers around
     users' code do not catch it.
@@ -101,7 +101,8 @@ class StopSignals:
     """Ends the command on a signal of `STOPPING`; see the module's docstring.
 
     A signal to any process of a run ends all processes of the run. Enter this context
-    manager in the main thread. The leader prints `message` if it does not end in time.
+    manager in the main thread. If the command does not end in time, the leader prints
+    `message`.
     """
 
     def __init__(self, message: str):

@@ -4,7 +4,6 @@ The file holds the identity at the newest start: config, hashes of the base mode
 the problems, versions, devices, settings of JAX. It also holds the history of changes.
 """
 
-import concurrent.futures
 import datetime
 import hashlib
 import importlib.metadata
@@ -70,8 +69,7 @@ class Change(NamedTuple):
 def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     """Returns the identity of a run; `base` is the base model's folder."""
     paths = [p for p in sorted(base.iterdir()) if p.suffix in _MODEL_FILES]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        hashes = list(pool.map(files.sha256, paths))
+    hashes = files.sha256_of_each(paths)
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
     settings = {name: getattr(jax.config, name) for name in _JAX_DEFAULTS}
     return {
@@ -169,13 +167,8 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
-        step = row.get("checkpoint/step", 0)
-        if not isinstance(step, int):
-            raise ValueError(
-                f"{where}: checkpoint/step={step!r}: must be a whole number; restore"
-                " the file, or delete this row"
-            )
-        named = max(named, step)
+        if "checkpoint/step" in row:
+            named = max(named, files.whole_number(row, where, "checkpoint/step"))
     folder = workdir / "checkpoints"
     newest = max(steps_in(folder), default=0)
     if newest < named and not (folder / f"{named}{DAMAGED}").exists():
@@ -208,20 +201,15 @@ def _refuse(workdir: pathlib.Path, changes: Iterable[Change]) -> None:
 
 
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
-    try:
+    if not path.exists():
+        return None
+    with files.damaged(path, "delete it, then resume with --accept_changes"):
         content = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(part, dict) for part in content["identity"].values()):
             raise TypeError("a section is not an object")
         if not all(isinstance(row["after"], int) for row in content["history"]):
             raise TypeError("history: an entry of `after` is not a whole number")
         return content
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(
-            f"{path}: damaged ({reason}); delete it, then resume with --accept_changes"
-        ) from None
 
 
 def _config(spec: RunSpec) -> dict[str, Any]:
