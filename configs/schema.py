@@ -151,7 +151,8 @@ def _wrong(value: Any, hint: Any) -> str:
             return "be finite"
         return "" if value in arguments[1] else str(arguments[1])
     if origin is Literal:
-        return "" if value in arguments else f"be one of {', '.join(arguments)}"
+        choices = ", ".join(choice or "empty" for choice in arguments)
+        return "" if value in arguments else f"be one of {choices}"
     if origin in (typing.Union, types.UnionType):
         each = [_wrong(value, argument) for argument in arguments]
         return "" if "" in each else " or ".join(each)

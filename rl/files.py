@@ -316,7 +316,7 @@ def sync(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def named(path: pathlib.Path) -> Iterator[None]:
-    """Names the file in an OSError of the `with` block; failed writes leave it out."""
+    """Adds the file's name to an OSError of the `with` block; failed writes lack it."""
     try:
         yield
     except OSError as error:

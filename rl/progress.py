@@ -102,7 +102,7 @@ def hush() -> None:
 
 @contextlib.contextmanager
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
-    """Shows the progress of the work in the `with` block; yields its counter.
+    """Shows the progress of the `with` block; yields a counter of finished units.
 
     Without a `total` number of units only the time is shown. `unit` is the name of a
     unit, in the plural. A nested watch hides the outer one until the nested one ends.
@@ -130,7 +130,7 @@ def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Wa
 def phase(
     name: str, what: str, *, total: int | None = None, unit: str = ""
 ) -> Iterator[Watch]:
-    """Shows progress like `watch`, after a line with `what`, and before a last line."""
+    """Shows progress like `watch`, between a first line with `what` and a last line."""
     if not _hushed.is_set():
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     with watch(name, total=total, unit=unit) as count:
