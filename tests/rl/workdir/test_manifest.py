@@ -241,7 +241,7 @@ def test_a_workdir_without_the_checkpoints_of_its_metrics_is_refused(tmp_path):
     folder = tmp_path / "checkpoints"
     (folder / "2").mkdir(parents=True)
     with pytest.raises(
-        ValueError, match="of step 4, but the newest is of step 2. Restore it"
+        ValueError, match="of step 4, but the newest is of step 2. Restore that"
     ):
         manifest.check_checkpoints(tmp_path)
     (folder / "4.damaged").mkdir()  # set aside by a start that a kill cut short
