@@ -35,6 +35,7 @@ _CAUSE_SECONDS = 2.0
 # Longest time that a process waits until the others have read the exit status.
 _LEAVE_SECONDS = 5
 _DAY_MS = 24 * 3600 * 1000
+_LOST = "see its output, then start all processes again"
 _CALL, _SIGNAL, _END = "rl/call", "rl/signal", "rl/end"
 _STORE_BYTES = 1 << 16  # maximum size of a command in the key-value store
 _CHUNK = 1 << 18  # number of uint32 values in one broadcast over the devices
@@ -101,8 +102,7 @@ class _Group(SingleProcess):
                 if live.get(index) != first.get(index, -1):
                     if self._ended.wait(_CAUSE_SECONDS):
                         return
-                    lost = f"process {index} died or hangs; ending all processes"
-                    self._end_all(ERROR, lost)
+                    self._end_all(ERROR, f"process {index} died or hangs; {_LOST}")
 
     def _watch_end(self) -> None:
         """Ends this process after the first `_end_all`, or if process 0 has died."""
@@ -110,9 +110,7 @@ class _Group(SingleProcess):
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
             if not self._ended.is_set():
-                end_process(
-                    ERROR, "process 0 died or cannot be reached; ending all processes"
-                )
+                end_process(ERROR, f"process 0 died or cannot be reached; {_LOST}")
             return
         other = end["process"] not in (None, self._index)
         _report(

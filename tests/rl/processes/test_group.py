@@ -130,7 +130,7 @@ def test_a_lost_process_ends_the_others_with_a_line_that_names_it(how):
     statuses, errors = run(how, 3)
     assert statuses == [1, -signal.SIGKILL, 1], errors
     assert {line for error in errors for line in _lines(error)} == {
-        "error: process 1 died or hangs; ending all processes"
+        "error: process 1 died or hangs; see its output, then start all processes again"
     }
 
 

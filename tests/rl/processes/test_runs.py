@@ -170,7 +170,8 @@ def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
         follower.kill()
         assert leader.wait(120) == 1
         assert _errors(leader) == [
-            "error: process 1 died or hangs; ending all processes"
+            "error: process 1 died or hangs; see its output, then start all processes"
+            " again"
         ]
     _assert_same(workdir, alone, 2)
 
