@@ -7,7 +7,6 @@ dropped rows with reasons, and a report. Start reading at `pipeline`. Data flow:
     answers) -> decontaminate -> duplicates -> levels -> report
 
 A *check* is a pure function that returns details of a reason to drop a row, or None.
-All checks run on every row, so a dropped row lists all their reasons. The one exception
-is the check by the verifier, which runs last and skips rows that already have a reason.
-Later steps may skip them too.
+Each check runs on every row, so a dropped row lists the reasons of all checks. Only
+`unverifiable_answer`, which runs last, skips rows that already have a reason.
 """

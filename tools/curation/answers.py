@@ -1,7 +1,4 @@
-"""Checks gold answers with the verifier, and compares answers for equality.
-
-A gold is usable if it parses and equals itself when it is read from a box.
-"""
+"""Checks gold answers with the verifier, and compares answers for equality."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +10,8 @@ from tools.curation.row import Row
 def unverifiable_answer(row: Row) -> str | None:
     """Finds golds that the verifier cannot parse or that do not equal themselves.
 
-    Rows that already have a reason to be dropped are skipped.
+    Each gold is put in a box, read from it and compared with the gold. Rows that
+    already have a reason to be dropped are skipped.
     """
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
@@ -33,7 +31,10 @@ def equality(golds: Sequence[str]) -> Callable[[str], bool]:
 
 
 class AnswerJudge(Workers):
-    """Compares answers in worker processes; a crash or timeout counts as unequal."""
+    """Compares answers in worker processes.
+
+    Answers whose comparison crashes or takes too long count as unequal.
+    """
 
     def __init__(self, workers: int, timeout: float):
         super().__init__(workers, timeout, f"{__name__}:equality")

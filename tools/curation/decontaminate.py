@@ -23,9 +23,9 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
     """Marks rows that match an evaluation problem as dropped, with the reason.
 
     Args:
-      plan: the evaluation problems and the threshold of the similarity.
-      rows: screened rows, changed in place. Rewordings are found only among rows that
-        have no other reason.
+      plan: gives the evaluation problems and `near.contamination_threshold`.
+      rows: screened rows, changed in place. Rewordings are searched only among rows
+        without a reason to be dropped.
       judge: compares the answers of rows and evaluation problems.
     """
     if not plan.evaluation:
@@ -59,7 +59,7 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
-    """Returns the answers, and m + n for each m/n if `other` ends like "find m + n"."""
+    """Returns the answers; if `other` asks for m + n, also the sum for each m/n."""
     fractions = map(_FRACTION.fullmatch, answers if _SUM.search(other.problem) else ())
     sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
     return [*answers, *sums]
@@ -88,10 +88,10 @@ class EvaluationIndex:
     def near(self, row: Row) -> dict[str, float]:
         """Returns the similarities of evaluation problems to a row, by problem id.
 
-        Only problems with the key or a band hash of the row are compared, and only
+        Only problems that share the key or a band hash with the row are compared. Only
         similarities of at least the threshold are returned. Problems with the key of
-        the row have similarity 1, because 3-grams would miss copies with other
-        typesetting, such as `1{,}000` for `1000`.
+        the row have similarity 1, because the 3-grams of copies with other typesetting,
+        such as `1{,}000` for `1000`, may differ.
         """
         same = self._met.get(row.key, ())
         met = {n for band in row.bands for n in self._met.get(band, ())}
@@ -102,5 +102,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Returns the ids of evaluation problems by word n-gram shared with `text`."""
+        """Returns the word n-grams shared with `text`, with ids of their problems."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

@@ -14,7 +14,10 @@ from tools.curation.text import numbers, similarity
 
 Equal = Callable[[Sequence[str], Sequence[str]], bool]
 Copy = tuple[Row, str, float]
-"""A row, its kind ("exact", or one of `relation`) and its similarity to the first."""
+"""A row of a group, its kind and its similarity to the first row of the group.
+
+The kind is "exact" or a kind that `relation` returns.
+"""
 
 
 def drop_duplicates(
@@ -22,17 +25,18 @@ def drop_duplicates(
 ) -> None:
     """Keeps one row per group of similar problems, or none if copies' answers differ.
 
-    The first copy that `scale` graded is kept, or else the first copy, unless evidence
-    decides between different answers (`_drop_copies`). To find groups, exact duplicates
-    are merged into a row with all of their answers. This row joins the most similar
-    group of earlier rows, or starts a group. Only groups whose first row shares a band
-    hash with it are compared.
+    The first copy that `scale` graded is kept, or else the first copy. If answers
+    differ, evidence decides (`_drop_copies`).
+
+    To find groups, exact duplicates are merged into a row with all of their answers.
+    The merged row joins the group with the most similar first row, or starts a group.
+    It is compared only with first rows that share a band hash.
 
     Args:
-      plan: thresholds of the similarity, and the use of evidence.
+      plan: gives the thresholds of the similarity and the use of evidence.
       rows: screened rows, changed in place; dropped rows are ignored.
       judge: compares answers.
-      scale: the scale of the levels; see `level_scale`.
+      scale: name of the scale of the levels; see `level_scale`.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
@@ -65,8 +69,9 @@ def drop_duplicates(
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
     """Drops all rows of a group but one, or all rows if copies have different answers.
 
-    If the plan uses evidence and exactly one answer has sufficient evidence, the first
-    row with this answer is kept. It gets the evidence of the copies with this answer.
+    If answers differ, but the plan uses evidence and exactly one answer has sufficient
+    evidence, the first row with this answer is kept. A kept row gets the evidence of
+    the copies with the same answer.
     """
     copies = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(copies, judge.equal)
@@ -96,8 +101,8 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
     """Returns the evidence of a row and its copies, one entry per kind and solver.
 
-    The copies have the answer of the row. If the row has an origin and a copy has
-    another, their agreement is added as evidence.
+    The copies have the same answer as the row. If their origins differ, the agreement
+    of the origins is added as evidence.
     """
     found = {(one.kind, one.by): one for one in row.evidence}
     for copy in copies:
@@ -128,7 +133,7 @@ def relation(
       None, or (kind, similarity). The kinds are:
         "same": similar words, equal numbers and equal answers.
         "conflict": nearly the same words and equal numbers, but different answers.
-        "variant": similar words, but different numbers or answers, and no conflict.
+        "variant": similar words, but different numbers or answers, and not "conflict".
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:

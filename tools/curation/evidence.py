@@ -2,8 +2,8 @@
 
 A solver that is independent of the gold rarely gives the same wrong answer. Public sets
 have columns with results of solvers; `COLUMNS` describes how to read them. The strength
-of evidence is the lower end of the 95% interval of the solve rate, so results from
-different numbers of samples are comparable.
+of evidence is the lower end of the 95% interval of the solve rate. It makes results
+from different numbers of samples comparable.
 """
 
 import collections
@@ -36,10 +36,10 @@ class Evidence:
     """Records that `correct` of `samples` attempts by one solver gave the gold."""
 
     kind: Kind
-    by: str  # name of the solver: a model, or sets that give the same answer
+    by: str  # name of the solver: a model, or the origins that agree
     correct: int  # number of attempts that gave the gold
     samples: int  # number of attempts
-    source: str  # column of the row, or ids of the other rows
+    source: str  # column of the row; for an agreement, the ids of the other rows
 
     @property
     def rate(self) -> float:
@@ -48,7 +48,7 @@ class Evidence:
 
     @property
     def strength(self) -> float:
-        """Returns the lower end of the 95% interval of the rate; 0 if never solved."""
+        """Returns the lower end of the 95% interval of the rate; 0 at rate 0."""
         return _lower_end(self.correct, self.samples)
 
 
@@ -63,8 +63,8 @@ class Column(NamedTuple):
     path: str  # path of the column in a row
     kind: Kind
     by: str  # name of the solver; empty for the name of the row's source
-    samples: int  # number of attempts, if the row does not have it
-    # How a value states the counts; see `_counts`.
+    samples: int  # number of attempts, if the value does not contain it
+    # How the value gives the counts; see `_counts`.
     form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
 
 
@@ -88,7 +88,7 @@ COLUMNS = (
     Column("difficulty", "solve_rate", _DISTILLED[1], 8, "fraction"),
     # OpenR1-Math: one boolean for each completion.
     Column("correctness_math_verify", "verified_solutions", _R1, 1, "flags"),
-    # DeepMath: three solutions, whose answers are compared with the gold here.
+    # DeepMath: three solutions; `_counts` compares their answers with the gold.
     *(Column(name, "verified_solutions", _R1, 1, "solution") for name in _SOLUTIONS),
     # tools.grade, and files with a rate but without its number of samples.
     Column("graded", "graded", "tools.grade", 16, "grade"),
@@ -105,8 +105,8 @@ def read_evidence(
     """Reads the evidence for a row's gold, one entry per kind and solver.
 
     Args:
-      record: the row as read from the file. If its column `evidence` has a valid
-        entry, only this column and `graded` are read.
+      record: the row as read from the file. If its column `evidence` has an entry with
+        the fields of `Evidence`, only this column and `graded` are read.
       golds: accepted answers, compared with the answers of solutions.
       source: name of the row's set.
     """
@@ -142,12 +142,13 @@ def read_evidence(
 def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int] | None:
     """Returns (correct, attempts), or None if the value is missing or invalid.
 
-    Args:
-      value: by `column.form`: a share of correct attempts, a number of failures, a text
-        such as "3/8", a boolean for each attempt, a solution with its answer in a box,
-        or the `graded` object of tools.grade.
-      column: the column of the value.
-      golds: accepted answers, compared with the answer of a solution.
+    The form of a column says what its values are:
+      "rate": the share of correct attempts.
+      "failures": the number of wrong attempts.
+      "fraction": a text such as "3/8".
+      "flags": a list of booleans, one for each attempt.
+      "solution": a solution with an answer in a box, which is compared with `golds`.
+      "grade": the `graded` object of tools.grade.
     """
     n = column.samples
     match column.form:
@@ -190,8 +191,8 @@ def load_readings(path: str) -> Readings:
         source, wrong = row.get("source"), row.get("wrong")
         if not isinstance(source, str) or not isinstance(wrong, bool):
             raise ValueError(
-                f"{where}: source={source!r} must be text, and wrong={wrong!r} true or"
-                " false"
+                f"{where}: source={source!r} must be text, and wrong={wrong!r} must be"
+                " true or false"
             )
         read, bad = counts[source]
         counts[source] = read + 1, bad + wrong

@@ -1,7 +1,8 @@
 """Defines the formats of public sets, which map fields of `Row` to columns.
 
-A format maps a field to a path such as `gold[0]` or `prompt.user.content`, the text of
-the first chat message by "user". The columns of a file's first row show its format.
+A format maps a field to a path, such as `gold[0]`. The path `prompt.user.content` is
+the text of the first message with role "user" in a list of chat messages. The columns
+of a file's first row determine the format.
 """
 
 import json
@@ -16,9 +17,9 @@ FIELDS = (
 
 TURNS = "messages"  # the column name for rows that are lists of chat messages
 
-# name -> (a column that rows must have or None, paths of fields that differ). The first
-# matching format is used. "problems" has the field names of `Row`, as in
-# DeepScaleR, NuminaMath-1.5, MATH and this project's files.
+# name -> (a path that rows must have or None, paths of the fields whose column has
+# another name). The first matching format is used. "problems" has the field names of
+# `Row`, as in DeepScaleR, NuminaMath-1.5, MATH and this project's files.
 _CHAT = {"problem": "prompt.user.content", "source": "data_source"}
 _REWARD = "reward_model.ground_truth"
 FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
@@ -55,9 +56,9 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
             if any(has(record, path) for path in answers):
                 return name, paths
     raise ValueError(
-        f"{where}: no known format (columns: {columns(record)}); give the columns in"
-        " config.sources, or with --input by"
-        " --fields problem=COLUMN,answer=COLUMN.key[0]"
+        f"{where}: no known format (columns: {columns(record)}); name the columns with"
+        " config.sources[].fields, or with --fields problem=COLUMN,answer=COLUMN.key[0]"
+        " for files of --input"
     )
 
 
@@ -67,9 +68,9 @@ def columns(record: Mapping[str, Any]) -> str:
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the path of each field: that in `fields`, or else the field's own name.
+    """Adds the fields that `fields` lacks, each with its name as its path.
 
-    A field that is not in `fields`, but whose name is a path in `fields`, is left out.
+    A field whose name is already a path in `fields` is not added.
 
     Raises:
       ValueError: a field is unknown, or a path does not have the form `a.b[0]`.
@@ -104,8 +105,8 @@ def has(record: Mapping[str, Any], path: str) -> bool:
 def at(record: Any, path: str, default: Any = None) -> Any:
     """Returns the value at a path such as `a.b[0]`, or `default` if it does not exist.
 
-    Strings along the path are parsed as JSON. The last key may contain dots. A key that
-    is applied to a list of chat messages selects the first message with that role.
+    A string before the end of the path is parsed as JSON. The last key may contain
+    dots. In a list of chat messages, a key selects the first message with that role.
     """
     while path:
         try:
@@ -128,5 +129,5 @@ def at(record: Any, path: str, default: Any = None) -> Any:
 
 
 def root(path: str) -> str:
-    """Returns a path's first key: the column name, unless that has a dot."""
+    """Returns the first key of a path, which is its column unless that has a dot."""
     return _STEP.findall(path)[0][0]

@@ -27,7 +27,8 @@ _MANIPULATES = any_of(
 )
 _EITHER_OR = re.compile(
     rf"\W*(?:{STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
-    r"|odd|even|neither|both|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
+    r"|odd|even|neither|both|correct|right|wrong|possible|impossible|always|never"
+    r"|sometimes|cannot|not|√|×"
     r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*(?:[,.;].*)?",
     re.I | re.S,
 )
@@ -41,8 +42,7 @@ _STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
 _NAMES_OPTIONS = re.compile(
     r"\([A-Za-j]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
 )
-
-_NAMES_POINTS = re.compile(r"[A-Z]{2,4}|[A-Za-z]\([a-z]\)")
+_NAMES_POINTS = re.compile(r"[A-Z]{2,4}|[A-Za-z]\([a-z]\)")  # also functions
 
 
 def no_answer(row: Row) -> str | None:
@@ -66,7 +66,7 @@ def repeated_value(row: Row) -> str | None:
 
 
 def alternative_golds(row: Row) -> str | None:
-    """Finds golds such as "A or B", unless they are ranges such as "x < 1 or x > 2"."""
+    """Finds golds such as "A or B", but not ranges such as "x < 1 or x > 2"."""
     for answer in row.answers:
         if _ALTERNATIVE.search(answer) and not _RANGE.search(answer):
             return answer[:60]
@@ -74,7 +74,10 @@ def alternative_golds(row: Row) -> str | None:
 
 
 def condition_as_gold(row: Row) -> str | None:
-    """Finds golds with a condition but no cases, or relations the problem asks for."""
+    """Finds golds with a condition, and relations that the problem asks for.
+
+    Conditions in a `cases` environment and functions such as `y = 2x` are allowed.
+    """
     for answer in row.answers:
         node = parse_answer(answer).node
         if _CONDITION.search(answer) and "{cases}" not in answer:
@@ -89,7 +92,8 @@ def condition_as_gold(row: Row) -> str | None:
 def letter_as_gold(row: Row) -> str | None:
     """Finds golds that are letters, options, or points or functions of the problem.
 
-    Lower-case letters are allowed in a list, and alone if a computation is asked for.
+    Lower-case letters are allowed in a list. A single one is allowed if the problem
+    asks for a computation.
     """
     for answer in row.answers:
         node = parse_answer(answer).node
@@ -110,7 +114,10 @@ def letter_as_gold(row: Row) -> str | None:
 
 
 def prose_as_gold(row: Row) -> str | None:
-    """Finds golds with proofs, unparsable prose or non-unit words the problem lacks."""
+    """Finds golds that are proofs, unparsable prose, or words not in the problem.
+
+    Units are allowed.
+    """
     known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
     known += ["any", "all"]
     for answer in row.answers:

@@ -20,7 +20,7 @@ BLANK = (
 def any_of(*alternatives: str) -> re.Pattern:
     """Compiles alternatives into a pattern that ignores case; a space means `\\s+`.
 
-    A space after `[` or a backslash, or before `]`, `?`, `*` or `+`, is unchanged.
+    A space stays a space after `[` or a backslash, and before `]`, `?`, `*` or `+`.
     """
     return re.compile(
         "|".join(
@@ -65,7 +65,10 @@ def formulas(text: str) -> list[str]:
 
 
 def without_formulas(text: str, name: str = "") -> str:
-    """Replaces formulas by `name`; keeps a formula's final `?` if none is before it."""
+    """Replaces formulas by `name`.
+
+    A final `?` of a formula is kept, unless the text before the formula ends with `?`.
+    """
 
     def replacement(formula: re.Match) -> str:
         asked = text[: formula.start()].rstrip().endswith("?")
@@ -75,12 +78,12 @@ def without_formulas(text: str, name: str = "") -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Splits a text into sentences; the result has at least one entry."""
+    """Splits a text into sentences; a blank text gives one empty sentence."""
     return [*filter(str.strip, _SENTENCE_BREAK.split(text.strip()))] or [""]
 
 
 def found(pattern: re.Pattern, text: str) -> str | None:
-    """Returns the first match with some context as one line, or None."""
+    """Returns the first match and the text around it as one line, or None."""
     if match := pattern.search(text):
         return " ".join(text[max(0, match.start() - 15) : match.end() + 30].split())
     return None

@@ -20,7 +20,7 @@ _MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
 
 def level_scale(rows: Iterable[Row]) -> str | None:
-    """Returns the grader of the most surviving rows; None if none of them is graded."""
+    """Returns the grader that graded most surviving rows; None if none is graded."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
@@ -28,20 +28,18 @@ def level_scale(rows: Iterable[Row]) -> str | None:
 def assign_levels(
     rows: Sequence[Row], scale: str | None, common_rows: int = _COMMON_ROWS
 ) -> dict[str, int]:
-    """Assigns a level to each surviving row, or None to a row without a position.
+    """Sets the level of each surviving row, or None if its difficulty is unknown.
 
-    The difficulty that a grader gives a row is converted to a position: a percentile
-    rank, from 0 to 1, among the rows that `scale` graded. The position of a row is the
-    mean over `scale` and the graders linked to it, if one of them graded the row. If
-    `scale` has only solve rates, `percentile_levels` ranks the positions; otherwise
-    each fifth of the range 0 to 1 is a level. Rows with a position and only solve rates
-    of 0 get level 5. Levels that a source gave on `scale` do not change.
+    A difficulty is converted to a position from 0 to 1: its percentile rank among the
+    rows that `scale` graded. The position of a row is the mean over `scale` and the
+    graders linked to it. If `scale` has only solve rates, `percentile_levels` ranks the
+    positions; otherwise each fifth of the range 0 to 1 is a level. Rows with a position
+    and only solve rates of 0 get level 5. Levels that a source gave on `scale` remain.
 
     Args:
-      rows: all rows; levels of the surviving rows are set in place.
+      rows: all rows, changed in place.
       scale: name of the grader that defines the scale; None if no row is graded.
-      common_rows: minimum number of rows that a linked grader has in common with
-        `scale`. The difficulties of these rows must also be correlated.
+      common_rows: minimum number of rows that both `scale` and a linked grader graded.
 
     Returns:
       The number of common rows by linked grader.
@@ -77,12 +75,10 @@ def assign_levels(
 def _links(
     scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
 ) -> dict[str, Link]:
-    """Returns links of `scale` and agreeing graders; {} if `scale` graded nothing.
+    """Returns the links of `scale` and of the graders whose ranks correlate with it.
 
-    Args:
-      scale: name of the grader that defines the scale.
-      graded: difficulty by grader and key of the row.
-      common_rows: minimum number of rows that a linked grader shares with `scale`.
+    `graded` has difficulties by grader and key of the row. The result is empty if
+    `scale` graded no row.
     """
     own = graded.get(scale, {})
     if not own:
@@ -105,11 +101,9 @@ def _links(
 def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
     """Returns a function from a difficulty to the position of the same percentile rank.
 
-    This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
-
-    Args:
-      theirs: a grader's difficulties of the common rows.
-      positions: positions of the common rows on the scale, in 0..1.
+    Percentiles are those of the common rows: `theirs` are the grader's difficulties and
+    `positions` the positions on the scale, in 0..1. This is equipercentile linking
+    (Kolen and Brennan, Test Equating, chapter 2).
     """
 
     @functools.cache
@@ -134,7 +128,7 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     """Returns levels from solve rates: level n is the n-th fifth from the highest.
 
     Problems with equal rates get the level of their mean rank. Problems with the lowest
-    rate get level 5, unless all rates are equal and above 0. None remains None.
+    rate get level 5, unless all rates are equal and above 0. A rate of None gives None.
     """
     known = np.array([rate for rate in rates if rate is not None], np.float64)
     middle = (rankdata(-known) - 0.5) / max(1, known.size)

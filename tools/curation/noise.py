@@ -54,8 +54,8 @@ _LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 def not_text(row: Row) -> str | None:
     """Finds links, images, drawings, structural HTML and backslashes without a command.
 
-    If solvers succeed, drawings and images without numbers in labels are allowed. The
-    text must then be long and must not refer to them.
+    If solvers succeed, drawings and images are allowed, provided that no label has a
+    number, and that the text is long and does not refer to them.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):
@@ -69,7 +69,7 @@ def not_text(row: Row) -> str | None:
 def missing_figure(row: Row) -> str | None:
     """Finds problems that refer to a missing figure.
 
-    If solvers succeed, finds only shaded parts that the text does not describe.
+    If solvers succeed, only shaded parts that the text does not describe are found.
     """
     problem = row.problem
     if "[asy]" in problem or _TABLE.search(problem):

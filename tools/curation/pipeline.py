@@ -28,17 +28,17 @@ _ANSWER_SECONDS = 10.0  # time limit to compare two answers
 _ROW_SECONDS = 60.0  # time limit to screen a row, which usually takes milliseconds
 _LATER_STEPS: report.Steps = {
     "decontamination": {
-        "evaluation_near": "The text equals or resembles an evaluation problem.",
-        "evaluation_ngram": "It shares a long run of words with an evaluation problem.",
+        "evaluation_near": "The row equals or resembles an evaluation problem.",
+        "evaluation_ngram": "It shares 13 successive words with an evaluation problem.",
         "evaluation_reworded": "It rewords an evaluation problem; answers are equal.",
     },
     "duplicates": {
         "conflicting_answers": "Copies of the problem have different answers.",
         "exact_duplicate": "Another row has the same text.",
-        "near_duplicate": "Another row is a rewording or a variant of it.",
+        "near_duplicate": "Another row has a similar text.",
     },
     "evidence": {
-        "no_evidence": "Little or no evidence that independent solvers gave the gold.",
+        "no_evidence": "Too little evidence that independent solvers gave the gold.",
     },
 }
 
@@ -64,14 +64,16 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
             drop_duplicates(plan, rows, judge, scale)
         if plan.evidence == "required":
             _require_evidence(rows, plan.min_evidence)
-        options = dataclasses.asdict(plan)
-        for name in ("sources", "evaluation", "readings", "workers"):
-            del options[name]
         facts = {
             "verifier": verifier.VERSION,
             "evaluation_problems": len(plan.evaluation),
             "sources": inspected,
-            "options": options,
+            "options": {
+                "screen": dataclasses.asdict(plan.screen),
+                "near": dataclasses.asdict(plan.near),
+                "evidence": plan.evidence,
+                "min_evidence": plan.min_evidence,
+            },
             "level_scale": scale,
             "linked_scales": assign_levels(rows, scale),
         }
@@ -101,7 +103,7 @@ def _screened(plan: Plan, total: int) -> list[Row]:
 
 
 def _require_evidence(rows: Sequence[Row], least: float) -> None:
-    """Drops rows whose evidence is missing or weaker than `least`."""
+    """Drops surviving rows without evidence of at least the strength `least`."""
     for row in rows:
         if row.survives and (not row.evidence or row.strength < least):
             found = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)

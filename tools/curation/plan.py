@@ -18,7 +18,7 @@ _Similarity = Annotated[float, Range(0, 1, open=True)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Near:
-    """Holds thresholds of the Jaccard similarity; configs/curate.py explains them."""
+    """Holds thresholds of the Jaccard similarity, described in configs/curate.py."""
 
     threshold: _Similarity
     same_answer_threshold: _Similarity
@@ -35,7 +35,7 @@ class Near:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Configures a curation run; configs/curate.py explains the keys."""
+    """Configures a curation run; the keys are described in configs/curate.py."""
 
     sources: Sequence[Source]
     evaluation: Mapping[str, Problem]  # by id
@@ -53,11 +53,11 @@ def make_plan(
     inputs: Sequence[str] | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Makes the plan of a configuration; reads the evaluation problems and `readings`.
+    """Makes the plan of a config; reads the evaluation problems and `readings`.
 
     Args:
-      config: the configuration, as in configs/curate.py.
-      inputs: files that replace the sources of the configuration.
+      config: the config, as in configs/curate.py.
+      inputs: files that replace the sources of the config.
       fields: paths of the fields in `inputs`, such as `gold[0]`, by field name.
 
     Raises:

@@ -35,7 +35,7 @@ _STYLE = re.compile(
     r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
     re.I,
 )
-# Prompts and remarks of a translating model, up to the end of the line.
+# Instructions to a translating model and its remarks, up to the end of the line.
 _ABOUT_TEXT = r"(?:English|Chinese|text|format|request|portion|note|part)"
 _TRANSLATION = re.compile(
     r"(?:\n(?:[ -]*\n)*[^\n]*?|(?=\(|(?-i:\b[A-Z]))[^\n.?$]*?)"
@@ -69,7 +69,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
 
 
 def with_answer(row: Row) -> Row:
-    """Returns the row, with the answer of its solution if it has no answer."""
+    """Returns a row; if it has no answer, adds the answer of its solution."""
     found = None if row.answers else answer_of_solution(row.solution)
     return dataclasses.replace(row, answers=(found,)) if found else row
 
@@ -96,13 +96,13 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """Returns the last box of a solution, or else its last `####` answer, or None."""
+    """Returns the last box or else the last `#### ANSWER` of a solution, or None."""
     *_, last = None, *re.finditer(r"#### *(\S.*(?=\s*\Z)|-?\d[\d,.]*(?=\n))", solution)
     return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 
 
 def bare_answer(answer: str) -> str:
-    """Removes markup, an option letter, final punctuation, an integer's leading zeros.
+    """Removes markup, option letters, final punctuation and leading zeros of integers.
 
     For example, `$\\boxed{36}$` becomes `36`, `072` becomes `72`, `B: 4` becomes `4`.
     """

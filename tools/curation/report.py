@@ -1,4 +1,4 @@
-"""Computes the statistics of a curation run, and renders them as tables and HTML."""
+"""Counts the rows of a curation run, and renders the counts as tables and HTML."""
 
 import collections
 import html
@@ -25,8 +25,8 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
     """Returns the counts of summary.json: by step, reason, source, level and repair.
 
     Args:
-      rows: all rows. `found` counts a dropped row under each of its reasons, `counted`
-        only under the first.
+      rows: all rows. The count `found` of a reason has all rows with this reason,
+        `counted` only those whose first reason it is.
       steps: meaning of each reason to drop a row, by step and reason.
     """
     counts = collections.Counter
@@ -67,13 +67,13 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
 def evidence_by_source(
     rows: Sequence[Row], least: float, readings: Readings
 ) -> list[dict[str, Any]]:
-    """Returns the rows of the table of sources, the largest source first.
+    """Returns a row of counts for each source, the largest source first.
 
     Args:
       rows: all rows.
-      least: minimum strength of evidence; see `Evidence.strength`.
-      readings: by source, the number of golds checked by hand and of wrong ones. The
-        table has the share of wrong golds with its 95% interval.
+      least: minimum strength of a row with evidence; see `Evidence.strength`.
+      readings: numbers of golds checked by hand, and of wrong ones, by source. They
+        give the share of wrong golds with its 95% interval.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -109,8 +109,8 @@ def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(
         "Reasons",
         [{"reason": reason} | entry for reason, entry in reasons.items()],
-        "`counted` are the rows with this as their first reason, `found` all rows with"
-        " this reason.",
+        "`found` are all rows with this reason, `counted` those whose first reason it"
+        " is.",
         chart=("reason", "counted"),
     )
     yield Table(
@@ -128,7 +128,11 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def examples(rows: Iterable[Row]) -> str:
-    """Returns rows as HTML: dropped ones by first reason or match, kept by source."""
+    """Returns example rows as HTML: dropped rows by reason, kept rows by source.
+
+    A dropped row is an example of its first reason, and of each reason that is a match
+    with another problem.
+    """
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:

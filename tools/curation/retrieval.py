@@ -1,7 +1,7 @@
 """Finds reworded evaluation problems by TF-IDF similarity and shared numbers.
 
-A rewording changes words and variables, but hardly the numbers or the answer.
-TF-IDF features are TeX commands, words and four-character pieces of words. Numbers are
+A rewording changes words and variables, but rarely the numbers or the answer. TF-IDF
+features are TeX commands, words and four-character pieces of words. Numbers are
 compared as multisets, weighted by rarity.
 """
 
@@ -24,7 +24,7 @@ _CHUNK = 500  # texts compared at a time, which bounds memory
 _PIECE = 4
 _BACKGROUND = 20_000  # training texts from which word frequencies are estimated
 _COMMON = 0.15  # words in a larger share of the texts have weight 0
-_PRIOR = 1.0  # nats added to the union of two multisets; half to the intersection
+_PRIOR = 1.0  # nats added to the union of two multisets; half of it to the intersection
 
 
 class Match(NamedTuple):
@@ -33,7 +33,7 @@ class Match(NamedTuple):
     row: int  # index of the text
     name: str  # id of the evaluation problem
     words: float  # cosine similarity of the two TF-IDF vectors
-    numbers: float  # weighted share of the numbers that both texts have
+    numbers: float  # weighted share of the numbers that the text and the problem share
 
 
 class Retrieval:
@@ -41,8 +41,8 @@ class Retrieval:
 
     Args:
       problems: texts of evaluation problems by id.
-      background: training problems. The first 20,000 and the evaluation problems give
-        the frequencies of words and numbers.
+      background: training problems. Frequencies of words and numbers are those in the
+        first 20,000 of them and in the evaluation problems.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
@@ -58,14 +58,11 @@ class Retrieval:
         self._vectors = self._weighted(counts[: len(problems)]).T.tocsr()
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Returns the problems that each text may be a rewording of.
+        """Returns the pairs of a text and a problem that match, in order of the texts.
 
-        Let a be the weighted share of numbers that a text and a problem have in common
-        (`Match.numbers`). The two match if a is at least 0.4 and the cosine similarity
-        of their TF-IDF vectors is at least 0.75 - a / 2.
-
-        Returns:
-          The matches in the order of the texts.
+        Let n be the share of common numbers (`Match.numbers`) and w the cosine
+        similarity of the TF-IDF vectors (`Match.words`). A pair matches if n is at
+        least 0.4 and w at least 0.75 - n / 2.
         """
         matches = []
         for begin in range(0, len(texts), _CHUNK):
@@ -89,7 +86,10 @@ class Retrieval:
         return (sparse.diags(1 / length) @ weighted).tocsr()
 
     def _agreement(self, left: Counter, right: Counter) -> float:
-        """Returns the weighted, smoothed share of common numbers; 0.5 without any."""
+        """Returns the weighted share of common numbers, smoothed by `_PRIOR`.
+
+        It is 0.5 if neither text has a number.
+        """
         both, either = self._weight(left & right), self._weight(left | right)
         return (both + _PRIOR / 2) / (either + _PRIOR)
 
@@ -101,7 +101,10 @@ class Retrieval:
 
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Returns 1 + log(count), or 0, of each feature per text, `[texts, _BUCKETS]`."""
+    """Returns 1 + log(count) of each feature of each text, `[texts, _BUCKETS]`.
+
+    Features that a text lacks have the value 0.
+    """
     found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
     ends = np.cumsum([0, *map(len, found)])

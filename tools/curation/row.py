@@ -23,13 +23,13 @@ class Row:
     solution: str = ""
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # other columns
     evidence: Sequence[Evidence] = ()  # results of independent solvers
-    origin: str = ""  # where the golds were made; equal golds of two origins agree
+    origin: str = ""  # where the golds were made; equal golds of two are evidence
     key: str = ""  # hash that exact duplicates share; see `text.exact_key`
     # Hashes of which near duplicates share at least one; see `text.band_hashes`.
     bands: Sequence[int] = ()
     # Details by reason to drop the row. Reports count the row under the first reason.
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
-    # For some reasons, the other problem: a copy, or a problem of an evaluation set.
+    # The other problem, by reason: a copy, or a problem of an evaluation set.
     matches: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -51,11 +51,11 @@ class Row:
         return not self.reasons
 
     def drop_for(self, reason: str, details: str, other: "Row | Problem") -> None:
-        """Adds a reason to drop the row, and the other problem that causes it."""
+        """Adds a reason to drop the row, and the problem that the row matches."""
         self.reasons[reason], self.matches[reason] = details, excerpt(other)
 
     def record(self) -> dict[str, Any]:
-        """Returns the row as in problems.jsonl, but with its solution."""
+        """Returns the row in the schema of problems.jsonl, with its solution added."""
         record = {name: getattr(self, name) for name in (*FIELDS, "meta")}
         evidence = [dataclasses.asdict(one) for one in self.evidence]
         return record | {"answer": self.answer or None, "evidence": evidence}

@@ -77,10 +77,10 @@ class Screen:
 
 
 def majority_against_gold(row: Row) -> str | None:
-    """Finds golds that at least 75% of the completions contradict with one answer.
+    """Finds golds if at least 75% of the completions agree on another answer.
 
-    The completions are those of `tools.grade`, at least four. Rows for which none of
-    them has an answer are also found.
+    Rows without an answer in any completion are also found. Only rows with at least
+    four completions of tools.grade are checked.
     """
     grade: Any = row.meta.get("graded")
     samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None

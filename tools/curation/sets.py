@@ -13,7 +13,7 @@ from tools.curation.grammar import ASKS, FIND, FORMULA, any_of
 _FEW = 10  # minimum number of rows to find shared text
 _REACH = 1000  # maximum length of a head or a tail, in characters
 _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
-# References to the problem as a whole, and examples of a box.
+# Phrases in a tail that do not ask for anything else: an example of a box, "solve it".
 _ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\b")
 
 
@@ -30,7 +30,7 @@ def most(some: int, rows: int) -> bool:
 
 
 def _ends(text: str, tail: bool) -> set[str]:
-    """Returns heads (or tails) of a text at every break, up to `_REACH` characters."""
+    """Returns the heads, or the tails, of a text that end, or begin, at a break."""
     text = text.strip()
     breaks = [match.end() for match in _BREAK.finditer(text)]
     if tail:
@@ -39,10 +39,10 @@ def _ends(text: str, tail: bool) -> set[str]:
 
 
 def _shared(problems: Sequence[str], *, tail: bool) -> str:
-    """Returns the longest head or tail that most problems share, or "".
+    """Returns the longest removable head or tail that most problems share, or "".
 
-    Most problems must ask for something without the head. A tail must not ask for
-    anything or contain a digit outside `_ABOUT_IT`.
+    A head is removable if most problems ask for something without it. A tail is
+    removable if it asks for nothing and has no digit, apart from `_ABOUT_IT`.
     """
     count = Counter(end for text in problems for end in _ends(text, tail))
     common = [end for end, n in count.items() if end and most(n, len(problems))]

@@ -1,7 +1,7 @@
 """Reads rows from JSONL, JSON or Parquet files, also on the Hugging Face Hub.
 
-`inspect` validates and hashes a complete source, so that a bad row stops a run before
-anything is written. `read` yields the rows.
+`inspect` validates all rows of a source, so that a bad row stops a run before anything
+is written. `read` yields the rows.
 """
 
 import collections
@@ -38,17 +38,17 @@ class Source:
     """Describes a .jsonl, .json or .parquet file and how to read it.
 
     Raises:
-      ValueError: the file is missing, of another type or not downloaded; `fields` is
-        empty, and the first row cannot be read or has an unknown format; or `fields` or
-        `evidence` is not valid.
+      ValueError: the file is missing, of another type or could not be downloaded;
+        `fields` or `evidence` is not valid; or, without `fields`, the file is empty or
+        its first row is not valid or has an unknown format.
       OSError: the file cannot be read.
     """
 
     path: str  # local file, or hf://OWNER/DATASET[@REVISION]/FILE
     # Paths such as `prompt[0].content` by field; empty to detect the format.
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    level_source: str | None = None  # scale of all levels; None: that of each row
-    # Fields of an `Evidence` that the set's documentation gives for all rows.
+    level_source: str | None = None  # scale of the levels; None: see `_row`
+    # Fields of an `Evidence` that holds for all rows, from the set's documentation.
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # Where the golds were made; equal golds of two origins are evidence.
     origin: str = ""
@@ -58,11 +58,12 @@ class Source:
     paths: Mapping[str, str] = dataclasses.field(init=False)  # of all fields
 
     def __post_init__(self) -> None:
-        if self.evidence:
-            try:
+        try:
+            if self.evidence:
                 self.stated = [call(Evidence, "sources.evidence", self.evidence)]
-            except ValueError as error:
-                raise ValueError(f"{self.path}: {error}") from None
+            fields = formats.all_fields(self.fields)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
         self.file = fetched(self.path)
         if not self.file.is_file():
             wrong = "is a folder" if self.file.is_dir() else "no such file"
@@ -72,17 +73,14 @@ class Source:
         if self.file.suffix not in (".jsonl", *_LOADERS):
             raise ValueError(f"{self.file}: must end in .jsonl, .json or .parquet")
         if self.fields:
-            try:
-                self.format, self.paths = "fields", formats.all_fields(self.fields)
-            except ValueError as error:
-                raise ValueError(f"{self.path}: {error}") from None
+            self.format, self.paths = "fields", fields
         elif first := next(self.records(), None):
             self.format, self.paths = formats.find_format(*first)
         else:
             raise ValueError(f"{self.file}: empty, no rows; give a file with rows")
 
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields the place of each row, for error messages, and its JSON object."""
+        """Yields the file and number of each row, for messages, and its JSON object."""
         if self.file.suffix == ".jsonl":
             yield from read_rows(self.file)
             return
@@ -98,7 +96,7 @@ class Source:
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Validates all rows of a source; returns its name, format, size, rows and hash.
+    """Validates all rows of a source; returns its entry in summary.json.
 
     Raises:
       ValueError: the file or a row is not valid; the message has the file and any row.
@@ -117,7 +115,7 @@ def inspect(source: Source) -> dict[str, Any]:
 def read(source: Source) -> Iterator[Row]:
     """Yields rows in the order of the file, with their evidence.
 
-    `unwrap` removes text that most problems of a set share at their start or end.
+    Text that most problems of a set have before or after the problem is removed.
     """
     sets = collections.defaultdict(list)
     for row, _ in _rows(source):

@@ -60,15 +60,15 @@ def tokens(text: str) -> list[str]:
 def exact_key(text: str) -> str:
     """Returns a hash of the tokens without punctuation, equal for exact duplicates.
 
-    Signs and parentheses are included, so `x + 3` and `x - 3` differ; `*` and `!` count
-    as punctuation.
+    Signs and parentheses are included, so `x + 3` and `x - 3` differ. `*` and `!` are
+    treated as punctuation.
     """
     joined = "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
     return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
 
 
 def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
-    """Returns all runs of `size` tokens, or a single shorter run for short texts."""
+    """Returns all runs of `size` tokens; of fewer tokens, one run with all of them."""
     count = max(1, len(parts) - size + 1)
     return frozenset(" ".join(parts[i : i + size]) for i in range(count))
 
@@ -76,7 +76,7 @@ def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
 def skeleton(parts: list[str]) -> list[str]:
     """Returns the tokens without brackets, backslashes and punctuation except `!`.
 
-    So `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become equal.
+    `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` have the same skeleton.
     """
     return [t.removeprefix("\\") for t in parts if t not in _MARKS]
 
@@ -89,7 +89,7 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
 def band_hashes(text: str) -> list[int]:
     """Returns 64-bit hashes of the bands of a text's MinHash signature, `[BANDS]`.
 
-    `similarity` of texts with different keys is computed only if they share a hash.
+    Similar texts share at least one of them with high probability.
     """
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
     sketch.update_batch(s.encode() for s in shingles(skeleton(tokens(text))))
@@ -98,9 +98,9 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Returns the Jaccard similarity of token or skeleton 3-grams, the larger one.
+    """Returns the larger of the Jaccard similarities of token and skeleton 3-grams.
 
-    Without skeletons, copies with other brackets would have a low similarity.
+    Only skeletons show the similarity of copies with other brackets.
     """
     both = tokens(left), tokens(right)
     bare = map(skeleton, both)
@@ -110,9 +110,10 @@ def similarity(left: str, right: str) -> float:
 def word_ngrams(text: str, size: int = 13) -> list[str]:
     """Returns the lower-case word n-grams of a text.
 
-    After the first third of the text, a description of the answer's form ("can be
-    written as m/n ...") and all words that follow are excluded, because many problems
-    share them. An n-gram needs at least `size // 2` words of three or more letters.
+    Descriptions of the answer's form ("can be written as m/n ...") are common to many
+    problems. The first one after the first third of the text, and all words that
+    follow it, are excluded. An n-gram needs at least `size // 2` words of three or
+    more letters.
     """
     text = re.sub(r"\\[a-z]+", " ", unicodedata.normalize("NFKC", text).lower())
     sentence = " ".join(re.findall(r"[^\W_]+", text))
@@ -127,7 +128,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
 
 
 def numbers(text: str) -> Counter:
-    """Counts the numbers of a text, written in digits or as words up to twelve."""
+    """Counts each number of a text, written in digits or as a word up to twelve."""
     text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
     found = (NUMBER_WORDS.get(token, token) for token in tokens(text))
     return Counter(token for token in found if token[0].isdigit())

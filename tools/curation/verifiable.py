@@ -137,7 +137,7 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)
 
 
 def proof(row: Row) -> str | None:
-    """Finds problems that ask for a proof, and for no value except a stated one."""
+    """Finds problems that ask for a proof, and for no value that they do not state."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
     stated = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
     asks_value = row.answers and _ASKS_TOO.search(row.problem) and not stated
@@ -145,9 +145,9 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds problems with many correct answers, scores for closeness or lost questions.
+    """Finds problems with many correct answers, scores for closeness or no question.
 
-    A question is lost if only an appended sentence on the form of the answer remains.
+    An appended sentence on the form of the answer does not count as a question.
     """
     own = _REWRITTEN.sub("", row.problem)
     if own != row.problem and not ASKS.search(own):
@@ -156,7 +156,7 @@ def open_question(row: Row) -> str | None:
 
 
 def yes_no(row: Row) -> str | None:
-    """Finds questions with a yes-or-no answer; the gold is not considered."""
+    """Finds questions with a yes-or-no answer, whatever the gold is."""
     *_, last = sentences(row.problem)
     parts = sentences(without_formulas(row.problem, "F"))
     orders = [one for one in parts if ASKS.search(one)] or [last]
@@ -172,10 +172,11 @@ def _either_or(sentence: str) -> bool:
 def multi_part(row: Row) -> str | None:
     """Finds problems with several questions; the gold often answers only one.
 
-    Two labels such as (a) and (b) mark several questions unless they mark conditions.
-    A later request to sketch or describe is another question. If the answer has one
-    value, two blanks, two questions, two imperatives, or "the area and the perimeter"
-    also mark several. If solvers succeed, a second imperative is ignored.
+    Signs of several questions are two labels such as (a) and (b) that do not mark
+    conditions, and a later request to sketch or describe something. If each gold is a
+    single value, further signs are two blanks, two questions, two imperatives, and
+    phrases such as "the area and the perimeter". If solvers succeed, a second
+    imperative is ignored.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
@@ -198,7 +199,7 @@ def multi_part(row: Row) -> str | None:
 
 
 def _second_orders(parts: list[str]) -> list[str]:
-    """Returns sentences with a second imperative that asks for something else."""
+    """Returns sentences with an imperative that asks for something more."""
     orders = [one for one in parts if _ORDERS.search(one)]
     first = {*tokens(orders[0])} if orders else set()
     other = [
@@ -228,7 +229,7 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
 
 
 def multiple_choice(row: Row) -> str | None:
-    """Finds questions with options, and questions whose options are missing."""
+    """Finds questions with options, also if the options themselves are missing."""
     if match := _OPTIONS.search(row.problem):
         # If a question follows, the letters label persons or conditions, not options.
         last = row.problem[match.end() :]
