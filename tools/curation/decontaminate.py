@@ -20,13 +20,9 @@ _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Marks rows that match an evaluation problem as dropped, with the reason.
+    """Adds a reason to drop each screened row that matches an evaluation problem.
 
-    Args:
-      plan: gives the evaluation problems and `near.contamination_threshold`.
-      rows: screened rows, changed in place. Rewordings are searched only among rows
-        without a reason to be dropped.
-      judge: compares the answers of rows and evaluation problems.
+    Rewordings are searched only among rows without a reason to be dropped.
     """
     if not plan.evaluation:
         return
@@ -68,9 +64,7 @@ def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
 class EvaluationIndex:
     """Finds evaluation problems that are similar to a text or share n-grams with it.
 
-    Args:
-      problems: texts of the evaluation problems by id.
-      threshold: minimum similarity; see `text.similarity`.
+    `problems` has their texts by id; `threshold` is the minimum `text.similarity`.
     """
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):

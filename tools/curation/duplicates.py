@@ -30,13 +30,8 @@ def drop_duplicates(
 
     To find groups, exact duplicates are merged into a row with all of their answers.
     The merged row joins the group with the most similar first row, or starts a group.
-    It is compared only with first rows that share a band hash.
-
-    Args:
-      plan: gives the thresholds of the similarity and the use of evidence.
-      rows: screened rows, changed in place; dropped rows are ignored.
-      judge: compares answers.
-      scale: name of the scale of the levels; see `level_scale`.
+    It is compared only with first rows that share a band hash. Rows that already have
+    a reason to be dropped are ignored.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
@@ -123,17 +118,10 @@ def relation(
 ) -> tuple[str, float] | None:
     """Returns the kind and similarity of two near duplicates, or None for others.
 
-    Args:
-      kept: the row with the earlier problem.
-      other: the row with the later problem.
-      near: thresholds of the similarity.
-      equal: function that returns whether two lists of answers have an equal answer.
-
-    Returns:
-      None, or (kind, similarity). The kinds are:
-        "same": similar words, equal numbers and equal answers.
-        "conflict": nearly the same words and equal numbers, but different answers.
-        "variant": similar words, but different numbers or answers, and not "conflict".
+    The kinds are:
+      "same": similar words, equal numbers and equal answers.
+      "conflict": nearly the same words and equal numbers, but different answers.
+      "variant": similar words, but different numbers or answers, and not "conflict".
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:

@@ -102,13 +102,10 @@ BULKY = ("generations", "messages", "evidence", *_SOLUTIONS)
 def read_evidence(
     record: Mapping[str, Any], golds: Sequence[str], source: str
 ) -> list[Evidence]:
-    """Reads the evidence for a row's gold, one entry per kind and solver.
+    """Reads the evidence for the `golds` of a row, one entry per kind and solver.
 
-    Args:
-      record: the row as read from the file. If its column `evidence` has an entry with
-        the fields of `Evidence`, only this column and `graded` are read.
-      golds: accepted answers, compared with the answers of solutions.
-      source: name of the row's set.
+    If the column `evidence` has an entry with the fields of `Evidence`, only this
+    column and `graded` are read. `source` is the name of the row's set.
     """
     found: dict[tuple[Kind, str], Evidence] = {}
     entries = record.get("evidence")
@@ -179,11 +176,10 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
 def load_readings(path: str) -> Readings:
     """Counts the golds that were checked by hand, and the wrong ones, by source.
 
-    Args:
-      path: JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" for no file.
+    `path` is a JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" gives {}.
 
     Raises:
-      ValueError: a row is not an object with these two fields.
+      ValueError: a row is not valid.
       OSError: the file cannot be read.
     """
     counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))

@@ -39,14 +39,10 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
 
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Returns the name of a row's format, and the paths of its fields.
-
-    Args:
-      where: file and row, for error messages.
-      record: the first row of a file.
+    """Returns the format's name and the paths of its fields for a file's first row.
 
     Raises:
-      ValueError: the format is unknown; the message lists the columns.
+      ValueError: the format is unknown; the message has `where` and the columns.
     """
     for name, (column, fields) in FORMATS.items():
         paths = all_fields(fields)

@@ -36,13 +36,8 @@ def assign_levels(
     positions; otherwise each fifth of the range 0 to 1 is a level. Rows with a position
     and only solve rates of 0 get level 5. Levels that a source gave on `scale` remain.
 
-    Args:
-      rows: all rows, changed in place.
-      scale: name of the grader that defines the scale; None if no row is graded.
-      common_rows: minimum number of rows that both `scale` and a linked grader graded.
-
-    Returns:
-      The number of common rows by linked grader.
+    Returns the number of rows that `scale` also graded, at least `common_rows`, by
+    linked grader.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from configs.schema import Count, Range, Share, call, parse
@@ -55,10 +55,8 @@ def make_plan(
 ) -> Plan:
     """Makes the plan of a config; reads the evaluation problems and `readings`.
 
-    Args:
-      config: the config, as in configs/curate.py.
-      inputs: files that replace the sources of the config.
-      fields: paths of the fields in `inputs`, such as `gold[0]`, by field name.
+    If given, `inputs` are files that replace the sources of the config, and `fields`
+    has the paths of their fields by name; see `formats`.
 
     Raises:
       ValueError: a source is missing or of an unknown format, a key is unknown or
@@ -68,21 +66,22 @@ def make_plan(
     options = {**config}
     if inputs:
         options["sources"] = [{"path": p, "fields": fields or {}} for p in inputs]
-    for name in ("sources", "evaluation"):
-        if not isinstance(options.get(name, ()), Iterable):
-            raise ValueError(f"config.{name}={options[name]!r}: must be a list")
-    sources = enumerate(options.get("sources", ()))
-    readings, data_dir = options.get("readings", ""), options.pop("data_dir", "")
-    if not isinstance(readings, str):
-        raise ValueError(f"config.readings={readings!r}: must be of type str")
-    if not isinstance(data_dir, str | os.PathLike):
-        raise ValueError(f"config.data_dir={data_dir!r}: must be of type str")
-    options |= {
-        "sources": [call(Source, f"sources[{i}]", source) for i, source in sources],
-        "evaluation": _evaluation(options.get("evaluation", ()), os.fspath(data_dir)),
+    return call(_plan, "", options)
+
+
+def _plan(
+    sources: Sequence[Any] = (),
+    evaluation: Sequence[str] = (),
+    data_dir: str = "",
+    readings: str = "",
+    **others: Any,
+) -> Plan:
+    options = {
+        "sources": [call(Source, f"sources[{i}]", s) for i, s in enumerate(sources)],
+        "evaluation": _evaluation(evaluation, data_dir),
         "readings": load_readings(os.path.expandvars(readings)),
     }
-    return parse(Plan, options)
+    return parse(Plan, others | options)
 
 
 def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:

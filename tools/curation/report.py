@@ -24,10 +24,8 @@ Steps = Mapping[str, Mapping[str, str]]
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
     """Returns the counts of summary.json: by step, reason, source, level and repair.
 
-    Args:
-      rows: all rows. The count `found` of a reason has all rows with this reason,
-        `counted` only those whose first reason it is.
-      steps: meaning of each reason to drop a row, by step and reason.
+    The count `found` of a reason has all rows with this reason, `counted` only those
+    whose first reason it is.
     """
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
@@ -67,13 +65,9 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
 def evidence_by_source(
     rows: Sequence[Row], least: float, readings: Readings
 ) -> list[dict[str, Any]]:
-    """Returns a row of counts for each source, the largest source first.
+    """Returns counts of each source, and its share of wrong golds with a 95% interval.
 
-    Args:
-      rows: all rows.
-      least: minimum strength of a row with evidence; see `Evidence.strength`.
-      readings: numbers of golds checked by hand, and of wrong ones, by source. They
-        give the share of wrong golds with its 95% interval.
+    The largest source is first. Rows "with evidence" have a strength of `least` or more.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:

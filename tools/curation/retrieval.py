@@ -39,10 +39,8 @@ class Match(NamedTuple):
 class Retrieval:
     """Indexes evaluation problems and finds the texts that may be their rewordings.
 
-    Args:
-      problems: texts of evaluation problems by id.
-      background: training problems. Frequencies of words and numbers are those in the
-        first 20,000 of them and in the evaluation problems.
+    `problems` has their texts by id. Frequencies of words and numbers are those in the
+    problems and in the first 20,000 texts of `background`.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
