@@ -46,7 +46,7 @@ _INPUT = flags.DEFINE_list(
 _FIELDS = flags.DEFINE_string(
     "fields",
     "",
-    "columns of --input files in other formats: problem=COLUMN,answer=COLUMN.key[0]",
+    "columns of --input files of another format: problem=COLUMN,answer=COLUMN.key[0]",
 )
 _JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -57,8 +57,8 @@ def main(argv: Sequence[str]) -> None:
         sys.exit(f"curate: unexpected argument {argv[1]!r}; see --help for the flags")
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
     expand_home(_CONFIG.value)
-    stopped = "without summary.json, the outputs are not complete: run again"
-    sys.exit(run(f"curate: stopped; {stopped}", lambda _: _curate()))
+    again = "run it again (outputs without summary.json are incomplete)"
+    sys.exit(run(f"curate: stopped; {again}", lambda _: _curate()))
 
 
 def _curate() -> int:

@@ -5,9 +5,10 @@
     python -m tools.grade --input problems.jsonl --levels percentile --out DIR
 
 The second form needs no model: it computes levels from the `solve_rate` of the rows.
-DIR gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
-summary.json, and completions.jsonl and verdicts.jsonl in the format of tools.evaluate.
-The same command resumes an interrupted run and judges all stored completions again.
+The command writes graded.jsonl (the rows with `level`; the first form adds
+`solve_rate`, `solve_interval` and `graded`) and summary.json into DIR. The first form
+also writes completions.jsonl and verdicts.jsonl, in the format of tools.evaluate. The
+same command resumes an interrupted run and judges all stored completions again.
 tools.curate reads `graded` as evidence that gold answers are right.
 """
 
@@ -190,7 +191,7 @@ def add_grades(
 ) -> None:
     """Adds grades and their solve rates to rows; then sets levels from solve rates.
 
-    `level_source` is the name of the new levels' scale; None keeps the old levels.
+    `level_source` is the name of the scale of the levels; None keeps the old levels.
     """
     for row in rows:
         if grade := grades.get(row["id"]):
@@ -265,7 +266,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fields",
         default="",
-        help="columns of --input files in other formats: "
+        help="columns of --input files of another format: "
         "problem=COLUMN,answer=COLUMN.key[0]",
     )
     parser.add_argument("--out", type=user_path, required=True, help="output folder")
@@ -273,10 +274,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--levels",
         choices=("percentile", "keep"),
         default="keep",
-        help="percentile: fifths of the solve rates, from 1 (most solved) to 5; equal"
-        " rates share a level",
+        help="percentile: fifths of the solve rates, from 1 (most solved) to 5, where"
+        " equal rates share a level; keep: the levels of the input (default)",
     )
-    parser.add_argument("--level_source", help="name of the scale of new levels")
+    parser.add_argument(
+        "--level_source", help="name of the scale of new levels (default: grade:MODEL)"
+    )
     args = parser.parse_args(argv)
     if not args.model and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")

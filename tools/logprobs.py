@@ -28,8 +28,8 @@ class ScoredText:
     """Holds a text's tokens and the log-probability of each token given its prefix.
 
     Attributes:
-      token_ids: token ids, int32 `[n]`, first any begin-of-text token that the
-        tokenizer adds.
+      token_ids: token ids, int32 `[n]`, which start with the tokenizer's begin-of-text
+        token, if any.
       tokens: the same tokens, each decoded to text.
       logprobs: log-probabilities in nats, float32 `[n]`; the first is NaN.
     """

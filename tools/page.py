@@ -1,8 +1,8 @@
 """Renders self-contained HTML pages with tables, charts and sections.
 
 Pages have no scripts and load no resources; their content security policy enforces
-both. Arguments are plain text, which is escaped, unless a docstring says that they are
-HTML or are not escaped.
+this. Text arguments are plain text, which is escaped, unless a docstring says that they
+are HTML.
 """
 
 import dataclasses
@@ -16,6 +16,8 @@ from typing import Any
 _TEMPLATE = pathlib.Path(__file__).with_suffix(".html")
 COLOURS = 6  # number of series colours, `var(--c0)` to `var(--c5)`
 _FEW = 30  # lines with at most this number of points have visible dots
+_MOST_POINTS = 200  # of a line; others are left out
+_MOST_TICKS = 5  # maximum number of intervals between the ticks of an axis
 
 
 def document(title: str, body: str) -> str:
@@ -60,12 +62,12 @@ def text(content: str, most: int) -> str:
 
 
 def details(summary: str, body: str, kind: str = "") -> str:
-    """Returns a summary that opens an HTML body on a click; `kind` is its CSS class."""
+    """Returns a summary whose HTML body opens on a click; `kind` is its CSS class."""
     return tag("details", tag("summary", html.escape(summary)) + body, class_=kind)
 
 
 def columns(bodies: Sequence[str]) -> str:
-    """Returns HTML bodies next to each other; on narrow screens they are stacked."""
+    """Returns HTML bodies next to each other, or stacked on narrow screens."""
     return tag("div", "".join(tag("div", body) for body in bodies), class_="beside")
 
 
@@ -77,12 +79,12 @@ def plots(charts: Sequence[str]) -> str:
 def filtered(
     kinds: Sequence[str], rows: Sequence[tuple[str, str]], *, name: str = "kind"
 ) -> str:
-    """Returns rows below radio buttons; each button shows all rows or those of a kind.
+    """Returns rows below radio buttons that show all rows or only those of a kind.
 
     Args:
       kinds: kinds in the order of the buttons, each a word of ASCII letters; kinds
         without rows get no button.
-      rows: pairs of the row's kinds, separated by spaces, and the row's HTML.
+      rows: the kinds of each row, separated by spaces, and its HTML.
       name: name of the button group, unique in the page.
     """
     present = {kind for of_row, _ in rows for kind in of_row.split()}
@@ -174,10 +176,10 @@ class Series:
     band: Sequence[tuple[float, float, float]] = ()  # (x, low, high) of an interval
 
 
-def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
+def lines(title: str, series: Sequence[Series]) -> str:
     """Returns a chart of lines over steps, with round ticks and values on hover.
 
-    At least one line must have a point. Of a line with more than `most` points, only
+    At least one line must have a point. Of a line with more than 200 points, only
     every n-th point and the last one are drawn.
     """
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
@@ -209,12 +211,12 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
         if x_low <= value <= x_high:
             marks.append(label(at(value, 0)[0], height - 8, value, "x"))
     for s in series:
-        paint, points = _paint(s.colour), _thinned(s.points, most)
+        paint, points = _paint(s.colour), _thinned(s.points)
         around = [(x, low) for x, low, _ in s.band]
         around += [(x, high) for x, _, high in reversed(s.band)]
         shapes = [
             ("polygon", "band", around),
-            ("polyline", "raw", _thinned(s.raw, most)),
+            ("polyline", "raw", _thinned(s.raw)),
         ]
         for name, kind, some in [*shapes, ("polyline", "curve", points)]:
             if some:
@@ -230,10 +232,8 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
     return _figure(title, drawing + tag("div", legend, class_="legend"))
 
 
-def ticks(
-    values: Sequence[float], *, most: int = 5, whole: bool = False
-) -> list[float]:
-    """Returns at most `most + 1` evenly spaced round numbers that enclose the values.
+def ticks(values: Sequence[float], *, whole: bool = False) -> list[float]:
+    """Returns at most six evenly spaced round numbers that enclose the values.
 
     Their distance is 1, 2 or 5 times a power of ten, and at least 1 if `whole` is set.
     """
@@ -241,13 +241,13 @@ def ticks(
     if high - low <= 1e-9 * abs(high):  # equal up to rounding errors
         apart = abs(low) / 10 or 1.0
         low, high = low - apart, high + apart
-    size = 10.0 ** math.floor(math.log10((high - low) / most))
+    size = 10.0 ** math.floor(math.log10((high - low) / _MOST_TICKS))
     if whole:
         size = max(size, 1.0)
     for step in (size, 2 * size, 5 * size, 10 * size, 20 * size):
         first = math.floor(low / step + 1e-9)
         last = math.ceil(high / step - 1e-9)
-        if last - first <= most:
+        if last - first <= _MOST_TICKS:
             break
     return [round(i * step, 12) for i in range(first, last + 1)]
 
@@ -259,7 +259,7 @@ def is_number(value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """Formats a value of a table; numbers get commas or four significant digits."""
-    if isinstance(value, bool) or not is_number(value):
+    if not is_number(value):
         return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return f"{int(value):,}"
@@ -280,8 +280,8 @@ def _tick(value: float) -> str:
     return f"{value / 1000:,g}k" if abs(value) >= 10_000 else f"{value:g}"
 
 
-def _thinned(points: Sequence[Any], most: int) -> list[Any]:
-    """Returns every n-th point and the last point, at most `most + 1` in total."""
-    apart = math.ceil(len(points) / most) or 1
+def _thinned(points: Sequence[Any]) -> list[Any]:
+    """Returns every n-th point and the last one, at most `_MOST_POINTS + 1`."""
+    apart = math.ceil(len(points) / _MOST_POINTS) or 1
     some = list(points[::apart])
     return some if not points or some[-1] == points[-1] else [*some, points[-1]]

@@ -48,8 +48,9 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
     """Scores texts under a model, in windows of at most `context` tokens.
 
-    `nats` is the mean of -log p over the scored `tokens`, and `of_windows` that of each
-    window. `bits_per_byte` is the sum of -log2 p, divided by the UTF-8 bytes.
+    In the result, `tokens` is the number of scored tokens, `nats` their mean -log p,
+    and `of_windows` the mean -log p of each window. `bits_per_byte` is the sum of
+    -log2 p, divided by the number of UTF-8 bytes.
     """
     begin, ids = encode_texts(model, texts)
     length = context - len(begin)
@@ -86,8 +87,8 @@ def compared(
     """Returns the loss of another model minus that of the first, in nats per token.
 
     The arguments are results of `score` on the same texts. The 95% interval over
-    windows is None if there are too few texts or windows. Returns None if the
-    tokens or the numbers of windows differ.
+    windows is None if there are too few texts or windows. The result is None if the
+    token ids or the numbers of windows differ.
     """
     same_ids = first["ids"] == other["ids"]
     if not same_ids or len(first["of_windows"]) != len(other["of_windows"]):

@@ -15,7 +15,7 @@ from tools import page as pages
 class Table(NamedTuple):
     """Holds rows with the same keys, which are the column names."""
 
-    title: str  # heading of the table; may be empty
+    title: str  # heading of the table, or ""
     rows: Sequence[Mapping[str, Any]]  # number columns are right-aligned
     note: str = ""  # text below the heading
     # label column and value column of a bar chart in HTML pages

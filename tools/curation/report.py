@@ -67,7 +67,7 @@ def evidence_by_source(
 ) -> list[dict[str, Any]]:
     """Returns counts of each source, and its share of wrong golds with a 95% interval.
 
-    The largest source is first. Rows "with evidence" have a strength of `least` or more.
+    The largest source is first. Rows "with evidence" have at least strength `least`.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:

@@ -67,11 +67,12 @@ def _alarms(run: Run) -> list[Finding]:
 def _declines(run: Run) -> list[Finding]:
     """Finds accuracies that end clearly below their first or their best value.
 
-    Two held-out accuracies differ significantly if their difference exceeds its 95%
-    interval, Bonferroni-corrected for the number of evaluations. The interval treats
-    the evaluations as independent although the problems are the same, so the test is
-    conservative. Training accuracy is compared between windows of a tenth of the last
-    stage's steps, but at least five. A decline of 0.01 or less is not reported.
+    A decline of held-out accuracy is clear if it exceeds its 95% interval,
+    Bonferroni-corrected for the number of evaluations. The interval treats the
+    evaluations as independent although the problems are the same, so the test is
+    conservative. Training accuracy is averaged over windows of a tenth of the steps of
+    the last stage, at least five steps, and windows are compared in the same way. A
+    decline of 0.01 or less is not reported.
     """
     found = []
     ends = [part(run.summary, key) for key in ("final", "base")]

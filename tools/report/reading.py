@@ -39,7 +39,7 @@ class Run:
 
     @property
     def done(self) -> int:
-        """The number of steps done."""
+        """Returns the number of steps done."""
         return int(self.steps[-1]["step"]) if self.steps else 0
 
     def series(self, tag: str) -> list[tuple[float, float]]:

@@ -86,7 +86,7 @@ def _health(runs: Sequence[Run]) -> str:
 
 
 def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns moving averages of about n / `_SMOOTHED` points, at least 3 if n > 7."""
+    """Returns moving averages over about 1/20 of the points, at least 3 if n > 7."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
     return [
@@ -238,14 +238,13 @@ def _comparison(runs: Sequence[Run]) -> str:
             continue
         values = [figures["accuracy"] for figures in ends]
         mean, interval = float(np.mean(values)), t_interval(values)
-        over = f"Student's t over {len(values)} runs: the method"
+        over = f"{len(values)} runs (Student's t)"
         if not interval:
-            interval = interval_of(ends[0])
-            over = "over problems: this checkpoint only"
+            interval, over = interval_of(ends[0]), "problems (one checkpoint)"
         rows.append((name, mean, interval, i))
         cells.append((name, len(members), f"{100 * mean:.1f}", _range(interval), over))
     charts = [html_page.dots("Accuracy at the end, %", rows)] if rows else []
-    head = ("runs", "count", "accuracy at the end, %", "95% interval", "interval of")
+    head = ("runs", "count", "accuracy at the end, %", "95% interval", "interval over")
     differ = [(key, *values) for key, values in _differing(runs)]
     names = ("key", *(run.name for run in runs))
     return html_page.plots(charts) + table(head, cells) + table(names, differ)
