@@ -1,8 +1,8 @@
 """Downloads evaluation sets and GSM8K from pinned public revisions.
 
 python -m tools.fetch --list                    names, origins and licences
-python -m tools.fetch NAME ... --out DATA       or `eval`, `train`, `all`
-python -m tools.fetch all --mirror http://HOST  the same paths from a mirror
+python -m tools.fetch NAME ... --out DATA       NAME: a set, or eval, train, all
+python -m tools.fetch all --mirror http://HOST  from a server with the same paths
 
 `tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl; training sets are in
 DATA/train. DATA/sources.json records the origin of each set. If a file does not have

@@ -64,7 +64,8 @@ def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
 class EvaluationIndex:
     """Finds evaluation problems that are similar to a text or share n-grams with it.
 
-    `problems` has their texts by id; `threshold` is the minimum `text.similarity`.
+    `problems` maps the ids of evaluation problems to texts. `threshold` is the minimum
+    `text.similarity`.
     """
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
@@ -96,5 +97,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Returns the word n-grams shared with `text`, with ids of their problems."""
+        """Maps each word n-gram that `text` shares with problems to their ids."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 
 from rl.progress import each
@@ -23,10 +24,10 @@ The kind is "exact" or a kind that `relation` returns.
 def drop_duplicates(
     plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None
 ) -> None:
-    """Keeps one row per group of similar problems, or none if copies' answers differ.
+    """Keeps at most one row of each group of similar problems.
 
-    The first copy that `scale` graded is kept, or else the first copy. If answers
-    differ, evidence decides (`_drop_copies`).
+    The first copy that `scale` graded is kept, or else the first copy. If answers of
+    copies differ, evidence decides which row is kept, if any (`_drop_copies`).
 
     To find groups, exact duplicates are merged into a row with all of their answers.
     The merged row joins the group with the most similar first row, or starts a group.
@@ -99,10 +100,9 @@ def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
     The copies have the same answer as the row. If their origins differ, the agreement
     of the origins is added as evidence.
     """
-    found = {(one.kind, one.by): one for one in row.evidence}
-    for copy in copies:
-        for one in copy.evidence:
-            found.setdefault((one.kind, one.by), one)
+    found: dict[tuple[str, str], Evidence] = {}
+    for one in itertools.chain(row.evidence, *(copy.evidence for copy in copies)):
+        found.setdefault((one.kind, one.by), one)
     origins = {copy.origin: copy.id for copy in copies if copy.origin}
     if row.origin and len(origins) > 1:
         n, by = len(origins), " and ".join(sorted(origins))

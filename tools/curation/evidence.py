@@ -31,6 +31,9 @@ RATES = ("solve_rate", "graded")
 """Kinds of evidence that also measure difficulty."""
 
 
+_interval = functools.cache(wilson_interval)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Records that `correct` of `samples` attempts by one solver gave the gold."""
@@ -49,12 +52,7 @@ class Evidence:
     @property
     def strength(self) -> float:
         """Returns the lower end of the 95% interval of the rate; 0 at rate 0."""
-        return _lower_end(self.correct, self.samples)
-
-
-@functools.cache
-def _lower_end(correct: int, samples: int) -> float:
-    return wilson_interval(correct, samples)[0] if correct else 0.0
+        return _interval(self.correct, self.samples)[0] if self.correct else 0.0
 
 
 class Column(NamedTuple):
@@ -62,7 +60,7 @@ class Column(NamedTuple):
 
     path: str  # path of the column in a row
     kind: Kind
-    by: str  # name of the solver; empty for the name of the row's source
+    by: str  # name of the solver; "" means the name of the row's source
     samples: int  # number of attempts, if the value does not contain it
     # How the value gives the counts; see `_counts`.
     form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]

@@ -30,14 +30,15 @@ def assign_levels(
 ) -> dict[str, int]:
     """Sets the level of each surviving row, or None if its difficulty is unknown.
 
-    A difficulty is converted to a position from 0 to 1: its percentile rank among the
-    rows that `scale` graded. The position of a row is the mean over `scale` and the
-    graders linked to it. If `scale` has only solve rates, `percentile_levels` ranks the
-    positions; otherwise each fifth of the range 0 to 1 is a level. Rows with a position
-    and only solve rates of 0 get level 5. Levels that a source gave on `scale` remain.
+    A grader's difficulty is converted to a position from 0 to 1: its percentile rank
+    among the rows that `scale` graded. The position of a row is the mean over `scale`
+    and the graders linked to it. If `scale` has only solve rates, `percentile_levels`
+    ranks the positions; otherwise each fifth of the range 0 to 1 is a level. Rows with
+    a position and only solve rates of 0 get level 5. Levels that a source gave on
+    `scale` remain.
 
-    Returns the number of rows that `scale` also graded, at least `common_rows`, by
-    linked grader.
+    A grader is linked to `scale` if both graded at least `common_rows` rows and their
+    ranks correlate. Returns the number of common rows by linked grader.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
@@ -120,7 +121,7 @@ def gradings(row: Row) -> Iterator[tuple[str, float]]:
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
-    """Returns levels from solve rates: level n is the n-th fifth from the highest.
+    """Returns levels from solve rates: 1 is the highest fifth of the rates, 5 the last.
 
     Problems with equal rates get the level of their mean rank. Problems with the lowest
     rate get level 5, unless all rates are equal and above 0. A rate of None gives None.

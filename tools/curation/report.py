@@ -24,8 +24,8 @@ Steps = Mapping[str, Mapping[str, str]]
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
     """Returns the counts of summary.json: by step, reason, source, level and repair.
 
-    The count `found` of a reason has all rows with this reason, `counted` only those
-    whose first reason it is.
+    For each reason, `found` counts the rows with this reason, and `counted` the rows
+    with this reason as their first one.
     """
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
@@ -103,8 +103,8 @@ def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(
         "Reasons",
         [{"reason": reason} | entry for reason, entry in reasons.items()],
-        "`found` are all rows with this reason, `counted` those whose first reason it"
-        " is.",
+        "`found` counts the rows with this reason, `counted` the rows with this reason"
+        " as their first one.",
         chart=("reason", "counted"),
     )
     yield Table(

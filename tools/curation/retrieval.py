@@ -33,14 +33,14 @@ class Match(NamedTuple):
     row: int  # index of the text
     name: str  # id of the evaluation problem
     words: float  # cosine similarity of the two TF-IDF vectors
-    numbers: float  # weighted share of the numbers that the text and the problem share
+    numbers: float  # weighted share of the numbers that are in both texts
 
 
 class Retrieval:
     """Indexes evaluation problems and finds the texts that may be their rewordings.
 
-    `problems` has their texts by id. Frequencies of words and numbers are those in the
-    problems and in the first 20,000 texts of `background`.
+    `problems` maps the ids of evaluation problems to texts. Frequencies of words and
+    numbers are those in these texts and in the first 20,000 texts of `background`.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):

@@ -13,7 +13,7 @@ from tools.curation.formats import FIELDS
 class Row:
     """Holds a problem and the results of curation."""
 
-    id: str  # unique within its source
+    id: str  # as in the source; made unique in the outputs
     problem: str
     answers: Sequence[str] = ()  # accepted golds; empty if the source has none
     source: str = ""
@@ -23,7 +23,7 @@ class Row:
     solution: str = ""
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # other columns
     evidence: Sequence[Evidence] = ()  # results of independent solvers
-    origin: str = ""  # where the golds were made; equal golds of two are evidence
+    origin: str = ""  # where the golds were made; see `Source.origin`
     key: str = ""  # hash that exact duplicates share; see `text.exact_key`
     # Hashes of which near duplicates share at least one; see `text.band_hashes`.
     bands: Sequence[int] = ()

@@ -13,7 +13,7 @@ from tools.curation.grammar import ASKS, FIND, FORMULA, any_of
 _FEW = 10  # minimum number of rows to find shared text
 _REACH = 1000  # maximum length of a head or a tail, in characters
 _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
-# Phrases in a tail that do not ask for anything else: an example of a box, "solve it".
+# Phrases that a tail may have: an example of a box, and "solve this" or "find it".
 _ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\b")
 
 
@@ -30,7 +30,7 @@ def most(some: int, rows: int) -> bool:
 
 
 def _ends(text: str, tail: bool) -> set[str]:
-    """Returns the heads, or the tails, of a text that end, or begin, at a break."""
+    """Returns the parts of a text before, or with `tail` after, each of its breaks."""
     text = text.strip()
     breaks = [match.end() for match in _BREAK.finditer(text)]
     if tail:

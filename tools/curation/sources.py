@@ -47,7 +47,7 @@ class Source:
     path: str  # local file, or hf://OWNER/DATASET[@REVISION]/FILE
     # Paths such as `prompt[0].content` by field; empty to detect the format.
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    level_source: str | None = None  # scale of the levels; None: see `_row`
+    level_source: str | None = None  # scale of the levels; None: the row's, or its set
     # Fields of an `Evidence` that holds for all rows, from the set's documentation.
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # Where the golds were made; equal golds of two origins are evidence.
@@ -178,7 +178,9 @@ def _value(name: str, value: Any, where: str) -> Any:
     if name in ("answer", "answers") and isinstance(value, str) and value[:1] == "[":
         with contextlib.suppress(ValueError):  # list as text
             listed = json.loads(value.replace("'", '"') if name == "answer" else value)
-            value = listed if name == "answers" or _is_one_text(listed) else value
+            match name, listed:
+                case ("answers", _) | ("answer", [str()]):
+                    value = listed
     match name:
         case "level":
             text = f"{value:g}" if is_number(value) else str(value).strip()
@@ -196,10 +198,6 @@ def _value(name: str, value: Any, where: str) -> Any:
             return value
     wanted = _MUST_BE.get(name, "text")
     raise ValueError(f"{where} must be {wanted}, got {reprlib.repr(value)}")
-
-
-def _is_one_text(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
 
 
 def _json(path: pathlib.Path) -> list[Any]:

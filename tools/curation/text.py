@@ -68,7 +68,7 @@ def exact_key(text: str) -> str:
 
 
 def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
-    """Returns all runs of `size` tokens; of fewer tokens, one run with all of them."""
+    """Returns all runs of `size` tokens, or one run of all tokens if they are fewer."""
     count = max(1, len(parts) - size + 1)
     return frozenset(" ".join(parts[i : i + size]) for i in range(count))
 

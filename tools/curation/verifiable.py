@@ -137,7 +137,7 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)
 
 
 def proof(row: Row) -> str | None:
-    """Finds problems that ask for a proof, and for no value that they do not state."""
+    """Finds problems that ask only for a proof, or for the proof of a stated value."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
     stated = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
     asks_value = row.answers and _ASKS_TOO.search(row.problem) and not stated

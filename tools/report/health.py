@@ -129,7 +129,7 @@ def _decline(
 
 
 def _end(run: Run) -> list[Finding]:
-    """Finds an early or unhealthy end, and a process that did not end by itself."""
+    """Finds an early or unhealthy end, and a run that was stopped or that failed."""
     texts = [
         f"{text}: {reason}"
         for key, text in (("ended", "ended early"), ("unhealthy", "ended unhealthy"))

@@ -112,7 +112,7 @@ def interval_of(figures: Row) -> tuple[float, float] | None:
 
 
 def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
-    """Reads a JSON object; {} if missing, or if not valid, with a reason in `wrong`."""
+    """Reads a JSON object, or returns {}; adds the reason to `wrong` if not valid."""
     if not path.is_file():
         return {}
     try:
@@ -157,7 +157,7 @@ def _rows(
 
 
 def _is_sample(row: Row) -> bool:
-    """Returns whether a row has the types of samples.jsonl; it may raise `_WRONG`."""
+    """Returns whether a row has the types of samples.jsonl, or raises a `_WRONG`."""
     why = row.get("shown_as") or []
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])

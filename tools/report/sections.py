@@ -152,8 +152,8 @@ def _lines(
 def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Groups runs into arms by name; runs of an arm differ in no setting but the seed.
 
-    Long values are compared at their start (`_differing`). An arm of one run has the
-    run's name. Other names list the settings that vary between arms, or say "all".
+    Of a value, the first 60 characters are compared. An arm of one run has the run's
+    name. Other names list the settings that vary between arms, or are "all".
     """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
