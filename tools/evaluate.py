@@ -349,7 +349,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         metavar="DIR",
         help="compare judged evaluations with the first, problem by problem; separate "
-        "those of several training seeds by commas; --out receives compare.md",
+        "evaluations that differ only in the training seed by commas; --out receives "
+        "compare.md",
     )
     args = parser.parse_args(argv)
     if args.compare and len(args.compare) < 2:

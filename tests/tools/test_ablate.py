@@ -172,7 +172,7 @@ def test_finished_runs_are_not_run_again_and_failures_are_printed(place):
         f"- broken, seed 0 has not ended; its log ends with: error: {message}" in page
     )
     assert "- low, seed 1 ended after step 4: no group is left." in page
-    assert "- The runs differ in versions.jax: it has 2 different values." in page
+    assert "- The runs differ in versions.jax, which has 2 different values." in page
 
 
 def test_each_slot_has_one_run_at_a_time(place):

@@ -27,9 +27,10 @@ def compare(
       Cells and noise without data are missing. An interval, a difference or a p-value
       that cannot be computed is None.
 
-      A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t) and the
-      `difference` from the reference arm, with `interval` and `p_value` by
-      `compare_seeds`, and `p_adjusted` by Holm's method over all arms with a p-value.
+      A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t), and
+      the `difference` from the reference arm. The difference has a `mean`, `seeds` (the
+      smaller number), `interval` and `p_value` by `compare_seeds`. If there is a
+      p-value, it also has `p_adjusted`, by Holm's method over all arms with one.
 
       Noise has the standard deviation `sd` between seeds, pooled over arms, its
       `degrees` of freedom, and `shows`: the smallest difference between two arms of

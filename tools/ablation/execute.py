@@ -27,7 +27,11 @@ from tools.ablation.study import Run
 
 
 def check(runs: Sequence[Run]) -> None:
-    """Checks the config of one run of each arm, as `rl.train` does before training."""
+    """Checks the first run of each arm, as `rl.train` does before training.
+
+    Raises:
+      ValueError: a check failed; the message names the arm.
+    """
     for arm, config in {run.arm: run.config for run in reversed(runs)}.items():
         if wrong := _outcome(validate, config):
             raise ValueError(f"arm {arm!r}: {wrong}")

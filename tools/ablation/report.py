@@ -42,7 +42,7 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def read_figures(workdir: pathlib.Path) -> dict[str, float]:
-    """Returns the figures of a finished run by name, without those that are missing."""
+    """Returns the figures of a finished run by name; unrecorded ones are missing."""
     summary = files.read_json(workdir / "summary.json")
     rows = [r for _, r in files.read_rows(workdir / "metrics.jsonl", appended=True)]
     steps = [row for row in rows if "seconds/step" in row]
@@ -125,9 +125,9 @@ def markdown(result: Mapping[str, Any]) -> str:
         if entry
     ]
     note = (
-        "The standard deviation is pooled over arms. Smaller differences of two arms"
-        " are not significant at 5%. If all runs share one base model, the noise"
-        " is that of training alone."
+        "The standard deviation is pooled over arms. A difference of two arms below the"
+        " last column is not significant at 5%. If all runs share one base model, the"
+        " noise is that of training alone."
     )
     report = [
         Table("", means if figures else [], about),
@@ -151,7 +151,7 @@ def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Ta
     if max(seeds) > 1:
         note = (
             "Brackets are 95% intervals by Student's t over the runs of both arms."
-            f" p-values are adjusted for {len(rows)} comparisons by Holm's method;"
+            " p-values are adjusted for the number of compared arms by Holm's method;"
             " intervals are not adjusted."
         )
     return Table(f"Against {reference}", *((rows, note) if max(seeds) else ([], "")))
@@ -186,7 +186,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
         for why in filter(None, (run.get("ended"), run.get("unhealthy"))):
             yield f"{which} ended after step {run['steps']}: {why}."
     for key, count in result["differ"].items():
-        yield f"The runs differ in {key}: it has {count} different values."
+        yield f"The runs differ in {key}, which has {count} different values."
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:

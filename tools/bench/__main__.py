@@ -16,8 +16,8 @@ BENCHES = ("learning", "sampler", "update", "verifier")
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench")
     commands = parser.add_subparsers(dest="name", required=True)
-    # The first import of a tokenizer hides torch from transformers, unless torch is
-    # already imported; see rl/problems/tokenizer.py.
+    # If torch is imported later, transformers cannot use it; see
+    # rl/problems/tokenizer.py.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch")
     modules = {}

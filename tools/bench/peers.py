@@ -21,7 +21,7 @@ def compare(
     *,
     rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds a peer's figures to a result, and this project's rates divided by them.
+    """Adds a peer's figures, and this project's rates divided by the peer's.
 
     Args:
       result: the result of a bench, with this project's figures under `THIS`.

@@ -1,6 +1,6 @@
-"""Measures accuracy and speed of verifier and Math-Verify; speed of `VerifierPool`.
+"""Measures the verifier and Math-Verify (accuracy, speed) and `VerifierPool` (speed).
 
-The input has rows {gold, pred, label, mode, kind, source}; only rows of mode "answer"
+The input has rows {gold, pred, label, mode, kind, source}. Only rows of mode "answer"
 and kind "exact" are used. Both verifiers judge the same pairs in this process, one pair
 at a time and without a cache. Times exclude the start of processes.
 """

@@ -70,10 +70,10 @@ class Shape:
         }
 
     def forward_flops(self, lengths: np.ndarray) -> float:
-        """Returns the FLOPs of the loss of completions of the given lengths.
+        """Returns the FLOPs of computing the loss of completions of the given lengths.
 
-        They include the prompt of each completion, the causal half of attention, and
-        the head for completion tokens only.
+        Includes the prompt of each completion, the causal half of attention, and the
+        head for completion tokens only.
         """
         head_dim = self.hidden // self.heads
         projections = 2 * self.hidden * head_dim * (self.heads + self.kv_heads)
@@ -106,7 +106,7 @@ def make_tokens(shape: Shape) -> dict[str, np.ndarray]:
 
     Returns:
       `prompts [n, P]`, `completions [n, C]` (padded at the right), `lengths [n]` and
-      `advantages [n]`. The rows of a group have the same prompt.
+      `advantages [n]` for the n completions. Those of a group have the same prompt.
     """
     rng = np.random.default_rng(0)
     prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))

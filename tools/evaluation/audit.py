@@ -39,10 +39,11 @@ def tasks(
     model: Pretrained,
     context: int,
 ) -> Iterator[Task]:
-    """Yields a task NAME@PERCENT for each entry of `SHARES`, unless it has no problem.
+    """Yields a task NAME@PERCENT for each entry of `SHARES`.
 
-    The prompts are the beginnings of texts of at least two words. Sampling is greedy.
-    Its token limit is slightly above the longest rest of a text, at most `_LONGEST`.
+    The prompts are the beginnings of texts of at least two words. Without such texts
+    there are no tasks. Sampling is greedy. The token limit is slightly above the length
+    of the longest rest, and at most `_LONGEST`.
     """
     for percent in SHARES:
         asked = [

@@ -147,7 +147,7 @@ def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
     """Returns the name in `problems` of the set from which the set `name` was made.
 
-    Returns None if `name` is not a perturbed set, or its original is not in `problems`.
+    Returns None if no problem of `name` was made from a problem of such a set.
     """
     original = name.rpartition("@")[0]
     known = {problem.id: problem.problem for problem in problems.get(original, ())}

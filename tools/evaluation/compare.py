@@ -144,7 +144,7 @@ def _drawn(arm: Arm) -> str:
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
             raise ValueError(
-                f"{evaluation.folder}: {other}, but {words[0]} for"
+                f"{evaluation.folder}: sampling is {other!r}, but {words[0]!r} in"
                 f" {arm[0].folder}; sample all evaluations of an arm alike"
             )
     return words[0]

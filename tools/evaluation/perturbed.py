@@ -2,12 +2,12 @@
 
 GSM8K's solutions annotate each step (`48/2 = <<48/2=24>>24`). The answer can therefore
 be computed for other numbers, as in GSM-Symbolic (arXiv 2410.05229). A problem is used
-only if this is exact:
+only if the origin of each number in its solution is certain:
 
-* Each number of the text occurs in it once, and the solution uses it once.
-* No number of the text equals a result or a value of a word of the text: "half" can
-  mean 2, for example.
-* Every other number of the solution is an earlier result or the value of such a word.
+* Each number of the text occurs there once, and the solution uses it once.
+* No number of the text equals a step's result, or a value that a word of the text can
+  have, such as 2 for "half".
+* Every other number of the solution is an earlier result or such a value of a word.
 """
 
 import ast
@@ -58,7 +58,7 @@ _MEANT = [
 
 
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
-    """Returns copies of problems with new numbers; leaves out problems without a copy.
+    """Returns copies of problems with new numbers; leaves out all other problems.
 
     A copy has the id of its original, and the text of the original as `meta["from"]`.
 
@@ -188,7 +188,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number of about half to twice a positive value, with as many decimals.
+    """Samples about half to twice a positive value, with the same number of decimals.
 
     If the value is below 4, the minimum is 2, or the value itself if it is below 2.
     """

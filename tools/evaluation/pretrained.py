@@ -1,4 +1,4 @@
-"""Reads Hugging Face models for sampling and scoring without training."""
+"""Finds Hugging Face models that tools sample from or score, and reads their config."""
 
 import dataclasses
 import json

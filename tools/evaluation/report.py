@@ -21,9 +21,9 @@ FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
 """Names of the paper's benchmarks."""
 
 # Each row: name, accuracies in % in the order of `FIVE`, source, sampling. The rows of
-# HARNESS are its 7B models with 3,000 tokens. It prints 0.2 for AIME 2024 of the base
-# model without template, but the mean of 38.2 implies 20.0. Compass-Thinker's 82.9
-# on MATH-500 is not a multiple of 1/500, so its row is probably an average of samples.
+# HARNESS are its 7B models with 3,000 tokens. HARNESS prints 0.2 for AIME 2024 of the
+# base model without template, but the mean of 38.2 implies 20.0. Compass-Thinker's 82.9
+# on MATH-500 is not a multiple of 1/500, so this row is probably an average of samples.
 PAPER = "Compass-Thinker, arXiv 2508.08909"
 HARNESS = "understand-r1-zero, arXiv 2503.20783, table 4"
 PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
@@ -82,7 +82,11 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Returns tables of a results.json: any published results, details, conditions."""
+    """Returns the tables for a results.json.
+
+    They compare the model with published results, if one of these benchmarks is among
+    those evaluated, and give details and conditions.
+    """
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
     report = []

@@ -21,8 +21,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-# For each part, a function that yields results: its module, its time limit in seconds
-# and XLA flags. The most important parts come first.
+# For each part: the module with the function of this name, which yields the results;
+# the time limit in seconds; and XLA flags. The most important parts come first.
 PARTS = {
     "machine": ("kernels", 45, ""),
     "kernels": ("kernels", 100, ""),

@@ -1,4 +1,4 @@
-"""Compares gradients on the GPU with those on a CPU, and two runs on the GPU."""
+"""Compares gradients on the GPU with those on a CPU, and with repetitions."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -17,9 +17,9 @@ _SMALL = ("eval.samples=1", *(f"{one}.held_out=32" for one in _HELD_OUT))
 
 
 def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, Any]]:
-    """Runs the quickstart; kills it after more than `kill_after` rows, unless 0.
+    """Runs the quickstart and returns the rows of metrics.jsonl.
 
-    Returns the rows of metrics.jsonl.
+    If `kill_after` is positive, kills the run when it has written more rows than that.
     """
     cache = pathlib.Path(workdir).parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)

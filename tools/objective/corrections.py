@@ -30,9 +30,9 @@ from tools.objective.trial import (
     token_numbers,
 )
 
-_CAP = 2.0
-# Mean of old_logprobs - sampler_logprobs over a completion's off-policy tokens; some
-# values are within the cap and some are not.
+_CAP = 2.0  # config.objective.correction_cap
+# Means of old_logprobs - sampler_logprobs over a completion's off-policy tokens. The
+# ratios of some of them exceed the cap.
 _GAPS = (0.1, 1.2, -0.2, -1.1)
 # For each term of the loss, the keys of config.objective that enable it.
 _TERMS: dict[str, dict[str, Any]] = {
@@ -53,7 +53,7 @@ _WHY = {
 
 
 def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Finding]:
-    """Returns one finding per property, over all corrections, for the loss of `c`."""
+    """Checks the loss of `c` with each correction; returns one finding per property."""
     faults: dict[str, list[str]] = {name: [] for name in _WHY}
     for correction in corrections:
         for name, fault in _faults(c, correction):
@@ -92,13 +92,13 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     plain, entropy = found["loss"], found["entropy"]
 
     if count := entropy["outside"]:
-        yield "rejected tokens", f"the gradient of {count} rejected tokens is not 0"
-    if entropy["metric tokens"] != kept.sum():
-        yield "rejected tokens", "metrics count rejected tokens"
+        yield "rejected tokens", f"{count} gradients are not 0 where weights are 0"
+    if (counted := entropy["metric tokens"]) != kept.sum():
+        yield "rejected tokens", f"metrics count {counted:g} tokens, not {kept.sum()}"
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
     again = trial("loss").run(batches, {**values, **moved})
     if _differs(plain, again, kept):
-        yield "rejected tokens", "values there change the gradient of other tokens"
+        yield "rejected tokens", "their values change the gradient of other tokens"
     partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
     if correction == "geometric" and partly:
         yield "whole completions", f"{len(partly)} completions are rejected in part"
@@ -111,8 +111,8 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
             weights[token_numbers(batch)[inside]] = batch.loss_weights[inside]
         exact = _divided(kept, aggregation, c.rollout.max_response_tokens)
         if not np.allclose(weights, exact, rtol=1e-5, atol=0):
-            sums = f"{weights.sum():.4g}, not {exact.sum():.4g}"
-            yield "divisor", f"weights of aggregation {aggregation!r} sum to {sums}"
+            sums = f"sum {weights.sum():.4g}, expected {exact.sum():.4g}"
+            yield "divisor", f"aggregation {aggregation!r} has wrong weights ({sums})"
 
     importance = np.ones(len(OWNER))
     if correction == TRUNCATE:
@@ -126,16 +126,16 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
             part, exact = part - plain["part"], exact - unweighed["loss"]
         wrong = np.abs(part - importance * exact)[kept].max(initial=0.0)
         if wrong > TOLERANCE:
-            yield "importance weights", f"term {term!r} is wrong by {wrong:.1e}"
+            yield "importance weights", f"term {term!r} is off by up to {wrong:.1e}"
 
     x = (values["policy"] - values["reference"])[kept]
     for estimate in KL_ESTIMATES:
         slope = (found[estimate]["policy"] - plain["policy"])[kept]
         if wrong := np.count_nonzero(np.sign(slope) != np.sign(x)):
-            wrong_sign = f"{estimate} has a gradient of wrong sign at {wrong} tokens"
-            yield "KL penalty", wrong_sign
+            fault = f"{estimate} has a gradient of wrong sign at {wrong} tokens"
+            yield "KL penalty", fault
     if wrong := np.count_nonzero(entropy["entropy"][kept] >= 0):
-        yield "entropy bonus", f"lowers the entropy of {wrong} tokens"
+        yield "entropy bonus", f"does not raise the entropy of {wrong} tokens"
     short = _rejected(changed(), layout(length=SHORT), values)
     if _differs(plain, trial("loss").run(short, values), kept):
         yield "packing after rejection", "the gradient differs between two packings"

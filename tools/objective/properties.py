@@ -69,8 +69,8 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
 
 # The likely cause if a property does not hold.
 _WHY = {
-    "finite": "all arrays are 0 outside loss_mask; the loss divides by this 0 or takes"
-    " its logarithm",
+    "finite": "the loss probably divides by 0 or takes the logarithm of 0, because all"
+    " arrays are 0 outside loss_mask",
     "gradient": "the loss detaches policy_logprobs or does not use it",
     "weights": "four times the loss_weights must give four times the gradient; the"
     " caller applies loss_weights, so the loss must not",

@@ -79,8 +79,8 @@ def lay(
 ) -> tuple[np.ndarray, np.ndarray, Batch]:
     """Places the values of tokens at their positions in a micro-batch of `layout`.
 
-    `values` need not have "off_policy". Log-probabilities outside completions are
-    +-`apart`.
+    Without "off_policy" in `values`, all tokens are on-policy. Outside completions,
+    log-probabilities are +-`apart`.
 
     Returns:
       The arguments of the objective: policy log-probabilities and entropy, `[R, T]`,
