@@ -39,15 +39,7 @@ from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
-from tools.evaluation import audit
-from tools.evaluation.benchmarks import (
-    BENCHMARKS,
-    benchmark_name,
-    content_hash,
-    is_another_copy,
-    load_benchmark,
-    made_from,
-)
+from tools.evaluation import audit, benchmarks, nearest, report, sampler
 from tools.evaluation.compare import against_original, compare, compare_markdown
 from tools.evaluation.files import (
     COMPLETIONS,
@@ -58,15 +50,7 @@ from tools.evaluation.files import (
     record_conditions,
     write_verdicts,
 )
-from tools.evaluation.nearest import nearest_result, training_problems
 from tools.evaluation.pretrained import find_pretrained, held_out
-from tools.evaluation.report import (
-    FIVE,
-    average_of_five,
-    benchmark_result,
-    results_page,
-    tables,
-)
 from tools.evaluation.run import (
     PRESETS,
     check_prompts,
@@ -74,13 +58,7 @@ from tools.evaluation.run import (
     complete,
     make_task,
 )
-from tools.evaluation.sampler import (
-    add_flags,
-    comma_separated,
-    conditions_of,
-    open_sampler,
-    prepare,
-)
+from tools.evaluation.sampler import comma_separated
 from tools.evaluation.votes import answer_classes
 from tools.tables import markdown
 
@@ -114,18 +92,20 @@ def _evaluate(args: argparse.Namespace) -> None:
     if "held_out" in args.benchmarks:
         run = pathlib.Path(args.model) / "config.json"
         args.reward = judging_reward(args.reward, run, "eval.reward", "reward.function")
-    prepare(args)
+    sampler.prepare(args)
     train = _training_problems(args)
     model = find_pretrained(args.model, args.dtype)
     if args.template == "run":
         args.template = held_out(pathlib.Path(args.model))[1]
-    conditions = conditions_of(args, PRESETS[args.preset], model)
+    conditions = sampler.conditions_of(args, PRESETS[args.preset], model)
     limit, fields = args.limit, parse_fields(args.fields)
     problems = {
-        benchmark_name(spec): (
+        benchmarks.benchmark_name(spec): (
             held_out(pathlib.Path(args.model))[0][:limit]
             if spec == "held_out"
-            else load_benchmark(spec, args.data_dir, limit=limit, fields=fields)
+            else benchmarks.load_benchmark(
+                spec, args.data_dir, limit=limit, fields=fields
+            )
         )
         for spec in args.benchmarks
     }
@@ -141,7 +121,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     facts = {
         task.name: {
             "problems": len(task.problems),
-            "sha256": content_hash(task.problems),
+            "sha256": benchmarks.content_hash(task.problems),
             "shortened": check_prompts(task, model.config.max_positions),
         }
         for task in tasks
@@ -162,17 +142,19 @@ def _evaluate(args: argparse.Namespace) -> None:
         record_conditions(
             args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
         )
-        for name in problems.keys() - BENCHMARKS.keys():
+        for name in problems.keys() - benchmarks.BENCHMARKS.keys():
             path = problems_file(args.out, name)
             path.parent.mkdir(exist_ok=True)
             write_problems(path, problems[name])
-        complete(tasks, lambda: open_sampler(args, model, conditions.context), model)
+        complete(
+            tasks, lambda: sampler.open_sampler(args, model, conditions.context), model
+        )
         _judge(args.out, args, train)
 
 
 def _training_problems(args: argparse.Namespace) -> list[Problem]:
     """Returns the training problems for `--nearest`; empty without it."""
-    return training_problems(args.nearest) if args.nearest else []
+    return nearest.training_problems(args.nearest) if args.nearest else []
 
 
 def _judge(
@@ -184,13 +166,13 @@ def _judge(
         raise FileNotFoundError(
             f"{folder}: no completion in {COMPLETIONS}; give the --out of an evaluation"
         )
-    specs = {benchmark_name(spec): spec for spec in args.benchmarks}
+    specs = {benchmarks.benchmark_name(spec): spec for spec in args.benchmarks}
     problems, copies = {}, set()
     for name, drawn in completions.items():
         own = problems_file(folder, name)
         spec = str(own) if own.is_file() else specs.get(name, name)
-        stored = load_benchmark(spec, args.data_dir)
-        if is_another_copy(name, stored):
+        stored = benchmarks.load_benchmark(spec, args.data_dir)
+        if benchmarks.is_another_copy(name, stored):
             copies.add(name)
         recorded = conditions.get("benchmarks", {}).get(name, {})
         problems[name] = _sampled(name, stored, drawn, recorded, folder / COMPLETIONS)
@@ -214,39 +196,44 @@ def _judge(
             completions[name].sort(key=lambda d: (place[d.id], d.sample))
             scored[name] = score(completions[name], known, judge)
             classes = answer_classes(scored[name], pool)
-            results[name] = benchmark_result(name, known, scored[name], classes)
+            results[name] = report.benchmark_result(name, known, scored[name], classes)
     audited = read_completions(folder / AUDIT)
-    nearest = ""
+    baselines = ""
     for name, result in results.items():
         if name in copies:
             result["title"] += ", another copy"
             result["another_copy"] = True
-        if original := made_from(name, problems):
+        if original := benchmarks.made_from(name, problems):
             result["original"] = against_original(scored[original], scored[name])
         if args.nearest:
-            baseline = nearest_result(problems[name], train)
-            result["nearest"], (low, high) = baseline, baseline["interval"]
-            share = f"{baseline['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
-            nearest += f"accuracy of the nearest-neighbour baseline, {name}: {share}\n"
+            result["nearest"] = found = nearest.nearest_result(problems[name], train)
+            share = "{:.1%} [{:.1%}, {:.1%}]".format(
+                found["accuracy"], *found["interval"]
+            )
+            baselines += (
+                f"accuracy of the nearest-neighbour baseline, {name}: {share}\n"
+            )
         parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
     written = {
         "model": conditions.get("model", str(folder)),
         "benchmarks": results,
-        "average_of_five": average_of_five(results),
+        "average_of_five": report.average_of_five(results),
         "verifier": VERSION,
         "reward": reward,
         "conditions": conditions,
     }
-    text = markdown(written["model"], tables(written))
+    text = markdown(written["model"], report.tables(written))
     clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
     write_verdicts(folder, scored, clusters)
     files.replace(folder / "table.md", text)
-    files.replace(folder / "report.html", results_page(written, problems, scored))
+    files.replace(
+        folder / "report.html", report.results_page(written, problems, scored)
+    )
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
-    print(f"{text}\n{nearest}report: {folder / 'report.html'}")
+    print(f"{text}\n{baselines}report: {folder / 'report.html'}")
 
 
 def _sampled(
@@ -258,7 +245,7 @@ def _sampled(
 ) -> list[Problem]:
     """Returns the problems to judge; checks their hash, if recorded, and all ids."""
     problems = problems[: recorded.get("problems")]
-    if recorded.get("sha256") not in (None, content_hash(problems)):
+    if recorded.get("sha256") not in (None, benchmarks.content_hash(problems)):
         raise ValueError(
             f"{where}: {name} was sampled from a copy with other problems or answers;"
             " give the folder of that copy as --data_dir, or restore"
@@ -291,7 +278,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_flags(
+    sampler.add_flags(
         parser,
         slots=64,
         default="those of the preset; --template run uses the workdir's",
@@ -360,7 +347,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
             parser.error("--model, --rescore or --compare is required")
         if args.limit is not None and args.limit < 1:
             parser.error(f"--limit {args.limit}: must be at least 1")
-        args.benchmarks = args.benchmarks or list(FIVE)
+        args.benchmarks = args.benchmarks or list(report.FIVE)
         name = pathlib.Path(args.model).resolve().name
         args.out = args.out or pathlib.Path("runs", "evaluate", f"{name}-{args.preset}")
     return args

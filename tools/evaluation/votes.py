@@ -15,7 +15,7 @@ def maj_at_k(
     """Returns the score of each problem's most frequent answer, `[problems]`.
 
     The score is 1 if the answer is correct and 0 if it is wrong or missing. If n
-    classes are the most frequent and c of them are correct, the score is c / n.
+    answers are equally frequent and c of them are correct, the score is c / n.
 
     Args:
       votes: for each problem, the class of each completion; see `answer_classes`.

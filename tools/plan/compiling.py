@@ -93,8 +93,8 @@ def compile_programs(
     """Compiles the programs named in `only`, or reads earlier reports from the cache.
 
     Raises:
-      ValueError: the compiler does not support the target, the sampler does not fit, or
-        the compiler rejects a program for a reason other than its size.
+      ValueError: `programs` fails, or the compiler rejects a program for a reason other
+        than its size.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     resident, found = programs(work)

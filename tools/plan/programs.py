@@ -39,18 +39,13 @@ PHASES = {
 
 
 class Resident(NamedTuple):
-    """Describes the arrays of a run that are in device memory, and the sampler.
+    """Describes the arrays of a run that are in device memory, and the sampler."""
 
-    Attributes:
-      sizes: bytes on each device, by the array's name in `programs`.
-      tokens: number of tokens that each device computes in one run of a program, by the
-        program's name; only for prefills, decode, score and accumulate.
-      layout: the layout of the embedded sampler; None with vLLM.
-    """
-
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int]  # bytes on each device, by name as in PHASES
+    # Tokens that each device computes in one run of a program, by the program's name;
+    # only for prefills, decode, score and accumulate.
     tokens: Mapping[str, float] = {}
-    layout: Layout | None = None
+    layout: Layout | None = None  # of the embedded sampler; None with vLLM
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
@@ -88,7 +83,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     }
     each = work.rows * work.row_length / work.trainer.count
     tokens, layout = {"score": each, "accumulate": each}, None
-    if work.embedded:
+    if c.rollout.backend == "jax":
         r, carry = c.rollout, c.dynamic_sampling.carry
         layout = make_layout(
             model,

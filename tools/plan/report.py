@@ -15,8 +15,8 @@ def make_report(
 ) -> dict[str, Any]:
     """Returns memory, cost and fit of the compiled programs, as `--json` writes them.
 
-    `context` is the number of cached positions that a decoded token attends to, at most
-    the longest prompt and completion together; 0 means half of this sum.
+    `context` is the number of cached positions that a decoded token attends to. It is
+    limited to the longest prompt and completion together; 0 means half of this sum.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens
@@ -138,11 +138,11 @@ def describe(plan: Mapping[str, Any]) -> str:
     )
     rows = [_row(name, row) for name, row in programs.items()]
     cells = [[*rows[0]], *([*row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    first, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
     lines.append("")
-    for line in cells:
-        padded = [f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)]
-        lines.append("  ".join([f"{line[0]:<{widths[0]}}", *padded[1:]]))
+    for name, *others in cells:
+        padded = (f"  {cell:>{w}}" for cell, w in zip(others, widths, strict=True))
+        lines.append(f"{name:<{first}}" + "".join(padded))
     lines.append("")
     name, worst = max(programs.items(), key=lambda row: row[1]["peak_bytes"])
     lines.append(

@@ -31,27 +31,19 @@ class Workload:
     rows: int  # R, the number of rows of a micro-batch
 
     @property
-    def embedded(self) -> bool:
-        return self.config.rollout.backend == "jax"
-
-    @property
     def local_tokens(self) -> int:
         """The number of tokens of a micro-batch on each device, padding included."""
         mesh = abstract_mesh(self.mesh_shape)
         return self.rows * self.row_length // shards("batch", mesh)
 
     def flops(self, program: str, tokens: float, length: float) -> float:
-        """Returns the FLOPs of a program's matrix products.
+        """Returns the FLOPs of the matrix products of `program` for `tokens` tokens.
 
-        A backward pass has twice the FLOPs of the forward pass, and 2.5 times for
-        attention. It also recomputes the logits. Under `full` remat it recomputes all
-        products of a layer except the last one. Under `full` and `dots` it recomputes
-        attention.
-
-        Args:
-          program: the program's name.
-          tokens: number of tokens that the program computes.
-          length: length of the tokens' texts; for "decode", number of cached positions.
+        `length` is the length of the tokens' texts, or for "decode" the number of
+        cached positions. A backward pass has twice the FLOPs of the forward pass, and
+        2.5 times for attention. It also recomputes the logits. Under `full` remat it
+        recomputes all products of a layer except the last one. Under `full` and `dots`
+        it recomputes attention.
         """
         c, remat = self.model, self.config.model.remat
         last = 2.0 * c.num_layers * c.hidden_size * c.intermediate_size * tokens
