@@ -40,7 +40,7 @@ def nearest_correct(
     The baseline uses the training problems whose answer is one operation on two numbers
     of the text.
     """
-    known = [(_words(p), found) for p in train if (found := _sum_of(p)) is not None]
+    known = [(_words(p), found) for p in train if (found := _sum_of(p))]
     if not known:
         return [False] * len(problems)
     correct = []

@@ -12,6 +12,7 @@ only if the origin of each number in its solution is certain:
 
 import ast
 import collections
+import dataclasses
 import operator
 import re
 from collections.abc import Mapping, Sequence
@@ -72,15 +73,13 @@ def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
     digits = re.sub(r"\D", "", date)
     if not digits:
         raise ValueError(f"date {date!r}: must have digits, such as 2026-11-22")
-    seed = int(digits)
-    made = [
-        _perturbed(problem, generator(seed, i)) for i, problem in enumerate(problems)
-    ]
-    if not any(made):
+    streams = (generator(int(digits), i) for i in range(len(problems)))
+    made = [*filter(None, map(_perturbed, problems, streams))]
+    if not made:
         raise ValueError(
             "no problem can get new numbers; solutions need steps such as <<48/2=24>>"
         )
-    return [problem for problem in made if problem]
+    return made
 
 
 def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
@@ -100,13 +99,10 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
         if after[-1] != before[-1] and all(map(_alike, before, after)):
             parts = _IN_TEXT.split(problem.problem)  # numbers are at odd indices
             parts[1::2] = map(_like, numbers, new)
-            return Problem(
-                id=problem.id,
-                problem="".join(parts),
-                answers=(_written(after[-1]),),
-                source=problem.source,
-                level=problem.level,
-                meta={"from": problem.problem},
+            text, answers = "".join(parts), (_written(after[-1]),)
+            meta = {"from": problem.problem}
+            return dataclasses.replace(
+                problem, problem=text, answers=answers, meta=meta
             )
     return None
 

@@ -131,9 +131,9 @@ class Target:
         each = self.shape[-1]
         if self.chip.platform != "cuda" or (count > each and count % each):
             raise ValueError(
-                f"--target={self}: a trainer cannot use {count} of its devices; set"
-                " config.mesh to all devices of a slice, to whole nodes of GPUs, or to"
-                " part of one node"
+                f"--target={self}: a trainer cannot use {count} of these devices; set"
+                " config.mesh or config.rollout.vllm.devices so that it uses all of a"
+                " slice, whole nodes of GPUs, or part of one node"
             )
         shape = max(1, count // each), min(count, each)
         return Target(name=self.name, shape=shape)

@@ -121,7 +121,7 @@ def test_seeds_of_one_arm_are_drawn_alike(tmp_path):
     a = judged(tmp_path / "a", verdicts, samples=1, temperature=0.0)
     b = judged(tmp_path / "b", verdicts, samples=1, temperature=0.0)
     c = judged(tmp_path / "c", verdicts, samples=1, temperature=1.0)
-    with pytest.raises(ValueError, match="/c: .*, but .* for .*/b; "):
+    with pytest.raises(ValueError, match="/c: .*, but .* in .*/b; "):
         compare([[a], [b, c]])
 
 

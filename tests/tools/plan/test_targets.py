@@ -96,9 +96,9 @@ def test_a_known_model_has_its_positions():
         (
             "v5e:4x4",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
-            "--target=v5e:4x4: a trainer cannot use 8 of its devices; set config.mesh"
-            " to all devices of a slice, to whole nodes of GPUs, or to part of one"
-            " node",
+            "--target=v5e:4x4: a trainer cannot use 8 of these devices; set config.mesh"
+            " or config.rollout.vllm.devices so that it uses all of a slice,"
+            " whole nodes of GPUs, or part of one node",
         ),
     ],
 )
