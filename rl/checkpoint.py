@@ -50,11 +50,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        folder: pathlib.Path,
-        *,
-        keep: int,
-        base: Mapping[str, str] | None = None,
+        self, folder: pathlib.Path, *, keep: int, base: Mapping[str, str] | None = None
     ):
         """
         Args:

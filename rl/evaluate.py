@@ -102,11 +102,9 @@ def evaluate(
     clusters = templates_of(problems)
     sources = {p.id: p.source or None for p in problems}
     levels = {p.id: p.level for p in problems}
-    parts = {
-        "by_source": breakdown(scored, sources, clusters),
-        "by_level": breakdown(scored, levels, clusters),
-    }
-    summary = summarise(scored, clusters) | parts
+    summary = summarise(scored, clusters)
+    summary["by_source"] = breakdown(scored, sources, clusters)
+    summary["by_level"] = breakdown(scored, levels, clusters)
     if 0 < len(curve) < len(problems):
         ids = {problem.id for problem in curve}
         summary["curve"] = summarise([s for s in scored if s.id in ids], clusters)

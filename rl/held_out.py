@@ -67,8 +67,7 @@ def _evaluate_set(
             greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
             _, of_greedy = evaluated(params=greedy)
             if "curve" in summary:
-                of_curve_greedy = of_greedy["curve"]["accuracy"]
-                summary["curve"]["greedy_accuracy"] = of_curve_greedy
+                summary["curve"]["greedy_accuracy"] = of_greedy["curve"]["accuracy"]
             summary["greedy_accuracy"] = of_greedy["accuracy"]
     if held_out.left_out:
         summary["left_out"] = held_out.left_out

@@ -95,9 +95,8 @@ class _WandbRun:
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = ["problem", "completion", "gold", "reward"]
         cells = [[row[column] for column in columns] for row in rows]
-        self._run.log(
-            {"step": step, "samples": self._wandb.Table(columns=columns, data=cells)}
-        )
+        table = self._wandb.Table(columns=columns, data=cells)
+        self._run.log({"step": step, "samples": table})
 
     def close(self) -> None:
         self._run.finish()

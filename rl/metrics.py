@@ -192,11 +192,8 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
         "sampling/duplicated": np.concatenate(stats.duplicated).mean(),
         "sampling/tokens": lengths.sum(),
     }
-    for name, part in (
-        ("all", lengths),
-        ("right", lengths[correct]),
-        ("wrong", lengths[~correct]),
-    ):
+    parts = {"all": lengths, "right": lengths[correct], "wrong": lengths[~correct]}
+    for name, part in parts.items():
         if len(part):
             metrics[f"length/{name}_mean"] = part.mean()
             metrics[f"length/{name}_p95"] = np.quantile(part, 0.95)

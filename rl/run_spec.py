@@ -24,13 +24,7 @@ from rl.groups.advantages import load_advantage
 from rl.groups.extra import load_extra_groups
 from rl.metric_loggers import Maker, load_sinks
 from rl.problems.audit import readable
-from rl.problems.curriculum import (
-    Curriculum,
-    NoProblem,
-    Stage,
-    fill_gaps,
-    make_stages,
-)
+from rl.problems.curriculum import Curriculum, NoProblem, Stage, fill_gaps, make_stages
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_set
 from rl.problems.tokenizer import (
@@ -338,31 +332,17 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
 
 def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
     """Returns the rewards of training and evaluation, by config key."""
-    return {
-        TRAINING: c.reward.function,
-        EVALUATION: c.eval.reward or c.reward.function,
-    }
+    return {TRAINING: c.reward.function, EVALUATION: c.eval.reward or c.reward.function}
 
 
 def _stages(
     c: RunConfig, every: Sequence[Problem], fit: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Returns the checked stages, and messages about replaced levels."""
-    r = c.rollout
+    r, key = c.rollout, "config.curriculum.stages"
     try:
         stages, gaps = fill_gaps(make_stages(c.curriculum.stages), every)
         Curriculum(stages, fit, seed=c.seed)
-        for i, stage in enumerate(stages):
-            longest = stage.max_response_tokens or r.max_response_tokens
-            if longest > r.max_response_tokens:
-                raise ValueError(
-                    f"[{i}].max_response_tokens={longest}: must be at most"
-                    f" config.rollout.max_response_tokens={r.max_response_tokens}"
-                )
-            try:
-                check_overlong(c, longest)
-            except ValueError as error:
-                raise ValueError(f"[{i}]: {error}") from None
     except ValueError as error:
         why = "; remove the level" if isinstance(error, NoProblem) else ""
         if why and len(fit) < len(every):
@@ -372,5 +352,16 @@ def _stages(
                 f" config.rollout.max_prompt_tokens={r.max_prompt_tokens}: raise it, or"
                 " remove the level"
             )
-        raise ValueError(f"config.curriculum.stages{error}{why}") from None
+        raise ValueError(f"{key}{error}{why}") from None
+    for i, stage in enumerate(stages):
+        longest = stage.max_response_tokens or r.max_response_tokens
+        if longest > r.max_response_tokens:
+            raise ValueError(
+                f"{key}[{i}].max_response_tokens={longest}: must be at most"
+                f" config.rollout.max_response_tokens={r.max_response_tokens}"
+            )
+        try:
+            check_overlong(c, longest)
+        except ValueError as error:
+            raise ValueError(f"{key}[{i}]: {error}") from None
     return stages, gaps

@@ -19,12 +19,7 @@ from models.attention import SHARES_PREFIXES
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl import checksums, files
 from rl.alarms import Alarms
-from rl.base_model import (
-    base_folder,
-    base_name,
-    model_from_config,
-    parameter_count,
-)
+from rl.base_model import base_folder, base_name, model_from_config, parameter_count
 from rl.checkpoint import Checkpoints
 from rl.engine import Engine, Reject
 from rl.groups.collect import Collector
@@ -123,10 +118,7 @@ def open_parts(
             rollouts=rollouts,
             rewards=rewards,
             evaluate=functools.partial(
-                evaluate_sets,
-                spec,
-                sampler=engine,
-                judge=rewards.reward(EVALUATION),
+                evaluate_sets, spec, sampler=engine, judge=rewards.reward(EVALUATION)
             ),
             alarms=Alarms(c.alarms),
             trace=trace,
@@ -162,9 +154,7 @@ def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collecto
 
 
 def make_engine(
-    spec: RunSpec,
-    workdir: pathlib.Path,
-    check_stop: Callable[[], None] = lambda: None,
+    spec: RunSpec, workdir: pathlib.Path, check_stop: Callable[[], None] = lambda: None
 ) -> Engine:
     """Makes the engine: parameters, update step, sampler and checkpoints.
 

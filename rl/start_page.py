@@ -95,10 +95,8 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
     notes = [*spec.unread, *describe_repeats(spec.train, held_out)]
     text += [f"WARNING: {note}" for note in notes]
-    return "\n".join(
-        text
-        + settings_without_effect(c, needs_reference=spec.objective.needs_reference)
-    )
+    text += settings_without_effect(c, needs_reference=spec.objective.needs_reference)
+    return "\n".join(text)
 
 
 def next_commands(workdir: pathlib.Path) -> str:

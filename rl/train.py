@@ -72,9 +72,7 @@ _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print what the run would do; write nothing."
 )
 _ACCEPT_CHANGES = flags.DEFINE_bool(
-    "accept_changes",
-    False,
-    "Resume although the config or the data have changed.",
+    "accept_changes", False, "Resume although the config or the data have changed."
 )
 # These three are needed only if the environment has no such settings; see
 # docs/launch.md.
