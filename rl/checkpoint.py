@@ -238,6 +238,7 @@ class Checkpoints:
         Raises:
           CorruptCheckpointError: none of the checkpoints is intact.
           ValueError: the checkpoint belongs to another model, base or optimizer.
+          jax.errors.JaxRuntimeError: a device has too little memory.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -277,7 +278,7 @@ class Checkpoints:
                     corrupt[step] = str(error)
             if found < 0 and corrupt:
                 raise CorruptCheckpointError(
-                    f"{self._folder}: all {len(corrupt)} checkpoints are corrupt"
+                    f"{self._folder}: none of the checkpoints is intact"
                     f" ({'; '.join(corrupt.values())}); restore one, or use another"
                     " --workdir"
                 )

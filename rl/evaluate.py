@@ -198,6 +198,7 @@ def summarise(
     `reward` and `component/NAME` are means over the completions that have this value;
     verifier-only scores have none. `tokens_*` use the completions whose number of
     tokens is known. `repeated` and `truncated` are absent unless known for all.
+    Raises ValueError without completions.
     """
     groups = by_problem(scored)
     if not groups:

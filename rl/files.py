@@ -36,7 +36,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     """Makes and locks a folder; the lock is also released when the process ends.
 
     Raises:
-      OSError: the folder is locked by another process, or it cannot be locked.
+      OSError: another process has locked the folder, or it cannot be made or locked.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -84,7 +84,7 @@ def read_json(path: pathlib.Path) -> Any:
 
 @contextlib.contextmanager
 def damaged(path: pathlib.Path, advice: str) -> Iterator[None]:
-    """Replaces errors of reading a JSON object by a ValueError with `advice`."""
+    """Replaces errors of parsing a file in the `with` block by one with `advice`."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

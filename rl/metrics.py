@@ -204,7 +204,11 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
 def distributions(
     stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Returns arrays for histograms: lengths of judged completions, and advantages."""
+    """Returns arrays for histograms, with a value for each completion.
+
+    These are lengths of judged completions, and advantages of the first tokens of
+    completions in the batch.
+    """
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {

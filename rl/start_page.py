@@ -118,7 +118,7 @@ def config_changes(c: RunConfig) -> dict[str, object]:
 
 
 def describe_devices() -> str:
-    """Returns a line about the devices: platform, number, kind and memory."""
+    """Returns a line about the devices, their memory, the processes, and JAX."""
     device = jax.devices()[0]
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
     memory = f"{limit / 1e9:.0f} GB each" if limit else "unknown memory"

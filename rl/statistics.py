@@ -26,6 +26,9 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     correct completions among n >= k, its unbiased estimate is
     `1 - C(n - c, k) / C(n, k)` (Chen et al., arXiv 2107.03374). It is computed as a
     product that cannot overflow.
+
+    Raises:
+      ValueError: k is below 1, or exceeds the fewest completions of a problem.
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
@@ -117,7 +120,8 @@ def compare_seeds(
     """Compares two methods by the scores of models trained with different seeds.
 
     Uses Student's t-test with pooled variance. All models are evaluated on the same
-    problems, so the result holds for these problems only.
+    problems, so the result holds for these problems only. If the scores of neither
+    method vary, the interval has width 0, and p is 1 for equal means and 0 otherwise.
 
     Returns:
       The 95% interval of the difference of means, second minus first, and the

@@ -45,8 +45,8 @@ class Group:
         this, and so does dynamic sampling unless it filters on rewards.
       raw: float32 `[G]`, the rewards before shaping, such as by length penalties.
       rewards: float32 `[G]`, the shaped rewards, from which advantages are computed.
-      created_step: the step in which sampling of the group began, plus 1 for each step
-        without an update from then on.
+      created_step: the step in which sampling of the group began. Each later step
+        without an update increases it by 1, since the policy stays the same.
       rules: the rule of each verdict (`Verdict.rule`), for logs; may be empty.
       components: float32 `[G]` for each component of the reward, by name, for logs; NaN
         for a completion without that component.

@@ -105,7 +105,7 @@ class _Group(SingleProcess):
                     self._end_all(ERROR, f"process {index} died or hangs; {_LOST}")
 
     def _watch_end(self) -> None:
-        """Ends this process after the first `_end_all`, or if process 0 has died."""
+        """Ends this process after any process's `_end_all`, or if process 0 is lost."""
         try:
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:

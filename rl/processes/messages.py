@@ -1,7 +1,7 @@
 """Encodes the leader's commands to the followers in Flax's msgpack format.
 
 A command is a name with arguments: None, booleans, integers, floats, text, NumPy arrays
-of booleans, integers or floats, lists, tuples, dictionaries with text keys, and the
+and scalars of these numbers, lists, tuples, dictionaries with text keys, and the
 dataclasses of `_DATACLASSES`. Decoding does not execute code from a message.
 """
 

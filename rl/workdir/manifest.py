@@ -136,7 +136,7 @@ def check_folder(workdir: pathlib.Path) -> None:
 
     Raises:
       ValueError: the folder has neither a manifest nor a checkpoint, but a file or a
-        folder with files that a run would replace, such as its own base model.
+        folder with files that a run would replace, such as the run's base model.
     """
     if (workdir / "manifest.json").exists() or steps_in(workdir / "checkpoints"):
         return
@@ -170,9 +170,10 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
         if "checkpoint/step" in row:
             named = max(named, files.whole_number(row, where, "checkpoint/step"))
     folder = workdir / "checkpoints"
-    newest = max(steps_in(folder), default=0)
+    steps = steps_in(folder)
+    newest = max(steps, default=0)
     if newest < named and not (folder / f"{named}{DAMAGED}").exists():
-        there = f"the newest is of step {newest}" if newest else "there is none"
+        there = f"the newest is of step {newest}" if steps else "there is none"
         raise ValueError(
             f"{folder}: {path.name} refers to the checkpoint of step {named},"
             f" but {there}. Restore that checkpoint, use another --workdir, or give"
