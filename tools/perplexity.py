@@ -125,7 +125,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     if first["texts"] < TEXTS or len(first["of_windows"]) < WINDOWS:
         note = (
             f"No interval: {first['texts']} texts, {len(first['of_windows'])} windows;"
-            f" it needs at least {TEXTS} texts and {WINDOWS} windows."
+            f" at least {TEXTS} texts and {WINDOWS} windows are needed."
         )
     return tables.markdown("Perplexity", [tables.Table("", rows, note)])
 

@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         "--self_check", action="store_true", help="check the gold answers of data files"
     )
     parser.add_argument(
-        "--list", type=int, default=20, metavar="N", help="most rows to print (20)"
+        "--list", type=int, default=20, metavar="N", help="print at most N rows (20)"
     )
     parser.add_argument(
         "--json", type=output_file, metavar="OUT", help="also write the result here"

@@ -105,7 +105,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
         "--config.evidence=x": "evidence='x': must be one of required, preferred",
         "--input=none.jsonl": "none.jsonl: no such file",
-        f"--input={tmp_path}/bad.jsonl": "bad.jsonl:2: no field 'problem' (it has: q",
+        f"--input={tmp_path}/bad.jsonl": "bad.jsonl:2: no field 'problem' (columns: q",
     }
     given = [f"--config={config}", f"--out={tmp_path / 'out'}"]
     given += [f"--input={tmp_path}/good.jsonl", f"--config.data_dir={tmp_path}"]

@@ -148,7 +148,7 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         elif name in ("problem", *source.fields):
             have = formats.columns(record)
             raise ValueError(
-                f"{where}: no field {path!r} (it has: {have}); correct it,"
+                f"{where}: no field {path!r} (columns: {have}); correct the row,"
                 " config.sources[].fields or --fields"
             )
     used = {"meta", *BULKY, *map(formats.root, source.paths.values())}

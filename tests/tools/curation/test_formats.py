@@ -223,8 +223,8 @@ def test_fields_are_paths(tmp_path):
     ("fields", "message"),
     [
         ("", "no known format (columns: gold, task)"),
-        ("answer=gold", "no field 'problem' (it has: gold, task)"),
-        ("problem=task,answer=gold.text", "no field 'gold.text' (it has: gold, task)"),
+        ("answer=gold", "no field 'problem' (columns: gold, task)"),
+        ("problem=task,answer=gold.text", "no field 'gold.text' (columns: gold, task)"),
         ("problem=task,answer=gold[", "answer='gold[': must be a path such as a.b[0]"),
         ("question=task", "question='task': unknown field; use id, problem"),
         ("problem", "'problem': must be FIELD=PATH"),

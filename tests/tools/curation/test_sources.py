@@ -19,7 +19,7 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"question": "x"}, "rows.jsonl:2: no field 'problem' (it has: question)"),
+        ({"question": "x"}, "rows.jsonl:2: no field 'problem' (columns: question)"),
         ({"problem": 7}, "rows.jsonl:2: 'problem' must be text, got 7"),
         ({"problem": None}, "rows.jsonl:2: 'problem' must be text, got None"),
         (
@@ -97,7 +97,7 @@ def test_fields_are_mapped_and_a_missing_one_is_named(tmp_path):
     assert (read_row.problem, read_row.answers) == ("What is 6 * 7?", ("42",))
     assert (read_row.level, read_row.level_source) == (3, "other")
     assert (read_row.id, read_row.source) == ("other-0", "other")
-    with pytest.raises(ValueError, match=r"no field 'gold' \(it has: difficulty"):
+    with pytest.raises(ValueError, match=r"no field 'gold' \(columns: difficulty"):
         list(read(Source(path=str(path), fields=fields | {"answer": "gold"})))
 
 
