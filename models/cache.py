@@ -154,14 +154,14 @@ class KVCache:
         ]
 
     def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
-        """Returns the cache with prefilled prompts copied to some of its rows.
+        """Returns the cache with prefilled prompts, and a shared prefix, copied to it.
 
         Args:
           k, v: the arrays of keys and values that `InferenceDecoder` returns for Q
             rows. Each row with prompts begins with the shared prefix.
           places: the places of the R prompts in these arrays.
           slot: int32 `[R]`, the cache row of each prompt, all different. Prompts with
-            a row of B or more are dropped.
+            a row of B or more are not copied.
         """
         position = places.length[:, None] - 1 - self.age()
         rest = places.start[:, None] + position - places.shared

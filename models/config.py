@@ -80,13 +80,13 @@ class DecoderConfig:
           ValueError: a setting is not supported, or a number is missing or wrong.
         """
         fields = JsonFields(raw, where)
-        model_type = fields.one_of("model_type", FAMILIES)
+        model_type = fields.one_of("model_type", list(FAMILIES))
         architecture, family = FAMILIES[model_type]
         # Llama 1 has "LLaMA" in its class name. A decoder without a head is a "Model".
         known = [architecture, architecture.replace("ForCausalLM", "Model")]
         for name in raw.get("architectures") or ():
             if str(name).lower() not in map(str.lower, known):
-                fields.refuse("architectures", name, architecture)
+                fields.refuse("architectures", name, " or ".join(known))
         for key, value in _ASSUMED.items():
             if raw.get(key):
                 fields.one_of(key, [value])
@@ -210,7 +210,7 @@ class JsonFields:
 
     def positive(self, key: str, value: Any) -> float:
         if type(value) not in (int, float) or value <= 0:
-            raise ValueError(f"{self.where}: {key}={value!r} must be positive")
+            raise ValueError(f"{self.where}: {key}={value!r} must be a number above 0")
         return float(value)
 
 

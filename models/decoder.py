@@ -220,8 +220,8 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """Represents the decoder for training, which returns hidden states.
 
-    The layers are one `nn.scan`. The head's weights belong to the parameters, but the
-    decoder does not apply them.
+    The layers are one `nn.scan`. An untied head belongs to the parameters, but the
+    decoder does not apply it.
     """
 
     config: DecoderConfig

@@ -100,7 +100,7 @@ def from_package(
 
 
 def packaged_file(package: str, file: str) -> pathlib.Path:
-    """Returns the path of a file of an installed package."""
+    """Returns the path of an installed package's file, or raises ValueError."""
     name, _, version = package.partition("==")
     try:
         found = importlib.metadata.distribution(name)

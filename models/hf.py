@@ -114,8 +114,10 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
         if name not in tensors:
             tied = name == HEAD
             raise ValueError(
-                f"{folder}: tensor {name} is missing; copy or download the folder again"
-                + ", or set tie_word_embeddings to true in config.json" * tied
+                f"{folder}: tensor {name} is missing; use the config.json of these"
+                " weights, or download the folder again"
+                + ", or set tie_word_embeddings to true in config.json"
+                * tied
             )
         if tensors[name].shape != shape:
             raise ValueError(
@@ -200,7 +202,7 @@ def export_tensors(
     *,
     names: Container[str] | None = None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the parameters as host arrays, one Hugging Face tensor at a time.
+    """Yields Hugging Face tensors as host arrays, one at a time, with merged adapters.
 
     With several processes, all processes must exhaust the iterator, because each tensor
     is gathered collectively.
@@ -287,10 +289,10 @@ def save_folder(
 
     Args:
       folder: the folder to write; an existing one is replaced.
-      params: the parameter tree, sharded or not.
+      params: the parameter tree, sharded or not; adapters are merged into the weights.
       config: the architecture of the parameters.
-      assets: a folder whose files named in `CARRIED` are copied. If it has an index
-        with all tensors, the weights are split into the same files.
+      assets: a folder whose files named in `CARRIED` are copied. If `file_layout` finds
+        all tensors in its index, the weights are split into the same files.
       dtype: the dtype of the weights, a key of `DTYPES`.
       card: the text of the folder's README.md; empty for no such file.
 
@@ -337,10 +339,11 @@ def replaced_folder(
     """Yields a new folder, which replaces `folder` at the end of the `with` block.
 
     If the block raises, the new folder is removed, and `folder` is not changed. If
-    `folder` is a symbolic link, its target is replaced.
+    `folder` is a symbolic link, its target is replaced. If several processes write the
+    same folder at the same time, the last to finish replaces it.
 
     Args:
-      folder: the folder to write. Several processes can write it at the same time.
+      folder: the folder to write.
       unless_has: the name of a file. If `folder` has it at the end of the block, the
         new folder is removed instead. Empty to always replace `folder`.
     """
@@ -384,8 +387,8 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
         if bad := array.size - np.count_nonzero(np.isfinite(array)):
             raise ValueError(
                 f"{folder} is not written: {bad:,} of {array.size:,} entries of {name}"
-                f" are not finite in {dtype}; use a dtype with a larger range, or"
-                " weights of an earlier step"
+                f" are not finite in {dtype}; use a dtype with a larger range or, if"
+                " that does not help, weights of an earlier step"
             )
         yield name, array
 

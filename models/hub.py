@@ -71,6 +71,7 @@ def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
             f"{model}: no such folder, and the download from the Hugging Face Hub"
-            f" failed ({reason}); give the path of a folder, or a correct Hub id"
+            f" failed ({reason}); give the path of a folder or a correct Hub id, or"
+            " check the network and your access to the model"
         ) from None
     return pathlib.Path(found)

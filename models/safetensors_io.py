@@ -38,7 +38,10 @@ def refuse_pointer(path: pathlib.Path, start: bytes) -> None:
 
 
 def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the tensors of a file as read-only, memory-mapped arrays."""
+    """Returns the tensors of a file as read-only, memory-mapped arrays.
+
+    Raises ValueError if the file is damaged, or has a tensor of an unsupported dtype.
+    """
     path = pathlib.Path(path)
     with path.open("rb") as file:
         start = file.read(8)

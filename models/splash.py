@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-_BLOCKS = (512, 256, 128)  # block sizes; the largest that divides a row is used
+_BLOCKS = (512, 256, 128)  # the largest that divides the padded row is used
 
 
 def splash_attention(

@@ -269,6 +269,8 @@ class ServerFleet:
             member.up = False
             member.epoch += 1
         action = "waiting for it" if member.process is None else "restarting it"
+        if member.restarts >= self.max_restarts:
+            action = "which may not be restarted again"
         log.warning("a vLLM server failed, %s: %s", action, error)
         member.client.cut()
         run = threading.Thread(target=self._replace, args=(member, error), daemon=True)
@@ -296,9 +298,11 @@ class ServerFleet:
         if member.restarts > self.max_restarts:
             self._last_error = error
             member.dead = True
-            times = self.max_restarts
             log.error(
-                "a vLLM server failed after %d restarts or waits: %s", times, error
+                "a vLLM server is not used any more after %d restarts or waits; last"
+                " error: %s",
+                self.max_restarts,
+                error,
             )
         else:
             self.restarts += 1

@@ -88,12 +88,12 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 def _check_shared(
     sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
 ) -> None:
-    """Checks that no two servers share a GPU, and the memory shares of JAX and vLLM."""
+    """Checks that each GPU is listed once, and the memory shares of JAX and vLLM."""
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(
-            f"config.rollout.vllm.devices or --devices: GPUs {twice} are given to more"
-            " than one vLLM server; list each GPU once"
+            f"config.rollout.vllm.devices or --devices: GPUs {twice} are listed more"
+            " than once; list each GPU for one vLLM server"
         )
     shared = sorted(taken.keys() & set(own))
     share_of_jax = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or 0)
@@ -101,8 +101,9 @@ def _check_shared(
         raise ValueError(
             f"GPUs {shared} are used by both JAX and vLLM: give them disjoint sets"
             " (CUDA_VISIBLE_DEVICES and config.rollout.vllm.devices or --devices), or"
-            f" set both config.rollout.vllm.gpu_memory_utilization={fraction} and"
-            f" XLA_PYTHON_CLIENT_MEM_FRACTION={share_of_jax}, to a sum of at most 1"
+            f" set both config.rollout.vllm.gpu_memory_utilization (now {fraction}) and"
+            f" XLA_PYTHON_CLIENT_MEM_FRACTION (now {share_of_jax}) to shares of a GPU's"
+            " memory, with a sum of at most 1"
         )
 
 

@@ -292,7 +292,7 @@ def test_an_unreachable_model_is_one_line():
         ({"num_key_value_heads": "2"}, "num_key_value_heads='2' must be"),
         ({"head_dim": 15}, "head_dim=15"),
         ({"vocab_size": True}, "vocab_size=True must be"),
-        ({"rms_norm_eps": "tiny"}, "rms_norm_eps='tiny' must be positive"),
+        ({"rms_norm_eps": "tiny"}, "rms_norm_eps='tiny' must be a number"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
         (
             {"quantization_config": {"quant_method": "fp8"}},
