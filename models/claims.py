@@ -14,15 +14,10 @@ log = logging.getLogger(__name__)
 
 
 def claim(folder: pathlib.Path, *, text: str = "", mode: int = 0o777) -> int:
-    """Creates a folder, and locks it for this process.
+    """Creates a folder, and returns the file descriptor that locks it.
 
-    Args:
-      folder: the folder to create.
-      text: the content of the file `owner`.
-      mode: the permissions of the folder, which the umask further limits.
-
-    Returns:
-      The file descriptor that holds the lock.
+    `text` is the content of the file `owner`. The umask further limits `mode`, the
+    permissions of the folder.
     """
     # Until it is locked, the folder has a name that `remove_abandoned` does not match.
     unlocked = folder.with_name(f".{folder.name}.unlocked")

@@ -40,16 +40,13 @@ REMAT_POLICIES = {
 }
 
 
-def _normal(*axes):
-    return nn.with_logical_partitioning(nn.initializers.normal(0.02), axes)
+def _partitioned(init):
+    return lambda *axes: nn.with_logical_partitioning(init, axes)
 
 
-def _zeros(*axes):
-    return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)
-
-
-def _ones(*axes):
-    return nn.with_logical_partitioning(nn.initializers.ones_init(), axes)
+_normal = _partitioned(nn.initializers.normal(0.02))
+_zeros = _partitioned(nn.initializers.zeros_init())
+_ones = _partitioned(nn.initializers.ones_init())
 
 
 def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:

@@ -41,22 +41,11 @@ INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
 # Files that an export copies from the base's folder, as far as they exist.
-CARRIED = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "LICENSE",
-    "LICENSE.txt",
-    "NOTICE",
-    "USE_POLICY.md",
+CARRIED = tuple(
+    "config.json generation_config.json tokenizer.json tokenizer_config.json"
+    " tokenizer.model special_tokens_map.json added_tokens.json vocab.json merges.txt"
+    " chat_template.jinja chat_template.json LICENSE LICENSE.txt NOTICE"
+    " USE_POLICY.md".split()
 )
 
 
