@@ -144,6 +144,13 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             f"{c.schedule.warmup_updates} and the run has at most {updates} updates;"
             " lower warmup_updates"
         )
+    evaluated, saved = c.eval.every_steps, c.checkpoint.every_steps or c.steps
+    if c.data.eval and 0 < evaluated < c.steps and evaluated % saved:
+        lines.append(
+            "evaluations at steps without a checkpoint on which checkpoint is retained"
+            f" as the best, because config.eval.every_steps={evaluated} is not a"
+            f" multiple of config.checkpoint.every_steps={c.checkpoint.every_steps}"
+        )
     o, default = c.objective, RunConfig()
     # A key, whether its value disables other keys, and these other keys.
     dependencies = (

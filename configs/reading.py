@@ -5,6 +5,7 @@ with a one-line message.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -181,14 +182,18 @@ class UnwritableFile(argparse.ArgumentTypeError, ValueError):
 def output_file(text: str) -> pathlib.Path:
     """Converts the value of a flag to the path of a file that a tool writes at its end.
 
+    Creates the file's folder if it does not exist.
+
     Raises:
-      UnwritableFile: the file's folder does not exist or cannot be written.
+      UnwritableFile: the file's folder cannot be created or written.
     """
     path = user_path(text)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)):
         raise UnwritableFile(
-            f"{path}: the folder {path.parent} does not exist or cannot be written;"
-            " create it, or give another file"
+            f"{path}: the folder {path.parent} cannot be created or written; give"
+            " another file"
         )
     return path
 

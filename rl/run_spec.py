@@ -39,6 +39,7 @@ from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
 from rl.update.optimizer import make_optimizer
 from rl.update.rejection import load_rejection
+from rollout.layout import check_tensor
 from rollout.types import SamplingParams
 from sharding.mesh import abstract_mesh, all_devices, resolve_shape
 from sharding.rules import shards
@@ -167,6 +168,8 @@ def validate(c: RunConfig) -> RunSpec:
         check_ids(stop_ids, vocab_size=size, what="config.rollout.stop_token_ids")
         stop_ids = stop_ids or default_stop_ids(folder, tokenizer, vocab_size=size)
     check_sizes(c, model, mesh_shape)
+    if c.rollout.tensor and c.rollout.backend == "jax":
+        check_tensor(c.rollout.tensor, model, len(devices))
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
     prompts: dict[str, np.ndarray] = {}
     unread: list[str] = []

@@ -22,6 +22,7 @@ from models.decoder import abstract_params
 from rl.base_model import lora_from_config, model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.problems.audit import describe_repeats
+from rl.processes.devices import usable_cores
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
 from rl.update.optimizer import make_optimizer
 
@@ -59,7 +60,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         f" frozen, in {c.model.dtype}"
         if lora_from_config(c)
         else "",
-        "numbers": describe_numbers(c),
+        "precision": describe_precision(c),
         "mesh": "data {} x fsdp {} x tensor {}".format(*spec.mesh_shape),
         "trained on per step": f"{completions:,} completions, at most {tokens:,}"
         " tokens",
@@ -123,7 +124,7 @@ def describe_devices() -> str:
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
     memory = f"{limit / 1e9:.0f} GB each" if limit else "unknown memory"
     if device.platform == "cpu":
-        cores = len(os.sched_getaffinity(0))
+        cores = usable_cores()
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory = f"{host / 1e9:.0f} GB of host memory on {cores} cores"
     hosts = f", {jax.process_count()} processes" if jax.process_count() > 1 else ""
@@ -133,12 +134,16 @@ def describe_devices() -> str:
     )
 
 
-def describe_numbers(c: RunConfig) -> str:
+def describe_precision(c: RunConfig) -> str:
     """Returns a line about the dtype of computations and their determinism."""
-    repeats = c.deterministic or jax.devices()[0].platform != "gpu"
-    repeat = "deterministic" if repeats else "not deterministic on a GPU"
-    how = f" at matmul_precision={c.model.matmul_precision}"
-    return f"{c.model.dtype}{how if c.model.dtype == 'float32' else ''}; {repeat}"
+    how = f" (config.model.matmul_precision={c.model.matmul_precision!r})"
+    computes = f"computes in {c.model.dtype}{how if c.model.dtype == 'float32' else ''}"
+    if c.deterministic or jax.devices()[0].platform != "gpu":
+        return f"{computes}; repeated runs give equal results"
+    return (
+        f"{computes}; repeated runs give slightly different results on a GPU unless"
+        " config.deterministic=True"
+    )
 
 
 def _describe_set(of_set: ProblemSet) -> str:

@@ -1,7 +1,9 @@
-"""Trains a policy: `python -m rl.train --config=configs/NAME.py --workdir=DIR`.
+"""Trains a policy by reinforcement learning.
 
-This module parses flags, starts devices and processes, locks the workdir, and reports
-errors and results. The training loop is in `rl.loop`.
+    python -m rl.train --config=configs/NAME.py --workdir=DIR [--config.KEY=VALUE ...]
+
+The same command resumes an interrupted run. With --dry_run it only shows what it would
+do. The training loop is in rl/loop.py.
 """
 
 # ruff: noqa: E402

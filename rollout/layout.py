@@ -16,6 +16,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from configs.schema import Count, Index
+from models.config import DecoderConfig
 from models.decoder import Decoder
 from models.inference import InferenceDecoder, abstract_served, served_config
 from sharding.mesh import platform, served_mesh
@@ -235,20 +236,11 @@ def make_layout(
     settings = settings or _SETTINGS[platform(trained.mesh)]
     prefix = common if 0 < settings.min_prefix <= common else 0
     usable = math.inf if room is None else (1 - _SPARE) * room
-    sizes = {
-        "devices": devices,
-        "intermediate_size": c.intermediate_size,
-        "vocab_size": c.vocab_size,
-    }
+    if tensor:
+        check_tensor(tensor, c, devices)
     needs = {}
     for count in [tensor] if tensor else range(1, devices + 1):
-        odd = {name: size for name, size in sizes.items() if size % count}
-        if odd and tensor:
-            name, size = odd.popitem()
-            raise ValueError(
-                f"config.rollout.tensor={tensor}: must divide {name}={size}"
-            )
-        if odd:
+        if _undivided(count, c, devices):
             continue
         layout = Layout(
             trained=trained,
@@ -271,6 +263,22 @@ def make_layout(
         f" {usable / 2**30:.1f} GiB are available; use fewer slots"
         " (--slots in the tools) or more devices"
     )
+
+
+def check_tensor(tensor: int, config: DecoderConfig, devices: int) -> None:
+    """Raises ValueError if `rollout.tensor` does not fit a model or the devices."""
+    if wrong := _undivided(tensor, config, devices):
+        raise ValueError(f"config.rollout.tensor={tensor}: must divide {wrong[0]}")
+
+
+def _undivided(count: int, config: DecoderConfig, devices: int) -> list[str]:
+    """Returns "NAME=SIZE" of each size that `count` does not divide."""
+    sizes = {
+        "vocab_size": config.vocab_size,
+        "intermediate_size": config.intermediate_size,
+        "the number of devices": devices,
+    }
+    return [f"{name}={size}" for name, size in sizes.items() if size % count]
 
 
 def layout_bytes(layout: Layout) -> int:

@@ -22,7 +22,6 @@ if __name__ == "__main__":
 import argparse
 import contextlib
 import dataclasses
-import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ from configs.reading import UnreadableConfig, user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
+from rl.processes.devices import usable_cores
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
@@ -179,7 +179,7 @@ def _judge(
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}
     with contextlib.ExitStack() as opened:
-        pool = opened.enter_context(VerifierPool(workers=len(os.sched_getaffinity(0))))
+        pool = opened.enter_context(VerifierPool(workers=usable_cores()))
         judge = verifier_reward(pool.judge)
         if reward != VERIFIER:
             rewards = Rewards(

@@ -24,7 +24,6 @@ import argparse
 import collections
 import dataclasses
 import json
-import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, Scored, by_problem, score
+from rl.processes.devices import usable_cores
 from rl.processes.stopping import REFUSED, run
 from rl.reward.verifier import verifier_reward
 from rl.statistics import wilson_interval
@@ -131,7 +131,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
     ]
     with files.locked(args.out):
         drawn = sorted(_drawn(args, problems), key=lambda d: (d.id, d.sample))
-        with VerifierPool(workers=len(os.sched_getaffinity(0))) as pool:
+        with VerifierPool(workers=usable_cores()) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
             classes = answer_classes(scored, pool)
         write_verdicts(args.out, {_NAME: scored})

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import socket
 import threading
 from typing import Any
 
@@ -112,16 +113,32 @@ def _check_flags(
             f" (--num_processes={num_processes})"
         )
     host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise ValueError(
             f"--coordinator={coordinator!r}: must be HOST:PORT, such as 10.0.0.1:8476"
         )
+    if process_id == 0:
+        _check_port(coordinator, int(port))
     return {
         "coordinator_address": coordinator,
         "num_processes": num_processes,
         "process_id": process_id,
         "cluster_detection_method": "deactivate",
     }
+
+
+def _check_port(coordinator: str, port: int) -> None:
+    """Raises ValueError if this process cannot listen on a port; JAX would crash."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
+    except OSError as error:
+        raise ValueError(
+            f"--coordinator={coordinator}: process 0 cannot listen on port {port}"
+            f" ({os.strerror(error.errno or 0)}); give all processes another port, or"
+            " start process 0 on this host"
+        ) from None
 
 
 def _initialize(source: str, arguments: dict[str, Any]) -> bool:
@@ -131,6 +148,9 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
     # Otherwise, when a process dies, JAX aborts the others with a page of text.
     jax.config.update("jax_enable_recoverability", True)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # gRPC would ask the proxy of http_proxy or https_proxy to connect the processes.
+    os.environ.setdefault("grpc_proxy", "")
+    jax.config.update("jax_check_proxy_envs", False)
     try:
         jax.distributed.initialize(
             **arguments,

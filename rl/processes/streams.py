@@ -1,4 +1,4 @@
-"""Keeps a process running after the reader of its output has ended (`| head`)."""
+"""Keeps a process running without its output: closed, or its reader has ended."""
 
 import contextlib
 import io
@@ -40,10 +40,17 @@ class _Outlasted:
 def outlast_output() -> None:
     """Wraps stdout and stderr so that `write` and `flush` never raise OSError.
 
-    Characters that the encoding lacks are written as backslash escapes.
+    Characters that the encoding lacks are written as backslash escapes. A stream that
+    was closed when the process started becomes /dev/null; otherwise the next opened
+    file would get its number, and receive messages of XLA.
     """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
+        stream = getattr(sys, name) or open(os.devnull, "w", encoding="utf-8")
         if not isinstance(stream, _Outlasted):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")

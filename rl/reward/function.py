@@ -11,14 +11,17 @@ error, whose message names the function, its line, the problem and a completion.
 """
 
 import asyncio
+import functools
 import inspect
 import math
 import os
+import pathlib
 import sysconfig
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rl.files import sha256
 from rl.problems.functions import load_function
 from rl.problems.types import Problem
 from rl.reward.verifier import Score
@@ -35,6 +38,7 @@ class Form(NamedTuple):
     batch: bool  # whether the arguments are (completions, problems)
     grouped: bool  # whether a worker receives all completions of a problem together
     place: str  # `file:line` of the function
+    source: str  # SHA-256 of that file, or "" if there is none
 
 
 class Fault(NamedTuple):
@@ -48,7 +52,12 @@ class _Broken(Exception):
 
 
 def open_function(
-    where: str, key: str, right_from: float, after: str | None, problem: Problem | None
+    where: str,
+    key: str,
+    right_from: float,
+    after: str | None,
+    source: str | None,
+    problem: Problem | None,
 ) -> Callable[[Sequence[str] | None], Form | list[Score] | Fault]:
     """Loads a user's function and returns the function that a worker runs.
 
@@ -56,6 +65,8 @@ def open_function(
       where: "module:function".
       key: config key of `where`, for error messages.
       right_from, after: see `rl.reward.rewards.Rewards`.
+      source: `Form.source` at the start of the run. A new worker would import a file
+        that was edited since, so a difference is a `Fault`. None accepts any.
       problem: problem of the completions; None if only the form is requested.
 
     Returns:
@@ -69,6 +80,12 @@ def open_function(
         if not callable(function):
             raise ValueError(f"{named}: must be a function, not {function!r}")
         form = _form(function, named)
+        if source not in (None, form.source):
+            raise ValueError(
+                f"{named}: {form.place}: the file was edited after the start of the"
+                " run, and a worker had to be replaced; start the same command again,"
+                " which uses the new file"
+            )
     except ValueError as error:
         fault = Fault(str(error))
         return lambda _: fault
@@ -148,7 +165,20 @@ def _form(function: Callable, named: str) -> Form:
             f"{named}: {place}: has the arguments ({takes}); they must be (completion,"
             " problem) or (completions, problems)"
         )
-    return Form(batch=batch, grouped=waits or batch, place=place)
+    return Form(
+        batch=batch,
+        grouped=waits or batch,
+        place=place,
+        source=_hash(code.co_filename) if code else "",
+    )
+
+
+@functools.cache  # the file at the time of this process's first call
+def _hash(path: str) -> str:
+    try:
+        return sha256(pathlib.Path(path))
+    except OSError:
+        return ""
 
 
 def _score(value: Any, text: str, right_from: float, after: str | None) -> Score:

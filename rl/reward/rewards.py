@@ -176,7 +176,7 @@ class Rewards:
         named = f"{key}={name!r}"
         hints = {LATE: self._limit, ENDED: "correct the function"}
         opened = (name, key, self._right_from, self._after)
-        ((form,),) = workers.map([((*opened, None), (None,))])
+        ((form,),) = workers.map([((*opened, None, None), (None,))])
         if isinstance(form, Fault):
             raise RewardError(form.text)
         if isinstance(form, Lost):
@@ -192,7 +192,10 @@ class Rewards:
                 for texts in groups
             ]
             results = workers.map(
-                [((*opened, p), c) for p, c in zip(problems, calls, strict=True)]
+                [
+                    ((*opened, form.source, p), c)
+                    for p, c in zip(problems, calls, strict=True)
+                ]
             )
             scores: list[list[Score]] = [[] for _ in groups]
             for i, problem in enumerate(problems):

@@ -8,7 +8,6 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
-import os
 import pathlib
 import platform
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ import jax
 from configs import schema
 from rl import files
 from rl.checkpoint import DAMAGED, steps_in
+from rl.processes.devices import usable_cores
 from rl.run_spec import RunSpec
 from rl.types import Problem
 from rl.workdir.export import commit
@@ -125,7 +125,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
         rows = [change._asdict() for change in changes]
         history.append({"time": time, "after": max(steps, default=0), "changes": rows})
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    machine = f"{platform.machine()}, {usable_cores()} cores"
     start = {"time": time, "commit": commit(), "devices": devices, "machine": machine}
     files.replace_json(path, {"identity": now, "history": history, "start": start})
     return [f"changed: {change}" for change in changes]

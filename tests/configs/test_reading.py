@@ -14,6 +14,7 @@ from configs.reading import (
     changes,
     describe_keys,
     expand_home,
+    output_file,
     parse_flags,
     read_config,
 )
@@ -134,12 +135,18 @@ def test_changes_are_those_from_the_base():
     assert changes(json.loads(config_json(c))) == {"steps": 7}
 
 
+def test_the_folder_of_a_result_is_created(tmp_path):
+    file = tmp_path / "evaluation" / "result.json"
+    assert output_file(str(file)) == file and file.parent.is_dir()
+
+
 @pytest.mark.failure(94)
 @pytest.mark.parametrize("tool", ["checkpoint", "evaluate", "grade", "verify"])
 def test_a_result_that_could_not_be_written_is_refused_first(tmp_path, capsys, tool):
     main = importlib.import_module(f"tools.{tool}").main
+    (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as caught:
-        main(["--json", str(tmp_path / "no" / "out.json")])
+        main(["--json", str(tmp_path / "file" / "no" / "out.json")])
     assert caught.value.code == 2
     last = capsys.readouterr().err.splitlines()[-1]
-    assert f"{tmp_path}/no does not exist or cannot be written; create it" in last
+    assert f"{tmp_path}/file/no cannot be created or written; give another" in last

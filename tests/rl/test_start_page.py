@@ -14,6 +14,7 @@ from configs import quickstart
 from configs.base import from_config
 from models.hf import WEIGHTS
 from rl.base_model import base_folder
+from rl.processes import devices
 from rl.run_spec import validate
 from rl.start_page import (
     _find_vllm,
@@ -61,6 +62,23 @@ def test_only_cores_that_the_process_may_use_are_counted(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert " on 1 cores; " in describe_devices()
+
+
+@pytest.mark.failure(96)
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("250000 100000", 3), ("max 100000", 8), ("", 8), ("5 100", 1)]
+)
+def test_the_cpu_quota_of_a_container_is_counted(tmp_path, monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(8))
+    monkeypatch.setattr(devices, "_CGROUPS", tmp_path)
+    (tmp_path / "cpu.max").write_text(quota)
+    assert devices.usable_cores() == cores
+
+
+def test_devices_per_copy_are_checked_at_the_start(config):
+    config.rollout.tensor = 7
+    with pytest.raises(ValueError, match="config.rollout.tensor=7: must divide "):
+        validate(from_config(config))
 
 
 def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):

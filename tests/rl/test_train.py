@@ -501,7 +501,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     assert r"rewards              \boxed{0} 1; \boxed{1} -1" in done.stdout
     assert done.stdout.count("\n") < 80
     assert "updates per step     2" in done.stdout
-    assert "checkpoints          0.00 GB each, " in done.stdout
+    assert " MB each, the newest " in done.stdout
     assert "; saving takes 0 s at 1 GB/s" in done.stdout
     assert "trained on per step  288 completions, at most " in done.stdout
     # 8 rounds, each of twice the problems of a step.

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import os
 import platform
 import statistics
 import time
@@ -20,6 +19,7 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from rl.base_model import model_from_config
 from rl.groups.packing import pack, weigh
+from rl.processes.devices import usable_cores
 from rl.setup import make_update
 from rl.types import Batch, Segment, make_hyper
 from rl.update.objective import objective_from_config
@@ -232,7 +232,7 @@ def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
 def machine() -> dict[str, Any]:
     """Returns the number of cores, the devices, and the versions of JAX and Python."""
     return {
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         "jax": jax.__version__,
         "python": platform.python_version(),

@@ -1,6 +1,7 @@
 """Real processes, connected as a run's are, without a run."""
 
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -156,6 +157,7 @@ def test_a_signal_to_any_process_reaches_the_leader_and_its_status_all():
         (("h:1", 2, -1), "--process_id=-1: must lie in [0, 1]"),
         (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
         (("h", 2, 0), "--coordinator='h': must be HOST:PORT, such as 10.0.0.1:8476"),
+        (("h:70000", 2, 0), "--coordinator='h:70000': must be HOST:PORT"),
         ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),
     ],
 )
@@ -163,6 +165,25 @@ def test_flags_that_do_not_fit_are_one_line(flags, message):
     with pytest.raises(ValueError) as caught:
         start.start(*flags, expected_errors=())
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+@pytest.mark.failure(100)
+def test_a_port_that_another_process_uses_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(ValueError) as caught:
+            start.start(address, 2, 0, expected_errors=())
+    assert str(caught.value).startswith(
+        f"--coordinator={address}: process 0 cannot listen on port"
+    )
+
+
+@pytest.mark.failure(101)
+def test_a_proxy_is_not_asked_to_connect_processes(monkeypatch):
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    statuses, errors = run("works", 2)
+    assert statuses == [7, 7] and not any("proxy" in e for e in errors), errors
 
 
 def test_an_environment_that_names_processes_and_no_more_is_an_error(monkeypatch):

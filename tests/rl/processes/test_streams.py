@@ -33,6 +33,17 @@ def test_a_broken_pipe_does_not_end_the_process(tmp_path):
     assert done.read_text() == "done"
 
 
+@pytest.mark.failure(99)
+def test_closed_streams_do_not_end_the_process(tmp_path):
+    done = tmp_path / "done"
+    # A file that is opened later must not get the number of a closed stream.
+    check = f"assert open({str(tmp_path / 'log')!r}, 'w').fileno() > 2\n"
+    code = WORK.replace("for i", f"{check}for i")
+    close = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    ended = subprocess.run([*close, sys.executable, "-c", code, str(done)])
+    assert ended.returncode == 0 and done.read_text() == "done"
+
+
 def test_a_terminal_that_is_not_utf_8_does_not_end_the_process():
     code = (
         "from rl.processes.streams import outlast_output; outlast_output();"

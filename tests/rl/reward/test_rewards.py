@@ -258,6 +258,29 @@ def test_what_it_starts_ends_with_its_worker_and_with_the_run(tmp_path, killed):
             run.kill()
 
 
+@pytest.mark.failure(102)
+def test_a_file_that_was_edited_is_not_mixed_with_the_old_one(tmp_path, monkeypatch):
+    file = tmp_path / "edited_reward.py"
+    code = "import os\ndef score(c, problem):\n    if c: os._exit(1)\n    return {}\n"
+    file.write_text(code.format(0.25))
+    monkeypatch.syspath_prepend(tmp_path)
+    rewards = Rewards(
+        {KEY: "edited_reward:score"}, workers=1, timeout=20, right_from=1.0
+    )
+    with contextlib.closing(rewards):
+
+        def reward(text):
+            ((score,),) = rewards.reward(KEY)([[text]], [FOUR])
+            return score.reward
+
+        assert reward("") == 0.25
+        assert math.isnan(reward("ends the worker")) and reward("") == 0.25
+        file.write_text(code.format(0.5))
+        assert reward("") == 0.25  # the worker has the old function
+        with pytest.raises(RewardError, match="edited_reward.py:2: the file was edit"):
+            reward("ends the worker")
+
+
 def _wait(come, seconds=30):
     deadline = time.monotonic() + seconds
     while not come():
