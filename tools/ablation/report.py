@@ -190,7 +190,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Counts the values of each manifest entry in `_SHARED` that has more than one."""
+    """Returns manifest entries that differ between runs, and their value counts."""
     seen = collections.defaultdict(set)
     for run in runs:
         identity = files.read_json(run.workdir / "manifest.json")["identity"]

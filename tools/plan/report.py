@@ -70,7 +70,7 @@ def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
-    """Returns a program's report; decode reads the share `filled` of the cache."""
+    """Returns a program's report; `filled` is the share of the cache that is filled."""
     r, layout = work.config.rollout, resident.layout
     # Upper bounds: the head scores all tokens, and each row is one text.
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
