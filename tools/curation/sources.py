@@ -61,7 +61,7 @@ class Source:
         try:
             if self.evidence:
                 self.stated = [call(Evidence, "sources.evidence", self.evidence)]
-            fields = formats.all_fields(self.fields)
+            fields = formats.all_fields(self.fields or {})
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
         self.file = fetched(self.path)
