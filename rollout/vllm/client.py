@@ -97,13 +97,17 @@ class VllmClient:
 
     def __init__(self, url: str, *, api_key: str = ""):
         parts = urllib.parse.urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
+        try:
+            host, port = parts.hostname, parts.port or 80
+        except ValueError:  # the port is not a number
+            host, port = None, 0
+        if parts.scheme != "http" or not host:
             raise ValueError(
                 f"server url {url!r}: must be http://HOST:PORT; correct"
                 " config.rollout.vllm.url or --url"
             )
         self.url = url.rstrip("/")
-        self._address = (parts.hostname, parts.port or 80)
+        self._address = host, port
         self._headers = {"Content-Type": "application/json"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"

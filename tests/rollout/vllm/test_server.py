@@ -268,6 +268,12 @@ def _runs(pid):
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.parametrize("url", ["https://a:8000", "a:8000", "http://a:80a", "http://"])
+def test_a_malformed_address_is_refused_with_its_key(url):
+    with pytest.raises(ValueError, match=f"{url}': must be http://HOST:PORT; correct"):
+        VllmClient(url)
+
+
 def test_the_client_side_imports_no_torch_and_no_jax():
     code = (
         "import sys, rollout.vllm.sampler, rollout.vllm.server;"
