@@ -133,12 +133,10 @@ class VerifierPool(Workers):
     """Judges completions in parallel.
 
     Args:
-      workers: number of worker processes.
-      timeout: seconds allowed for each try of one completion.
+      workers, timeout: as in `Workers`.
       judge: "module:function" that replaces `examine`. It returns a function from an
         answer to a verdict; the answers of neighbouring boxes are passed as one tuple.
-      after: as in `contract.judge`.
-      literal: as in `contract.judge`.
+      after, literal: as in `contract.judge`.
     """
 
     def __init__(

@@ -18,7 +18,6 @@ def reward(
       completions: completion texts, or conversations whose last message is judged.
       answer: for each completion, its gold or a sequence of accepted golds.
       problem: problem text of each completion. If given, more is checked; see `judge`.
-      columns: other columns passed by TRL, which are ignored.
 
     Returns:
       1.0 for each correct completion and -1.0 for each wrong one. None if there is no

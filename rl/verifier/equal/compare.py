@@ -9,19 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..parse import relations
 from ..parse import tree as t
 from ..parse.answers import Answer
 from ..parse.budget import Open
 from ..parse.normalize import plain_text
-from ..parse.relations import (
-    ascending,
-    label_of,
-    labelled_values,
-    name_one_function,
-    relates_names,
-    steps_of,
-    value_of,
-)
+from ..parse.relations import ascending, label_of, name_one_function, steps_of, value_of
 from ..parse.units import may_be_missing, parse_unit, same_unit
 from .prover import Prover
 from .regions import Incomparable, Region, Regions, parts
@@ -37,10 +30,7 @@ _RADIANS = "rad^1"
 
 
 def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
-    """Returns whether two parsed answers are equivalent.
-
-    Raises `Open` if a limit is exceeded, and `RecursionError` if a tree is too deep.
-    """
+    """Returns whether two answers are equivalent; raises `Open` at a limit."""
     if left.text == right.text:
         return True
     if left.node is None or right.node is None:
@@ -128,7 +118,7 @@ class _Comparison:
 
     def _same_regions(self, a: t.Node, b: t.Node) -> bool | None:
         """Compares sets of reals; returns None if another rule must decide."""
-        if relates_names(a) and relates_names(b):
+        if relations.relates_names(a) and relations.relates_names(b):
             return None
         first, second = self._regions.read(a), self._regions.read(b)
         if first is None and second is None:
@@ -162,7 +152,7 @@ class _Comparison:
                 if not t.contains(other, t.Sign):
                     if getattr(one, "joined", "") == "or":
                         return False
-                    if (labelled := labelled_values(one)) is not None:
+                    if (labelled := relations.labelled_values(one)) is not None:
                         return self.same(t.Tuple(tuple(labelled)), other)
                     if isinstance(one, t.Several):
                         return False
@@ -359,8 +349,8 @@ _RANK = {kind: rank for rank, kind in enumerate((t.Choice, *_RULES))}
 
 def _states(node: t.Several) -> bool:
     """Returns whether a list has words, or one-variable relations of unequal labels."""
-    relations = [item for item in node.items if isinstance(item, t.Rel)]
-    named = {label_of(item) for item in relations if len(t.symbols(item)) == 1}
+    related = [item for item in node.items if isinstance(item, t.Rel)]
+    named = {label_of(item) for item in related if len(t.symbols(item)) == 1}
     return len(named) > 1 or any(isinstance(item, t.Word) for item in node.items)
 
 
@@ -399,9 +389,9 @@ def _in_letters(node: t.Node) -> t.Quantity | None:
 
 def _plus_minus_values(node: t.Node) -> list[t.Node]:
     """Returns the values for all choices of signs ±; raises `Open` for more than 4."""
-    count = sum(isinstance(part, t.Sign) for part in t.walk(node))
-    if count == 0:
+    if not t.contains(node, t.Sign):
         return [node]
+    count = sum(isinstance(part, t.Sign) for part in t.walk(node))
     if count > _MAX_SIGNS:
         raise Open
 

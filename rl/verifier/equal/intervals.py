@@ -23,6 +23,7 @@ from flint import acb, arb, ctx, fmpq, fmpz
 from ..parse import tree as t
 from ..parse.budget import Budget
 from .points import INTEGER, REAL, Point, coordinate, spread
+from .polynomials import identical
 
 FIRST_BITS = 128
 FULL_BITS = 2048
@@ -39,22 +40,7 @@ _STEPS_OF_GAMMA = 60
 _GCD_BITS = 1 << 21
 """Product of the bit lengths of two numbers whose gcd takes about a microsecond."""
 
-_lock = threading.RLock()
-
-
-class _Precision:
-    """Sets Arb's precision, which all threads share, in a `with` block."""
-
-    def __init__(self, bits: int):
-        self._bits = bits
-
-    def __enter__(self) -> None:
-        _lock.acquire()
-        self._before, ctx.prec = ctx.prec, self._bits
-
-    def __exit__(self, *exception: object) -> None:
-        ctx.prec = self._before
-        _lock.release()
+_lock = threading.RLock()  # all threads share Arb's precision
 
 
 Value = Any  # arb, or acb for complex numbers
@@ -82,15 +68,12 @@ class Balls:
     ) -> Value:
         """Encloses an expression, over the complex numbers if `imaginary`.
 
-        Raises:
-          Undefined: if the expression is undefined at this point or not supported, such
-            as a plus-minus sign, or a factorial of more than 10^6.
-          Unresolved: if no ball was found that is finite and narrow enough.
-          Open: if the budget is exhausted.
+        Raises `Undefined` (also for what is not supported, such as ±, or a factorial of
+        more than 10^6), `Unresolved`, or `Open` if the budget is exhausted.
         """
         key = (id(node), bits, point, imaginary)
         if key not in self._known:
-            with _Precision(bits):
+            with _lock, ctx.workprec(bits):
                 evaluator = _Evaluator(self._budget, bits, point, imaginary)
                 try:
                     found: Value | Exception = evaluator.value(node)
@@ -108,14 +91,14 @@ class Balls:
     def difference(self, left: t.Node, right: t.Node, bits: int, *where) -> Value:
         a, b = self.value(left, bits, *where), self.value(right, bits, *where)
         self._budget.charge(6)
-        with _Precision(bits):
+        with _lock, ctx.workprec(bits):
             return a - b
 
     def agree(self, left: t.Node, right: t.Node) -> bool | None:
         """Returns whether two expressions have equal values wherever both are defined.
 
-        True if they agree to hundreds of digits at several points, or at one if they
-        are constants. False if they differ at a point. None if undecided.
+        True if they are the same polynomial or agree to hundreds of digits at several
+        points (constants: at one). False if they differ at a point. None if undecided.
         """
         self._budget.charge(_STEPS_OF_A_PAIR)
         imaginary = _has_i(left) or _has_i(right)
@@ -140,12 +123,15 @@ class Balls:
         needed: int,
         imaginary: bool,
     ) -> bool | None:
-        meeting = []
+        meeting, defined = [], 0
         for point in points:
             try:
                 difference = self.difference(left, right, FIRST_BITS, point, imaginary)
                 if not difference.contains(0):
                     return False
+                defined += 1
+                if defined == needed > 1 and identical(left, right, self._budget):
+                    return True
             except Undefined:
                 continue
             except Unresolved:
@@ -156,7 +142,7 @@ class Balls:
             full, narrow = self._resolution(left, right, point, imaginary)
             if full > _MAX_BITS:
                 continue
-            with contextlib.suppress(Undefined, Unresolved), _Precision(full):
+            with contextlib.suppress(Undefined, Unresolved), _lock, ctx.workprec(full):
                 a = self.value(left, full, point, imaginary)
                 b = self.value(right, full, point, imaginary)
                 difference = self.difference(left, right, full, point, imaginary)
@@ -193,10 +179,11 @@ class Balls:
 
     def nearest_integer(self, node: t.Node) -> int | None:
         """Returns the integer nearest to a real constant's approximation, or None."""
-        with contextlib.suppress(Undefined, Unresolved), _Precision(FIRST_BITS):
-            middle = self.value(node, FIRST_BITS).mid()
-            whole = _only_integer((middle + arb(0.5)).floor())
-            return None if whole is None else int(whole)
+        with _lock, ctx.workprec(FIRST_BITS):
+            with contextlib.suppress(Undefined, Unresolved):
+                middle = self.value(node, FIRST_BITS).mid()
+                whole = _only_integer((middle + arb(0.5)).floor())
+                return None if whole is None else int(whole)
         return None
 
     def fraction(self, node: t.Node) -> Fraction | None:
@@ -262,7 +249,6 @@ class _Evaluator:
     def __init__(self, budget: Budget, bits: int, point: Point, imaginary: bool):
         self._budget = budget
         self._steps = 1 + bits // 128
-        self._bits = bits
         self._point = point
         self._imaginary = imaginary
         self.reach = 0
@@ -488,11 +474,7 @@ _CONSTANTS = {"pi": arb.pi, "e": arb.const_e, "i": lambda: acb(0, 1)}
 _EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _BENDING = frozenset({"abs", "floor", "ceil"})
 _ELEMENTARY: dict[str, Callable[[Value], Value]] = {
-    **{
-        name: operator.methodcaller(name)
-        for name in ("sin", "cos", "tan", "cot", "sec", "csc", *_EXPONENTIAL, "log")
-    },
-    "arcsin": operator.methodcaller("asin"),
-    "arccos": operator.methodcaller("acos"),
-    "arctan": operator.methodcaller("atan"),
+    name: operator.methodcaller(name.replace("arc", "a"))
+    for name in "sin cos tan cot sec csc log arcsin arccos arctan".split()
+    + sorted(_EXPONENTIAL)
 }

@@ -199,7 +199,7 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
 
 def _numbers_in(node: t.Node) -> list[t.Node]:
     """Returns the values in an answer that have no variables or unknown functions."""
-    return [v for v in _values(node) if not t.contains(v, (t.Sym, t.Call))]
+    return [v for v in _values(node) if not t.contains(v, t.Sym, t.Call)]
 
 
 def is_literal(node: t.Node) -> bool:

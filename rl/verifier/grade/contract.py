@@ -14,15 +14,9 @@ from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label, steps_of
 from ..parse.units import stems
+from . import completeness
 from .canonical import shape_of
-from .completeness import (
-    is_number,
-    left_to_evaluate,
-    notation,
-    unevaluated,
-    unfinished,
-    values_in,
-)
+from .completeness import notation
 from .echo import Formulas
 from .question import Question
 
@@ -82,12 +76,10 @@ class Examiner:
         self._golds = [(gold, parse_answer(gold)) for gold in golds]
 
     def judge(self, answer: str | Sequence[str] | None) -> Verdict:
-        """Returns the verdict on an extracted answer.
+        """Returns the verdict on an answer, the answers of neighbouring boxes, or None.
 
-        Args:
-          answer: answer, answers of neighbouring boxes, or None. Several boxes form one
-            list if a gold is a list or set or has a plus-minus sign; otherwise only the
-            last box counts.
+        Several boxes form one list if a gold is a list or set or has a plus-minus sign;
+        otherwise only the last box counts.
         """
         if answer is not None and not isinstance(answer, str):
             golds = [gold.node or t.ZERO for _, gold in self._golds]
@@ -202,7 +194,7 @@ class Examiner:
             return None
         size = sum(1 for _ in t.walk(written))
         prover.charge(_STEPS_OF_A_SHAPE * size * t.depth(written))
-        if (left := unfinished(written, wanted)) is not None:
+        if (left := completeness.unfinished(written, wanted)) is not None:
             return "unfinished", left
         if self._problem and shape_of(written) != shape_of(wanted):
             stated = _stated_values(written)
@@ -217,13 +209,13 @@ class Examiner:
             undone = [self._left_to_do(s, value, prover) or "" for s in stated]
             if undone and all(undone):
                 return "unfinished", undone[0]
-        if self._literal and unevaluated(written, wanted):
+        if self._literal and completeness.unevaluated(written, wanted):
             return "unfinished", UNEVALUATED
         return None
 
     def _left_to_do(self, answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
         """Returns a reason if an answer leaves a part of the task undone, else None."""
-        if (left := left_to_evaluate(answer, gold, prover)) is not None:
+        if (left := completeness.left_to_evaluate(answer, gold, prover)) is not None:
             return left
         how, asked = notation(answer), notation(gold)
         if how != asked and "base" in how + asked:
@@ -243,7 +235,7 @@ class Examiner:
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
             return self._is_given(value)
-        if not (isinstance(value, t.Num) and is_number(gold)):
+        if not (isinstance(value, t.Num) and completeness.is_number(gold)):
             return False
         converted = value != t.fold(shape_of(gold)) or notation(gold) == "expression"
         return converted and any(
@@ -301,9 +293,11 @@ def judge(
       literal: whether to reject answers that leave more to calculate than the gold.
     """
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
-    return Examiner(golds, problem, literal=literal).judge(
-        extract_boxes(completion, after=after)
-    )
+    examiner = _examiner(golds, problem, literal=literal)
+    return examiner.judge(extract_boxes(completion, after=after))
+
+
+_examiner = functools.lru_cache(maxsize=64)(Examiner)
 
 
 def _stated_values(answer: t.Node) -> list[t.Node]:
@@ -312,7 +306,7 @@ def _stated_values(answer: t.Node) -> list[t.Node]:
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
         return [answer]
-    values = values_in(answer)
+    values = completeness.values_in(answer)
     return [value for value in values if not is_decimal(value)] or values
 
 

@@ -9,19 +9,8 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
+from ..parse import units as u
 from ..parse.normalize import SCALE, TEXT_COMMAND
-from ..parse.units import (
-    Reading,
-    Unit,
-    answers,
-    is_named,
-    is_plural,
-    is_unit,
-    leading_units,
-    parse_unit,
-    stem,
-    stems,
-)
 from ..parse.words import spoken_numbers
 
 # "A number of minutes" is not matched: it usually describes given data.
@@ -107,9 +96,9 @@ class Question:
         question = sentences[-1] if sentences else ""
         nouns, others = _things(question)
         self._problem = problem
-        self.named = stems(problem)
+        self.named = u.stems(problem)
         self.units = _units(problem)
-        self.things = bool(nouns) and not any(map(is_unit, nouns))
+        self.things = bool(nouns) and not any(map(u.is_unit, nouns))
         self.things &= not _OTHER_QUESTION.search(question)
         self.letters = frozenset(_LETTER.findall(problem))
         self.notation = _NOTATION.search(problem) is not None
@@ -117,16 +106,17 @@ class Question:
         self.what_percent = _WHAT_PERCENT.search(problem) is not None
         self.ratios = _RATIO.search(problem) is not None
         self.times = not self.ratios and _TIME.search(problem) is not None
-        self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
+        self._nouns = frozenset(map(u.stem, nouns))
+        self._others = u.stems(" ".join(others))
 
     @functools.cached_property
-    def quantities(self) -> frozenset[tuple[Fraction, Unit, Fraction]]:
+    def quantities(self) -> frozenset[tuple[Fraction, u.Unit, Fraction]]:
         """Numbers of the problem with a known unit, as (value, unit, unit's size)."""
         text = _DRESS.sub("", _SPACES.sub(" ", self._problem))
         return frozenset(
             (value, unit.unit, unit.scale)
             for end, value in _amounts(text)
-            for unit in leading_units(text[end:][:_MAX_PHRASE])[:1]
+            for unit in u.leading_units(text[end:][:_MAX_PHRASE])[:1]
             if unit.unit is not None
         )
 
@@ -149,18 +139,18 @@ class Question:
     def respelled(self, answer: str) -> str:
         """Separates a requested one-letter unit from its number: 5m becomes 5 m."""
         if match := _GLUED_UNIT.fullmatch(answer):
-            reading = parse_unit(match[2])
+            reading = u.parse_unit(match[2])
             if reading and reading.unit in [asked.unit for asked in self.units]:
                 return f"{match[1]} \\text{{ {match[2]}}}"
         return answer
 
-    def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
+    def allows(self, unit: u.Unit, gold: frozenset[str]) -> bool:
         """Returns whether a unit fits the problem's words and the gold's stems."""
-        if not is_named(unit, self.named | gold):
+        if not u.is_named(unit, self.named | gold):
             return False
         if isinstance(unit, str):
             return True
-        return not self._nouns or answers(unit, self._nouns | gold, self._others)
+        return not self._nouns or u.answers(unit, self._nouns | gold, self._others)
 
 
 def _amounts(text: str) -> Iterator[tuple[int, Fraction]]:
@@ -184,7 +174,7 @@ def _things(question: str) -> tuple[list[str], list[str]]:
                 if word in _ENDS or (several and word == "of"):
                     break
                 if word not in _SKIPPED:
-                    several = several or is_plural(word)
+                    several = several or u.is_plural(word)
                     (nouns if several else others).append(word)
             if not several:
                 return [], []
@@ -193,7 +183,7 @@ def _things(question: str) -> tuple[list[str], list[str]]:
     return [], []
 
 
-def _units(problem: str) -> tuple[Reading, ...]:
+def _units(problem: str) -> tuple[u.Reading, ...]:
     """Returns the requested unit if there is only one, and the currency of a price."""
     found = set()
     problem = SCALE.sub(r" degrees \2", problem)
@@ -202,6 +192,6 @@ def _units(problem: str) -> tuple[Reading, ...]:
         said = _SAID.match(phrase)
         if match["how"].lower() == "in" and not said and _LETTER_ALONE.match(phrase):
             continue
-        if units := leading_units(_DRESS.sub("", _SPACES.sub(" ", phrase))):
+        if units := u.leading_units(_DRESS.sub("", _SPACES.sub(" ", phrase))):
             found.add(units)
     return found.pop() if len(found) == 1 else ()

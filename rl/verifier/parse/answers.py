@@ -76,11 +76,7 @@ class Answer:
 
 
 def parse_answer(raw: str) -> Answer:
-    """Parses the content of a box, or a gold answer.
-
-    Returns:
-      Parsed answer; its node is None if the text exceeds a limit or cannot be parsed.
-    """
+    """Parses the content of a box, or a gold; its node is None if that fails."""
     raw = raw.strip()
     if len(raw) > MAX_ANSWER:
         return Answer(raw, reason=f"is longer than {MAX_ANSWER} characters")

@@ -49,7 +49,7 @@ class Expressions(Operands):
             return factors[0]
 
         while True:
-            token, after = self._next, self._peek()
+            token = self._next
             if token.kind == "op" and token.value == "*":
                 self._at += 1
                 factors.append(self._unary())
@@ -65,7 +65,7 @@ class Expressions(Operands):
                 start = self._at
                 if token.value != "(":
                     factors[-1] = self._juxtaposed(factors[-1], token)
-                elif after.kind == "text" or after.value == "approx":
+                elif self._peek().kind == "text" or self._peek().value == "approx":
                     return product()
                 elif isinstance(right := self._postfix(), t.Rel | t.Chain):
                     # A condition in brackets, which the caller reads.

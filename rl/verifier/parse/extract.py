@@ -31,7 +31,6 @@ def extract_answer(completion: str, *, after: str | None = None) -> str | None:
     a phantom is invisible and is ignored.
 
     Args:
-      completion: text of the completion, of any length.
       after: delimiter such as `</think>`. Only text after its last occurrence counts;
         without the delimiter the result is None.
     """

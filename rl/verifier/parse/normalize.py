@@ -164,11 +164,14 @@ def clean(text: str) -> str:
     if "{" in text:
         text = _BRACED_SIGN.sub(r"\1", text.replace("{,}", "\\,").replace("{:}", ":"))
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
-        text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
-        text = _ESCAPED.sub(lambda m: _OUTSIDE_MATH[m[1]], text)
-        text = _ROW_SPACE.sub(r"\1 ", text)
-        if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
-            text = _DOUBLED.sub(r"\\", text)
+        if not text.isprintable():
+            text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
+        if "\\text" in text:
+            text = _ESCAPED.sub(lambda m: _OUTSIDE_MATH[m[1]], text)
+        if "\\\\" in text:
+            text = _ROW_SPACE.sub(r"\1 ", text)
+            if "\\begin" not in text or "\\\\begin" in text:
+                text = _DOUBLED.sub(r"\\", text)
         if "\\circ" in text:
             text = SCALE.sub(r"\\text{ degrees \2}", text)
         if "\\prime" in text:
@@ -176,7 +179,8 @@ def clean(text: str) -> str:
         if "\\not" in text:
             text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
-        text = _UPRIGHT_E.sub(r"\1", _OLD_ROMAN.sub(r"\\mathrm{\1}", text))
+        if "rm" in text or "\\text" in text:
+            text = _UPRIGHT_E.sub(r"\1", _OLD_ROMAN.sub(r"\\mathrm{\1}", text))
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
     text = _undressed(text)

@@ -3,17 +3,9 @@
 import itertools
 import re
 
+from . import build
 from . import tree as t
-from .build import (
-    apply,
-    bracket_node,
-    decimal,
-    name_of,
-    numeric,
-    periodic,
-    quotient,
-    signed,
-)
+from .build import numeric, quotient, signed
 from .cursor import Cursor
 from .tokens import SHOWN, Token, is_relation
 from .unit_table import CURRENCY
@@ -101,7 +93,7 @@ class Operands(Cursor):
         text = self._next.value
         self._at += 1
         if self._next.value not in _REPEATS:
-            return decimal(text)
+            return build.decimal(text)
         dot = self._is(".")
         mark, digits, end = (self._peek(dot + ahead) for ahead in range(3))
         in_brackets = mark.value == "(" and digits.value.isdigit() and end.value == ")"
@@ -114,9 +106,9 @@ class Operands(Cursor):
             if match and (len(match[0]) > 2 or match[0] == places):
                 self._at += 1
                 start = text[: len(text) - len(match[0])]
-                return t.Repeating(periodic(start, match[1]), decimal(text))
+                return t.Repeating(build.periodic(start, match[1]), build.decimal(text))
             raise t.Unparsable("has a decimal cut off by dots")  # 0.577...
-        return decimal(text)
+        return build.decimal(text)
 
     def _repeating(self, text: str) -> t.Node:
         """Reads the repeating digits of a decimal: 0.(3), or 3 under a bar."""
@@ -132,7 +124,7 @@ class Operands(Cursor):
             self._expect(closing)
         if self._next.kind == "num" or self._is("("):
             raise t.Unparsable("has digits or ( after a repeating decimal")
-        return t.Repeating(periodic(text, block))
+        return t.Repeating(build.periodic(text, block))
 
     def _symbol(self) -> t.Node:
         name = self._next.value
@@ -259,7 +251,7 @@ class Operands(Cursor):
         self._at += 1
         self._bar_closes = outer
         self._depth -= 1
-        return builder or bracket_node(opening, closing.value, items)
+        return builder or build.bracket_node(opening, closing.value, items)
 
     def _drop_braces(self) -> bool:
         """Removes braces around a function, or a name before _, ^ or '; else False."""
@@ -288,7 +280,7 @@ class Operands(Cursor):
                 exponent = self._argument()
         if name in _INVERSE and exponent and t.fold(exponent) == t.MINUS_ONE:
             name, exponent = _INVERSE[name], None
-        node = apply(name, base, self._function_arguments())
+        node = build.apply(name, base, self._function_arguments())
         self._depth -= 1
         return node if exponent is None else t.Pow(node, numeric(exponent))
 
@@ -328,7 +320,7 @@ class Operands(Cursor):
                 self._expect("]")
             node = t.Pow(numeric(self._argument()), t.Pow(degree, t.MINUS_ONE))
         elif name in ("overline", "bar", "vec", "hat", "tilde", "dot", "ddot"):
-            node = self._named(f"{name} {name_of(self._argument())}")
+            node = self._named(f"{name} {build.name_of(self._argument())}")
         elif name == "mathbb":
             letter = self._index()
             while self._is_any("^_"):

@@ -11,6 +11,9 @@ from .units import parse_unit
 BEGINNING = "for|where|with|if|when|unless|since|because|otherwise|else"
 CONDITION = re.compile(rf"\(?(?:{BEGINNING})\b")
 _PERCENT_WORDS = frozenset("percent pct percentage percents".split())
+# A single token before one of these signs is a whole quantity.
+_ATOMS = frozenset(["num", "sym", "const"])
+_ENDS = frozenset(["", ",", ";", ")", "]", "}", "="])
 _HALF_DAYS = {"am": "am", "pm": "pm", "a m": "am", "p m": "pm", "oclock": None}
 
 
@@ -18,6 +21,8 @@ class Quantities(Expressions):
     """Reads a quantity at the cursor."""
 
     def _quantity(self) -> t.Node:
+        if self._next.kind in _ATOMS and self._peek().value in _ENDS:
+            return self._operand()
         outer, self._currency = self._currency, None
         first = self._next
         node = self._expression()

@@ -224,10 +224,8 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
 
 def relates_names(node: t.Node) -> bool:
     """Returns whether a relation other than "in" has variables on both sides."""
-    match node:
-        case t.Rel(op, left, right) if op != "in":
-            return bool(t.symbols(left) and t.symbols(right))
-    return False
+    related = isinstance(node, t.Rel) and node.op != "in"
+    return related and bool(t.symbols(node.left) and t.symbols(node.right))
 
 
 def ascending(node: Any) -> Any:
@@ -243,7 +241,5 @@ def ascending(node: Any) -> Any:
 
 def is_membership(node: t.Node) -> bool:
     r"""Returns whether a node is a membership like `k \in \mathbb{Z}`, but not in R."""
-    match node:
-        case t.Rel("in", _, t.Numbers()):
-            return True
-    return False
+    in_numbers = isinstance(node, t.Rel) and isinstance(node.right, t.Numbers)
+    return in_numbers and node.op == "in"

@@ -116,21 +116,14 @@ _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # runs such as abc are products
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
-_PLAIN_OPERATORS = {
-    "·": "*", "**": "^", "==": "=", "<>": "!=", "->": "to", "⋅": "*",
-}  # fmt: skip
+_PLAIN_OPERATORS = {"**": "^", "==": "=", "<>": "!=", "->": "to"}
 
 
 def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     """Splits a cleaned answer into tokens; the last one has the kind "end".
 
-    Args:
-      text: text as returned by `normalize.clean`.
-      group_commas: whether "1,234" is one number outside brackets and in arguments.
-
-    Raises:
-      Unparsable: if a limit is exceeded, a command is unknown, or the argument of a
-        command is missing or unclosed.
+    If `group_commas`, "1,234" is one number outside brackets and in arguments. Raises
+    `Unparsable` for an unknown command, a missing or unclosed argument, or many tokens.
     """
     tokens: list[Token] = []
     position, spaced = 0, False
@@ -150,8 +143,11 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         if kind == "num":
             if len(value) > MAX_DIGITS:
                 raise t.Unparsable(f"has a number of more than {MAX_DIGITS} digits")
-            value = re.sub(r"[\\,;:]", "", value)
+            if not value.isdecimal():
+                value = re.sub(r"[\\,;:]", "", value)
             tokens.append(Token("num", value, spaced))
+        elif kind == "word" and len(value) == 1 and value != "U":
+            tokens.append(Token("const" if value in "ei" else "sym", value, spaced))
         elif kind == "word":
             _split_word(value, tokens, spaced, outside=len(grouping) == 1)
         elif kind == "cmd":

@@ -5,8 +5,9 @@ it into 5. Folded trees are compared for equality. Written trees are checked for
 and unfinished arithmetic.
 """
 
+import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, dataclass_transform
@@ -22,10 +23,22 @@ class Unparsable(ValueError):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Node:
-    """Represents a part of an answer; each subclass is a frozen dataclass."""
+    """Represents a part of an answer; each subclass is a dataclass."""
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        # Nodes may not be changed, but frozen dataclasses take twice as long to create.
+        dataclass(unsafe_hash="__hash__" not in vars(cls))(cls)
+
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the variables in this node."""
+        own = frozenset([self.name] if type(self) is Sym else ())
+        return own.union(*(part.names for part in children(self)))
+
+    @functools.cached_property
+    def kinds(self) -> frozenset[type]:
+        """Types of this node and of the nodes inside it."""
+        return frozenset([type(self)]).union(*(part.kinds for part in children(self)))
 
     if TYPE_CHECKING:
         # Lets type checkers accept attributes of nodes of unknown kind.
@@ -52,6 +65,9 @@ class Num(Expression):
 
     value: Fraction
     ulp: Fraction | None = field(default=None, compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.value.numerator)  # fractions hash slowly
 
 
 class Repeating(Expression):
@@ -259,8 +275,10 @@ SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
 REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 
-def children(node: Node) -> list[Node]:
+def children(node: Node) -> Sequence[Node]:
     """Returns the child nodes of a node, in order."""
+    if type(node) in _LEAVES:
+        return ()
     found: list[Node] = []
     for name in node.__match_args__:
         part = getattr(node, name)
@@ -282,31 +300,28 @@ def walk(node: Node) -> list[Node]:
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     """Replaces each child by change(child); returns the same object if none changes."""
+    if type(node) in _LEAVES:
+        return node
+    parts = [getattr(node, name) for name in node.__match_args__]
     values: list[Any] = []
-    same = True
-    for name in node.__match_args__:
-        part: Any = getattr(node, name)
-        new: Any
+    for part in parts:
         if isinstance(part, Node):
-            new = change(part)
-            same = same and new is part
-        elif type(part) is tuple:
-            new = tuple([change(item) for item in part])
-            same = same and all(a is b for a, b in zip(new, part, strict=True))
-        else:
-            new = part
-        values.append(new)
-    return node if same else type(node)(*values)
+            part = change(part)
+        elif type(part) is tuple and part:
+            items = tuple(map(change, part))
+            part = part if all(map(operator.is_, items, part)) else items
+        values.append(part)
+    return node if all(map(operator.is_, values, parts)) else type(node)(*values)
 
 
 def symbols(node: Node) -> frozenset[str]:
     """Returns the names of the variables in a node."""
-    return frozenset(part.name for part in walk(node) if isinstance(part, Sym))
+    return node.names
 
 
-def contains(node: Node, kinds: type | tuple[type, ...]) -> bool:
+def contains(node: Node, *kinds: type) -> bool:
     """Returns whether a node, or a node inside it, has one of these types."""
-    return any(isinstance(part, kinds) for part in walk(node))
+    return not node.kinds.isdisjoint(kinds)
 
 
 def depth(node: Node) -> int:
@@ -412,12 +427,7 @@ def divide(top: Node, bottom: Node) -> Node:
     return mul(top, power(bottom, MINUS_ONE))
 
 
-_FOLDED: dict[type, Callable[[Node], Node]] = {
-    Add: lambda node: add(*node.terms),
-    Mul: lambda node: mul(*node.factors),
-    Pow: lambda node: power(node.base, node.exponent),
-    Repeating: lambda node: Num(node.value),
-}
+_FOLDED: dict[type, Callable[..., Node]] = {Add: add, Mul: mul, Pow: power}
 _LEAVES = frozenset({Num, Sym, Const, Sign, Word})
 
 
@@ -425,12 +435,14 @@ def fold(node: Node) -> Node:
     """Computes a tree's sums, products and integer powers of numbers up to MAX_BITS."""
     if type(node) in _LEAVES:
         return node
+    if (build := _FOLDED.get(type(node))) is not None:
+        return build(*map(fold, children(node)))
+    if type(node) is Repeating:
+        return Num(node.value)
     if type(node) is Rel and type(node.right) is Repeating:
         if node.right.shown is not None and type(node.left) not in (Sym, Call):
             node = Rel(node.op, node.left, node.right.shown)
-    node = rebuilt(node, fold)
-    build = _FOLDED.get(type(node))
-    return build(node) if build else node
+    return rebuilt(node, fold)
 
 
 def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
@@ -441,4 +453,4 @@ def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
     if changed is node:
         return node
     build = _FOLDED.get(type(changed))
-    return build(changed) if build else changed
+    return build(*children(changed)) if build else changed

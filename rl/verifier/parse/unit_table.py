@@ -99,11 +99,8 @@ def _table() -> dict[str, Entry]:
 
 
 def _exponents(dimensions: str) -> dict[str, int]:
-    exponents = {}
-    for part in dimensions.split():
-        name, _, exponent = part.partition("^")
-        exponents[name] = int(exponent)
-    return exponents
+    parts = (part.split("^") for part in dimensions.split())
+    return {name: int(exponent) for name, exponent in parts}
 
 
 def _careless(table: dict[str, Entry]) -> dict[str, Entry]:

@@ -6,6 +6,7 @@ number ("n doubled", "n lakh").
 """
 
 import collections
+import functools
 import itertools
 import re
 from fractions import Fraction
@@ -39,6 +40,7 @@ def _singular(word: str) -> str:
     return word
 
 
+@functools.lru_cache(maxsize=4096)
 def stem(word: str) -> str:
     """Returns a stem shared by a word and its plural, such as "cooky" for cookies."""
     word = word.rpartition("-")[2]

@@ -14,7 +14,6 @@ from rl.verifier import (
     self_check,
     verify,
 )
-from tests.rl.verifier.hostile import FAMILIES
 from tests.rl.verifier.pairs import wrong
 
 
@@ -58,13 +57,6 @@ def test_reflexive_and_symmetric_on_real_answers(pairs):
             assert self_check(answer) != "does not equal itself", answer
         forth = is_equivalent(row["pred"], row["gold"])
         assert forth == is_equivalent(row["gold"], row["pred"]), row["id"]
-
-
-def test_caching_golds_changes_no_verdict():
-    for rows in itertools.islice(FAMILIES.values(), 12, 20):
-        for gold, predicted, label in rows:
-            for keep in (True, False, True):
-                assert is_equivalent(predicted, gold, keep_golds=keep) == label
 
 
 def test_verify_takes_the_box_only():
