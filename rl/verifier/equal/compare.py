@@ -30,7 +30,7 @@ _RADIANS = "rad^1"
 
 
 def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
-    """Returns whether two answers are equivalent; raises `Open` at a limit."""
+    """Returns whether answers are equal; may raise `Open` or `RecursionError`."""
     if left.text == right.text:
         return True
     if left.node is None or right.node is None:

@@ -76,7 +76,7 @@ class Answer:
 
 
 def parse_answer(raw: str) -> Answer:
-    """Parses the content of a box, or a gold; its node is None if that fails."""
+    """Parses the content of a box, or a gold. If this fails, the `node` is None."""
     raw = raw.strip()
     if len(raw) > MAX_ANSWER:
         return Answer(raw, reason=f"is longer than {MAX_ANSWER} characters")

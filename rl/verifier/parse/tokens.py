@@ -123,7 +123,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     """Splits a cleaned answer into tokens; the last one has the kind "end".
 
     If `group_commas`, "1,234" is one number outside brackets and in arguments. Raises
-    `Unparsable` for an unknown command, a missing or unclosed argument, or many tokens.
+    `Unparsable` for unknown commands, missing or unclosed arguments, or above a limit.
     """
     tokens: list[Token] = []
     position, spaced = 0, False
