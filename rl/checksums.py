@@ -153,21 +153,14 @@ def verify(folder: pathlib.Path) -> None:
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
     """Raises ValueError if tensor names, shapes or dtypes differ from the run's."""
-    needed = by_path(abstract)
-    for name in sorted(needed.keys() ^ stated.keys()):
-        has, lacks = "this run", "the checkpoint"
-        if name in stated:
-            has, lacks = lacks, has
-        raise ValueError(
-            f"{folder}: {has} has the tensor {name}, but {lacks} does not; use the same"
-            " model and optimizer"
-        )
-    for name, x in needed.items():
-        shape, dtype, _ = stated[name]
-        if tuple(shape) != x.shape or dtype != x.dtype:
+    needed = {k: f"{x.dtype}{list(x.shape)}" for k, x in by_path(abstract).items()}
+    saved = {k: f"{dtype}{list(shape)}" for k, (shape, dtype, _) in stated.items()}
+    for name in sorted(needed.keys() | saved.keys()):
+        has, needs = saved.get(name, "missing"), needed.get(name, "missing")
+        if has != needs:
             raise ValueError(
-                f"{folder}: the tensor {name} is {dtype}{shape}, but in this run it is"
-                f" {x.dtype}{list(x.shape)}; use the same model and optimizer"
+                f"{folder}: the tensor {name} is {has}, but in this run it is {needs};"
+                " use the same config.model, config.optimizer and config.objective"
             )
 
 
