@@ -74,12 +74,8 @@ def replace_json(path: pathlib.Path, value: Any) -> None:
 
 def read_json(path: pathlib.Path) -> Any:
     """Returns the value of a JSON file; errors name the file."""
-    try:
+    with damaged(path, "restore it, or use another folder"):
         return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(
-            f"{path}: not JSON ({error}); restore it, or use another folder"
-        ) from None
 
 
 @contextlib.contextmanager
