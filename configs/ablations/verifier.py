@@ -7,20 +7,15 @@ import importlib.util
 
 from configs.ablation import Ablation
 
-_JUDGES = {
-    "exact_match": "rl.reward.judges:exact_match",
-    "math_verify": "rl.reward.judges:math_verify",
-}
-if importlib.util.find_spec("math_verify") is None:
-    del _JUDGES["math_verify"]
+_JUDGES = ["exact_match"]
+if importlib.util.find_spec("math_verify"):
+    _JUDGES.append("math_verify")
 
 ABLATION = Ablation(
-    arms={
-        "verifier": {},
-        **{
-            name: {"reward.function": judge, "eval.reward": "verifier"}
-            for name, judge in _JUDGES.items()
-        },
+    arms={"verifier": {}}
+    | {
+        name: {"reward.function": f"rl.reward.judges:{name}", "eval.reward": "verifier"}
+        for name in _JUDGES
     },
     reference="verifier",
 )

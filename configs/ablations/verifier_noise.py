@@ -8,21 +8,18 @@ problems in every arm.
 
 from configs.ablation import Ablation
 
+_JUDGES = {
+    "random=5%": "flipped_5",
+    "random=10%": "flipped_10",
+    "systematic=5%": "flipped_5_problems",
+    "systematic=10%": "flipped_10_problems",
+}
+
 ABLATION = Ablation(
-    arms={
-        "none": {},
-        **{
-            arm: {
-                "reward.function": f"rl.reward.judges:{judge}",
-                "eval.reward": "verifier",
-            }
-            for arm, judge in {
-                "random=5%": "flipped_5",
-                "random=10%": "flipped_10",
-                "systematic=5%": "flipped_5_problems",
-                "systematic=10%": "flipped_10_problems",
-            }.items()
-        },
+    arms={"none": {}}
+    | {
+        arm: {"reward.function": f"rl.reward.judges:{judge}", "eval.reward": "verifier"}
+        for arm, judge in _JUDGES.items()
     },
     reference="none",
 )

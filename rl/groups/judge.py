@@ -87,7 +87,7 @@ def overlong_penalty(
 ) -> np.ndarray:
     """Computes the soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13).
 
-    For a completion of L tokens, with its stop token, it is
+    For a completion of L tokens, including its stop token, it is
     `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least `-factor`.
     """
     if not factor:

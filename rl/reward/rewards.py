@@ -67,7 +67,7 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
 
 
 def _warn(reason: str) -> None:
-    print(f"WARNING: {reason}; left without a verdict", file=sys.stderr, flush=True)
+    print(f"WARNING: no verdict: {reason}", file=sys.stderr, flush=True)
 
 
 class Rewards:
