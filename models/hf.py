@@ -339,24 +339,26 @@ def replaced_folder(
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(folder.parent, f".{glob.escape(folder.name)}.*partial")
-    name = f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.partial"
-    partial = folder.with_name(name)
+    own = f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}"
+    partial = folder.with_name(f"{own}.partial")
+    replaced = folder.with_name(f"{own}.replaced.partial")
     lock = claim(partial)
     try:
         yield partial
         while not _renamed(partial, folder):
             if unless_has and (folder / unless_has).is_file():
-                shutil.rmtree(partial)
                 break
-            with contextlib.suppress(FileNotFoundError):  # another process removes it
-                shutil.rmtree(folder)
+            shutil.rmtree(replaced, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # another process moved it
+                folder.rename(replaced)
     except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(folder)  # a write to a full disk names no file
         raise
     finally:
-        os.close(lock)
+        os.close(lock)  # NFS keeps a removed file, and so its folder, while it is open
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _renamed(partial: pathlib.Path, folder: pathlib.Path) -> bool:

@@ -1,9 +1,13 @@
 """Hugging Face folders: bit-exact round trips, streaming, refusals."""
 
 import collections
+import contextlib
+import errno
+import fcntl
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -196,6 +200,46 @@ def test_two_processes_can_write_one_folder(tmp_path, is_cache):
     assert list(tmp_path.iterdir()) == [folder]
     assert [path.name for path in folder.iterdir()] == ["file"]
     assert oct(folder.stat().st_mode)[-3:] == oct(0o777 & ~UMASK)[-3:]
+
+
+def test_a_folder_that_cannot_be_removed_is_replaced(tmp_path, monkeypatch):
+    """Its files may belong to another user."""
+    folder, rmtree = tmp_path / "hf", shutil.rmtree
+    folder.mkdir()
+    (folder / "kept").touch()
+
+    def refused(path, ignore_errors=False):
+        if not (path / "kept").exists():
+            rmtree(path, ignore_errors=ignore_errors)
+        elif not ignore_errors:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with replaced_folder(folder) as partial:
+        (partial / "new").touch()
+    assert [path.name for path in folder.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_unused_folder_is_removed_after_its_lock(tmp_path, monkeypatch, fails):
+    """NFS keeps a removed file while it is open."""
+    folder, rmtree = tmp_path / "hf", shutil.rmtree
+
+    def as_on_nfs(path, ignore_errors=False):
+        if not path.exists():
+            return
+        with (path / "owner").open() as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        rmtree(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", as_on_nfs)
+    raised = pytest.raises(RuntimeError) if fails else contextlib.nullcontext()
+    with raised, replaced_folder(folder, unless_has="file"):
+        folder.mkdir()
+        (folder / "file").touch()
+        if fails:
+            raise RuntimeError
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 WRITER = """
