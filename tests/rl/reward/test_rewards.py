@@ -281,6 +281,18 @@ def test_a_file_that_was_edited_is_not_mixed_with_the_old_one(tmp_path, monkeypa
             reward("ends the worker")
 
 
+def test_an_edit_before_the_first_call_changes_no_worker(tmp_path, monkeypatch):
+    file = tmp_path / "early_edited_reward.py"
+    file.write_text("def score(completion, problem):\n    return 0.25\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    where = "early_edited_reward:score"
+    rewards = Rewards({KEY: where}, workers=3, timeout=20, right_from=1.0)
+    with contextlib.closing(rewards):
+        file.write_text("def score(completion, problem):\n    return 0.5\n")
+        scores = rewards.reward(KEY)([["a"]] * 3, [FOUR] * 3)
+    assert [score.reward for (score,) in scores] == [0.25] * 3
+
+
 def _wait(come, seconds=30):
     deadline = time.monotonic() + seconds
     while not come():
