@@ -103,10 +103,12 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
       function: the function, or a class.
 
     Raises:
-      ValueError: the function has no argument of that name, or a value does not fit the
-        argument's type. The message is one line with the key, the value, and what to
-        do.
+      ValueError: `values` is not a dict, the function has no argument of that name, or a
+        value does not fit the argument's type. The message is one line with the key,
+        the value, and what to do.
     """
+    if not hasattr(values, "items"):  # a ConfigDict is not a Mapping
+        raise ValueError(f"config.{section}={values!r}: must be a dict")
     hints = typing.get_type_hints(
         function.__init__ if inspect.isclass(function) else function,
         include_extras=True,

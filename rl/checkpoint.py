@@ -437,15 +437,17 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
     most = (keep + 4) * nbytes
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
-    size, total = (
-        f"{n / 1e9:,.2f} GB" if n >= 1e8 else f"{n / 1e6:,.1f} MB"
-        for n in (nbytes, most)
-    )
     seconds = f"{nbytes / 1e9:,.0f} s" if nbytes >= 1e9 else "less than 1 s"
     return (
-        f"{size} each, the newest {keep} are kept, at most {total} in total"
-        f" ({free / 1e9:,.2f} GB free); saving takes {seconds} at 1 GB/s"
+        f"{format_size(nbytes)} each, the newest {keep} are kept, at most"
+        f" {format_size(most)} in total ({free / 1e9:,.2f} GB free); saving takes"
+        f" {seconds} at 1 GB/s"
     )
+
+
+def format_size(nbytes: int) -> str:
+    """Returns a number of bytes in GB, or in MB if it is below 0.1 GB."""
+    return f"{nbytes / 1e9:,.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:,.1f} MB"
 
 
 def size_of(folder: pathlib.Path) -> int:

@@ -121,7 +121,7 @@ def _line(row: dict[str, Any], *, verified: bool) -> str:
     parts = [
         f"step {row['step']}",
         f"{row['updates']:,} updates",
-        f"{row['bytes'] / 1e9:,.2f} GB",
+        checkpoint.format_size(row["bytes"]),
         (row["saved"] or "no checksums")[:19],
         "healthy" if row["healthy"] else "unhealthy",
     ]

@@ -160,6 +160,7 @@ def test_a_section_is_called_whole():
 
     assert call(make, "part", {"size": 2}, name="x") == (2, 0.5, "x")
     for values, message in (
+        ("size=2", "config.part='size=2': must be a dict"),
         ({"size": "2"}, "config.part.size='2': must be of type int"),
         ({"size": True}, "config.part.size=True: must be of type int"),
         (

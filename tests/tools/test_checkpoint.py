@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 
 import jax.numpy as jnp
 import pytest
@@ -41,7 +42,7 @@ def test_list_says_why_each_is_kept(workdir, tmp_path, capsys):
     kept = {row["step"]: row["kept"] for row in rows}
     assert kept == {2: ["best"], 4: ["healthy"], 6: [], 8: ["newest"]}
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("step 2 | 8 updates | 0.00 GB | ")
+    assert re.match(r"step 2 \| 8 updates \| \d\.\d MB \| ", lines[0])
     assert lines[0].endswith("| healthy | score 0.500 | retained: best")
     assert lines[2].endswith("| unhealthy | score 0.250 | prunable")
 
