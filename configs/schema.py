@@ -67,7 +67,7 @@ def parse(
 
     Raises:
       ValueError: a key is unknown or missing, or a value does not fit its type. The
-        message is one line with the key, any value, and what to do.
+        message is one line with the key, its value if it has one, and what to do.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     if unknown := sorted(values.keys() - hints.keys()):
@@ -103,8 +103,8 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
       function: the function, or a class.
 
     Raises:
-      ValueError: `values` is not a dict, the function has no argument of that name, or a
-        value does not fit the argument's type. The message is one line with the key,
+      ValueError: `values` is not a dict, the function has no argument of that name, or
+        a value does not fit the argument's type. The message is one line with the key,
         the value, and what to do.
     """
     if not hasattr(values, "items"):  # a ConfigDict is not a Mapping

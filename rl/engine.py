@@ -268,6 +268,6 @@ class Engine:
         return True
 
     def close(self) -> None:
-        """Closes the sampler, then waits for the save in the background."""
+        """Closes the sampler, then waits for the save; raises OSError if it failed."""
         self.sampler.close()
         self.checkpoints.close()

@@ -179,8 +179,9 @@ def _nucleus_edge(
 
     The nucleus is the smallest set of the largest weights, with ties, that has at least
     `top_p` of the total. The threshold is found by bisection on float32 bit patterns,
-    which have the same order as the positive values they represent. Weights below about
-    1e-7 of the total are lost to rounding.
+    which have the same order as the positive values they represent. The weights lie in
+    [0, 1]. Because of rounding, a nucleus of nearly the total may lack weights below
+    about 1e-7 of it.
     """
     total = jax.lax.psum(jnp.sum(weights, axis=-1), axes)
     goal = top_p * total

@@ -65,8 +65,8 @@ def check_template(template: str) -> None:
         )
     if not known and "\\n" in template and "\n" not in template:
         raise ValueError(
-            f"template={template!r}: contains a backslash and an n instead of a line"
-            " break; in a shell quote it as $'...', or set it in a config file"
+            f"template={template!r}: contains a backslash and an n, but no line break;"
+            " in a shell quote it as $'...', or set it in a config file"
         )
 
 

@@ -227,6 +227,6 @@ def _report(reason: str) -> None:
 
 
 def end_process(status: int, reason: str) -> NoReturn:
-    """Prints any reason and ends this process, even if its main thread waits."""
+    """Prints the reason, if not empty, and ends this process and all its threads."""
     _report(reason)
     os._exit(status)

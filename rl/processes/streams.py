@@ -1,4 +1,4 @@
-"""Keeps a process running without its output: closed, or its reader has ended."""
+"""Keeps a process running if stdout or stderr is closed or loses its reader."""
 
 import contextlib
 import io

@@ -2,7 +2,8 @@
 
 A server is restarted and updated if it does not answer, could not load weights, or has
 requests but processes no token for `stall_seconds`. The fleet does not restart a server
-given by its URL; it waits up to 30 minutes for an answer.
+given by its URL; it waits up to 30 minutes for an answer. After `max_restarts` restarts
+or waits between two publishes, a server is no longer used.
 """
 
 import contextlib
@@ -320,8 +321,8 @@ class ServerFleet:
             logs = [m.process.log_file for m in self.members if m.process]
             see = f"see {logs[0]}" if logs else "start them again"
             raise ServerFailed(
-                f"all vLLM servers failed after {self.max_restarts} restarts or waits"
-                f" each; last error: {self._last_error}; {see}"
+                f"all vLLM servers failed; each was restarted, or waited for,"
+                f" {self.max_restarts} times; last error: {self._last_error}; {see}"
             )
 
     def _watch(self) -> None:

@@ -38,7 +38,10 @@ def check(runs: Sequence[Run]) -> None:
 
 
 def make_bases(runs: Sequence[Run]) -> None:
-    """Makes or downloads each base model once, before runs do so concurrently."""
+    """Makes or downloads each base model once, so that concurrent runs find it.
+
+    Raises ValueError if a base cannot be made.
+    """
     for config in {config_json(r.config.model): r.config for r in runs}.values():
         if wrong := _outcome(_base, config):
             raise ValueError(wrong)

@@ -132,7 +132,10 @@ def _this_project(
 
 
 def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
-    """Trains with TRL in another process, or reads the curve of an earlier run."""
+    """Trains with TRL in another process, or reads the curve of an earlier run.
+
+    Raises ValueError if the earlier run had other settings.
+    """
     saved, curve = folder / "settings.json", folder / "curve.json"
     if curve.is_file():
         if found := differences(json.loads(saved.read_text("utf-8")), settings):

@@ -94,7 +94,7 @@ def other_language(row: Row) -> str | None:
 
 
 def answer_leak(row: Row) -> str | None:
-    """Finds problems that state their own answer."""
+    """Finds problems that state their own answer, or any text after "Answer:"."""
     last = sentences(row.problem)[-1]
     is_prose = len(re.findall(r"[A-Za-z]{3,}", FORMULA.sub("", last))) > 1
     last = last if is_prose and not ASKS.search(last) else ""

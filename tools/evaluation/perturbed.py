@@ -184,9 +184,10 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples about half to twice a positive value, with the same number of decimals.
+    """Samples a number between about half and twice a positive value.
 
-    If the value is below 4, the minimum is 2, or the value itself if it is below 2.
+    It has as many decimals as the value. If the value is below 4, the minimum is 2, or
+    the value itself if that is below 2.
     """
     unit = Fraction(1)
     while value % unit:

@@ -155,7 +155,7 @@ def describe(plan: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the cells of a program by column; they refer to one run on one device."""
+    """Returns a program's cells by column, for one execution on one device."""
     return {
         "program": name,
         "peak GiB": gib(row["peak_bytes"]) + ("" if row["fits"] else "!"),

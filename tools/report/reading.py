@@ -64,7 +64,7 @@ def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
 def read_run(workdir: pathlib.Path) -> Run:
     """Reads a workdir; it must have a config.json."""
     if not (workdir / "config.json").is_file():
-        raise ValueError(f"{workdir}: no config.json; give the --workdir of a run")
+        raise ValueError(f"{workdir}: no config.json; give the workdir of a run")
     wrong: list[str] = []
     names = ("config", "manifest", "summary")
     config, manifest, summary = (_object(workdir / f"{n}.json", wrong) for n in names)
@@ -132,7 +132,8 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Reads a JSONL file and returns the rows that are valid and that `fits` accepts.
 
-    Ignores a last line without newline; reports bad or too long lines in `wrong`.
+    Returns [] if there is no file. Ignores a last line without newline, and reports
+    other rejected or too long lines in `wrong`.
     """
     if not path.is_file():
         return []

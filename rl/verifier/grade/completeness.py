@@ -346,9 +346,9 @@ def sides(node: t.Rel | t.Chain) -> list[t.Node]:
 
 
 def _is_solved(node: t.Rel | t.Chain) -> bool:
-    """Returns whether a relation is solved: x = 5, 2 < x < 3, x in A.
+    """Returns whether a relation is solved: x = 5, 2 < x < 3, x in A, and also 2x in A.
 
-    f(x) = 2x + 1 is solved for f: only f must not occur on the right. Congruences, and
+    f(x) = 2x + 1 is solved for f: x may occur on the right, f may not. Congruences, and
     relations of constants or of several labels, are solved as well.
     """
     if any(step.op == "equiv" for step in steps_of(node)):

@@ -61,7 +61,7 @@ def behind(completion: str, after: str | None) -> str:
 
 
 def _outermost(text: str) -> tuple[str, ...]:
-    """Returns the contents of the last boxes that are not inside another box.
+    """Returns the contents of the last boxes, as `extract_boxes` defines them.
 
     After an unclosed box, boxes are answers only if they follow a blank line.
     """

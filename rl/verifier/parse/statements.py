@@ -308,14 +308,13 @@ def _is_condition(token: Token) -> bool:
 def _declared(value: t.Node) -> t.Node:
     """Returns `value`, whose condition only declares names, such as k an integer.
 
-    Raises `Unparsable` for a set, an inequality or a chain, because the declaration may
-    leave out a part of it.
+    Raises `Unparsable` for sets and inequalities, of which it may exclude a part.
     """
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
         if region or isinstance(part, t.Rel) and part.op in _ORDERS:
-            raise t.Unparsable("has a condition that restricts a set")
+            raise t.Unparsable("has a set or inequality with a condition")
     return value
 
 

@@ -42,7 +42,7 @@ def _singular(word: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def stem(word: str) -> str:
-    """Returns a stem shared by a word and its plural, such as "cooky" for cookies."""
+    """Returns the stem of most words and their plurals: "cooky" for cookies."""
     word = word.rpartition("-")[2]
     word = table.IRREGULAR.get(word, word)
     if word.endswith("s") and is_plural(word):
@@ -284,7 +284,7 @@ def _nested(one: set[str], other: set[str]) -> bool:
 
 
 def may_be_missing(unit: Unit) -> bool:
-    """Returns whether an answer may omit a unit; it may not omit "halved"."""
+    """Returns whether an answer may omit a unit: dimensions, plurals, neutral nouns."""
     if isinstance(unit, str):
         return True
     return _names_things(unit) and all(

@@ -116,7 +116,7 @@ def test_empty_prompt_is_refused(tokenizer):
 
 @pytest.mark.failure(62)
 def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="contains a backslash and an n instead of"):
+    with pytest.raises(ValueError, match="contains a backslash and an n, but no line"):
         encode_prompt(tokenizer, r"Question: {problem}\nAnswer:", "2+2?")
     encode_prompt(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
 
