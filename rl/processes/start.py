@@ -113,7 +113,7 @@ def _check_flags(
             f" (--num_processes={num_processes})"
         )
     host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ValueError(
             f"--coordinator={coordinator!r}: must be HOST:PORT, such as 10.0.0.1:8476"
         )
@@ -136,8 +136,8 @@ def _check_port(coordinator: str, port: int) -> None:
     except OSError as error:
         raise ValueError(
             f"--coordinator={coordinator}: process 0 cannot listen on port {port}"
-            f" ({os.strerror(error.errno or 0)}); give all processes another port, or"
-            " start process 0 on this host"
+            f" ({os.strerror(error.errno or 0)}); give all processes another port, and"
+            " start only one process 0"
         ) from None
 
 

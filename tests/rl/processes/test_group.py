@@ -158,6 +158,7 @@ def test_a_signal_to_any_process_reaches_the_leader_and_its_status_all():
         (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
         (("h", 2, 0), "--coordinator='h': must be HOST:PORT, such as 10.0.0.1:8476"),
         (("h:70000", 2, 0), "--coordinator='h:70000': must be HOST:PORT"),
+        (("h:²", 2, 1), "--coordinator='h:²': must be HOST:PORT"),
         ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),
     ],
 )
