@@ -67,7 +67,7 @@ class Num(Expression):
     ulp: Fraction | None = field(default=None, compare=False)
 
     def __hash__(self) -> int:
-        return hash(self.value.numerator)  # fractions hash slowly
+        return hash(self.value.as_integer_ratio())  # fractions hash slowly
 
 
 class Repeating(Expression):
