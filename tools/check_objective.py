@@ -88,9 +88,7 @@ def _parsed(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def check_loss(
-    name: str,
-    arguments: Mapping[str, Any],
-    corrections: Sequence[str] | None = None,
+    name: str, arguments: Mapping[str, Any], corrections: Sequence[str] | None = None
 ) -> list[Finding]:
     """Returns one finding per property of a loss, alone and with each correction.
 

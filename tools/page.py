@@ -214,10 +214,7 @@ def lines(title: str, series: Sequence[Series]) -> str:
         paint, points = _paint(s.colour), _thinned(s.points)
         around = [(x, low) for x, low, _ in s.band]
         around += [(x, high) for x, _, high in reversed(s.band)]
-        shapes = [
-            ("polygon", "band", around),
-            ("polyline", "raw", _thinned(s.raw)),
-        ]
+        shapes = [("polygon", "band", around), ("polyline", "raw", _thinned(s.raw))]
         for name, kind, some in [*shapes, ("polyline", "curve", points)]:
             if some:
                 marks.append(tag(name, points=path(some), style=paint, class_=kind))

@@ -90,10 +90,7 @@ def test_a_grid_is_every_combination():
             "arm 'a b': the name must not be empty",
         ),
         ({"arms": {"a": {}}, "reference": "a", "seeds": (1, 1)}, "seeds=[1, 1]: give"),
-        (
-            {"arms": {"a": {}}, "reference": "a", "seeds": ()},
-            "seeds=[]: give at",
-        ),
+        ({"arms": {"a": {}}, "reference": "a", "seeds": ()}, "seeds=[]: give at"),
     ],
 )
 def test_what_is_no_ablation_is_refused(given, message):

@@ -12,12 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from models.cache import KVCache, Places
 from models.config import DecoderConfig
-from models.decoder import (
-    Decoder,
-    abstract_params,
-    head_table,
-    rotary,
-)
+from models.decoder import Decoder, abstract_params, head_table, rotary
 from models.hf import load_params
 from models.inference import InferenceDecoder, served_params
 from sharding.mesh import make_mesh

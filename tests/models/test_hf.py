@@ -23,12 +23,7 @@ import transformers
 from models import hf
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params, param_shardings
-from models.hf import (
-    file_layout,
-    load_params,
-    replaced_folder,
-    save_folder,
-)
+from models.hf import file_layout, load_params, replaced_folder, save_folder
 from models.hub import resolve_folder
 from models.safetensors_io import read_tensors, write_tensors
 from sharding.mesh import make_mesh

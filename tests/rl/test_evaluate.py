@@ -4,14 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from rl.evaluate import (
-    SampledCompletion,
-    Scored,
-    draw,
-    evaluate,
-    headline,
-    summarise,
-)
+from rl.evaluate import SampledCompletion, Scored, draw, evaluate, headline, summarise
 from rl.groups.draws import Draw, SampledGroup
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
@@ -28,10 +21,7 @@ PROBLEMS = [
     Problem(id="p0", problem="1+1", answers=("2", "two")),
     Problem(id="p1", problem="2+2", answers=("4",)),
 ]
-TEXTS = {
-    "1+1": ["=2", "=two", "=3", "well, hmm"],
-    "2+2": ["=5", "=2", "=7", "="],
-}
+TEXTS = {"1+1": ["=2", "=two", "=3", "well, hmm"], "2+2": ["=5", "=2", "=7", "="]}
 
 
 def judge(texts, problems):

@@ -19,12 +19,7 @@ from rl.groups.packing import pack_groups
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import load_sinks
-from rl.metrics import (
-    MetricsWriter,
-    Stopwatch,
-    console_line,
-    distributions,
-)
+from rl.metrics import MetricsWriter, Stopwatch, console_line, distributions
 from rl.problems.curriculum import Stage
 from rl.update.objective import MEASURED, update_metrics
 from rl.workdir.examples import example_rows, suspicion

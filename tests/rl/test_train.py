@@ -50,10 +50,7 @@ SMALL = {
 }
 
 # The quickstart's own base.
-ABLE = {
-    "model.maker_args.batch": 64,
-    "model.maker_args.layers": 3,
-}
+ABLE = {"model.maker_args.batch": 64, "model.maker_args.layers": 3}
 
 
 def command(workdir, cache, *, config="configs/quickstart.py", **changes):

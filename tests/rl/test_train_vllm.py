@@ -80,11 +80,7 @@ def _finish(run, workdir):
 @pytest.mark.failure(4)
 @pytest.mark.parametrize(
     ("schedule", "mean_lags"),
-    [
-        ("sync", [0, 0, 0, 0, 0]),
-        ("one_step_off", [0, 1, 1, 1, 1]),
-        ("async", None),
-    ],
+    [("sync", [0, 0, 0, 0, 0]), ("one_step_off", [0, 1, 1, 1, 1]), ("async", None)],
 )
 def test_a_schedule_trains_and_tokens_have_versions(
     tmp_path, bases, schedule, mean_lags

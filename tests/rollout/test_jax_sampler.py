@@ -143,11 +143,7 @@ def test_logprobs_are_those_of_the_distribution_drawn_from(folder, temperature, 
     path, _ = folder
     sampler = _sampler(path)
     params = SamplingParams(
-        n=4,
-        max_tokens=24,
-        temperature=temperature,
-        top_p=top_p,
-        stop_token_ids=STOP,
+        n=4, max_tokens=24, temperature=temperature, top_p=top_p, stop_token_ids=STOP
     )
     groups = sampler.sample(_prompts(), params, seed=3)
     raw_gap = 0.0

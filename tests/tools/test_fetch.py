@@ -140,10 +140,7 @@ def test_what_cannot_be_had_is_one_line_and_leaves_nothing(
             "http.* has SHA-256 .*, but the pinned file has",
         ),
         (["amc83", "--mirror", url], "amc/data.* download failed .*Not Found"),
-        (
-            ["amc83", "--mirror", "http://127.0.0.1:9"],
-            "download failed .*refused",
-        ),
+        (["amc83", "--mirror", "http://127.0.0.1:9"], "download failed .*refused"),
         (["amc83", "--mirror", "no url"], r"download failed \(unknown url type"),
         (["amc84"], "set 'amc84': must be one of aime2024, "),
     ):

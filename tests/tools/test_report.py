@@ -295,7 +295,7 @@ def hostile(folder):
         "identity": {"versions": {HOSTILE: HOSTILE}, "hosts": {HOSTILE: HOSTILE}},
         "start": dict.fromkeys(("commit", "devices", "machine", "time"), HOSTILE),
         "history": [
-            {"after": HOSTILE, "changes": [{"key": HOSTILE, "before": HOSTILE}]},
+            {"after": HOSTILE, "changes": [{"key": HOSTILE, "before": HOSTILE}]}
         ],
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -370,10 +370,7 @@ def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
     runs.append(read_run(make(tmp_path / "b", eps_high=0.2)))
     found = arms(runs)
     named = {name: [run.name for run in members] for name, members in found.items()}
-    assert named == {
-        "eps_high=0.28 (3 seeds)": ["a0", "a1", "a2"],
-        "b": ["b"],
-    }
+    assert named == {"eps_high=0.28 (3 seeds)": ["a0", "a1", "a2"], "b": ["b"]}
     # Student's t of two degrees of freedom is 4.303, the standard error 0.1 / sqrt(3).
     text = page(runs)
     assert "<td>80.0</td><td>55.2 to 104.8</td>" in text

@@ -38,7 +38,7 @@ _LATER_STEPS: report.Steps = {
         "near_duplicate": "Another row has a similar text.",
     },
     "evidence": {
-        "no_evidence": "Too little evidence that independent solvers gave the gold.",
+        "no_evidence": "Too little evidence that independent solvers gave the gold."
     },
 }
 

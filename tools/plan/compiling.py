@@ -29,10 +29,7 @@ from tools.plan.workload import Workload
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path("~/.cache/compass/plan").expanduser()
 # Packages of the compilers. One of the two CUDA plugins is installed.
-_COMPILERS = {
-    "tpu": ("libtpu",),
-    "cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin"),
-}
+_COMPILERS = {"tpu": ("libtpu",), "cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

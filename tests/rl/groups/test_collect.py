@@ -65,11 +65,7 @@ def _digits(texts, problems):
 
 
 def _collector(
-    chance,
-    *,
-    reward=_reward,
-    decode=lambda ids: "".join(map(str, ids)),
-    **settings,
+    chance, *, reward=_reward, decode=lambda ids: "".join(map(str, ids)), **settings
 ):
     sampler = Coins(chance)
     problems = [make_problem(i) for i in range(64)]
@@ -184,9 +180,7 @@ def test_a_skipped_step_makes_nothing_older():
 def test_a_step_that_trains_on_a_part_of_its_batch_is_no_skipped_one():
     informative = 4  # of 64 problems
     collector, _ = _collector(
-        lambda p: 0.5 if p < informative else 0.0,
-        max_rounds=2,
-        on_shortfall="partial",
+        lambda p: 0.5 if p < informative else 0.0, max_rounds=2, on_shortfall="partial"
     )
     for step in range(3):
         groups, _ = collector.collect(step)

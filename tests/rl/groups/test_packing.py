@@ -120,10 +120,7 @@ def test_padding_is_small_on_lognormal_lengths():
         prompt = int(np.clip(rng.lognormal(np.log(150), 0.4), 30, 1024))
         groups.append(
             make_group(
-                [True] * 16,
-                lengths=lengths.astype(int).tolist(),
-                prompt=prompt,
-                seed=i,
+                [True] * 16, lengths=lengths.astype(int).tolist(), prompt=prompt, seed=i
             )
         )
     segments = _segments(groups)

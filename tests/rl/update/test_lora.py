@@ -63,10 +63,7 @@ def _gradient(step, params, batches):
 
 @pytest.mark.parametrize(
     "shape, micro_rows, row_length, options",
-    [
-        ((1, 1, 1), 1, 64, {"remat": "dots"}),
-        ((2, 2, 2), 4, 32, {"remat": "full"}),
-    ],
+    [((1, 1, 1), 1, 64, {"remat": "dots"}), ((2, 2, 2), 4, 32, {"remat": "full"})],
 )
 def test_gradients_are_the_chain_rule_of_the_full_gradient(
     shape, micro_rows, row_length, options

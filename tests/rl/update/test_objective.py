@@ -13,11 +13,7 @@ from rl.types import Batch, make_hyper
 from rl.update.objective import objective_from_config
 
 HYPER = make_hyper(
-    learning_rate=0.1,
-    eps_low=0.2,
-    eps_high=0.28,
-    temperature=1.0,
-    first_update=False,
+    learning_rate=0.1, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
 )
 
 

@@ -48,10 +48,7 @@ def _groups(count=8):
 
 def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=False):
     segments = make_segments(
-        groups,
-        load_advantage("std")(groups),
-        version=0,
-        sampler_is_trainer=True,
+        groups, load_advantage("std")(groups), version=0, sampler_is_trainer=True
     )
     batches = pack(
         segments,
@@ -90,12 +87,7 @@ def _hyper(first=False, learning_rate=1e-2):
 
 @functools.cache  # what one test has traced, the next need not trace again
 def _step(
-    mesh,
-    eps=EPS,
-    offload=False,
-    config=CONFIG,
-    objective=OBJECTIVE,
-    **model_options,
+    mesh, eps=EPS, offload=False, config=CONFIG, objective=OBJECTIVE, **model_options
 ):
     model = Decoder(config, mesh=mesh, **model_options)
     return make_step(

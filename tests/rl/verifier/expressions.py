@@ -77,8 +77,7 @@ def _cancelling(r: random.Random) -> Expression:
     n, k = r.randint(10**3, 10**12), r.randint(1, 9)
     if r.random() < 0.5:
         return Expression(
-            f"\\sqrt{{{n}^2 + {k}}} - {n}",
-            lambda: (arb(n) ** 2 + k).sqrt() - n,
+            f"\\sqrt{{{n}^2 + {k}}} - {n}", lambda: (arb(n) ** 2 + k).sqrt() - n
         )
     return Expression(
         f"\\ln({n + k}) - \\ln({n})", lambda: arb(n + k).log() - arb(n).log()
@@ -104,14 +103,10 @@ def _counted(r: random.Random) -> Expression:
     if r.random() < 0.5:
         n = r.randint(8, 60)
         k = r.randint(2, n - 2)
-        return Expression(
-            f"\\binom{{{n}}}{{{k}}}",
-            lambda: arb(fmpz.bin_uiui(n, k)),
-        )
+        return Expression(f"\\binom{{{n}}}{{{k}}}", lambda: arb(fmpz.bin_uiui(n, k)))
     n, m = r.randint(5, 40), r.randint(3, 40)
     return Expression(
-        f"\\frac{{{n}!}}{{{m}!}}",
-        lambda: arb(fmpz.fac_ui(n)) / arb(fmpz.fac_ui(m)),
+        f"\\frac{{{n}!}}{{{m}!}}", lambda: arb(fmpz.fac_ui(n)) / arb(fmpz.fac_ui(m))
     )
 
 

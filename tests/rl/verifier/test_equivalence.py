@@ -7,13 +7,7 @@ import sys
 
 import pytest
 
-from rl.verifier import (
-    VERSION,
-    canonical_key,
-    is_equivalent,
-    self_check,
-    verify,
-)
+from rl.verifier import VERSION, canonical_key, is_equivalent, self_check, verify
 from tests.rl.verifier.pairs import wrong
 
 
@@ -276,11 +270,7 @@ def test_a_matrix_is_scaled_by_a_number():
 
 
 def test_what_is_multiplied_in_its_own_brackets_is_no_function():
-    same = [
-        ("h(10x+5h-2)", "10xh+5h^2-2h"),
-        ("g(x)", "g(x)"),
-        ("f(f(x))", "f(f(x))"),
-    ]
+    same = [("h(10x+5h-2)", "10xh+5h^2-2h"), ("g(x)", "g(x)"), ("f(f(x))", "f(f(x))")]
     other = [("h(2x+h)", "2xh+h"), ("g(x)", "gx"), ("f(f(x))", "f^2x")]
     assert wrong(same, equal=True) == []
     assert wrong(other, equal=False) == []

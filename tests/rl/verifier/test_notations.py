@@ -174,9 +174,7 @@ def test_what_introduces_words_is_no_part_of_them():
 
 
 def test_a_reason_is_no_part_of_an_answer():
-    rows = [
-        ("2\\sqrt3", "2\\sqrt3 \\text{ (exact)}"),
-    ]
+    rows = [("2\\sqrt3", "2\\sqrt3 \\text{ (exact)}")]
     assert wrong(rows, equal=True) == []
     rows = [
         ("12", "12 \\text{ (otherwise } 7)"),
@@ -190,12 +188,7 @@ def test_a_reason_is_no_part_of_an_answer():
 
 def test_one_vector_has_many_notations():
     column = "\\begin{pmatrix} 3 \\\\ 4 \\end{pmatrix}"
-    spellings = [
-        "(3, 4)",
-        "\\langle 3, 4 \\rangle",
-        "[3, 4]",
-        "P(3, 4)",
-    ]
+    spellings = ["(3, 4)", "\\langle 3, 4 \\rangle", "[3, 4]", "P(3, 4)"]
     assert wrong([(column, text) for text in spellings[:3]], equal=True) == []
     rows = [(text, "(3, 4)") for text in spellings if text != "[3, 4]"]
     assert wrong(rows, equal=True) == []
@@ -218,11 +211,7 @@ def test_what_a_ratio_is_of_is_a_label():
         ("m = 2", "m: 2"),
     ]
     assert wrong(rows, equal=True) == []
-    rows = [
-        ("3:4", "a:b = 4:3"),
-        ("a:b = 3:4", "b:a = 3:4"),
-        ("m = 2", "n: 2"),
-    ]
+    rows = [("3:4", "a:b = 4:3"), ("a:b = 3:4", "b:a = 3:4"), ("m = 2", "n: 2")]
     assert wrong(rows, equal=False) == []
 
 
@@ -239,10 +228,7 @@ def test_intervals_whose_brackets_turn_outwards():
 
 
 def test_digits_in_brackets_behind_places_repeat():
-    rows = [
-        ("-\\frac{1}{12}", "-0.08(3)"),
-        ("\\frac{17}{36}", "0.47\\left(2\\right)"),
-    ]
+    rows = [("-\\frac{1}{12}", "-0.08(3)"), ("\\frac{17}{36}", "0.47\\left(2\\right)")]
     assert wrong(rows, equal=True) == []
     rows = [("0.6", "0.1(6)"), ("\\frac16", "0.1(7)"), ("6", "2.(3)")]
     assert wrong([*rows, ("23", "2(3)")], equal=False) == []

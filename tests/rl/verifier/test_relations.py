@@ -103,9 +103,7 @@ def test_a_labels_name_counts():
 
 
 def test_labels_in_words_may_come_in_any_order():
-    rows = [
-        ("\\text{width}=3, \\text{length}=5", "\\text{length}=5, \\text{width}=3"),
-    ]
+    rows = [("\\text{width}=3, \\text{length}=5", "\\text{length}=5, \\text{width}=3")]
     assert wrong(rows, equal=True) == []
 
 

@@ -35,11 +35,7 @@ def test_the_same(rows):
     assert wrong(rows, equal=True) == []
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [_OTHER_TIMES, _OTHER_RATIOS],
-    ids=["times", "ratios"],
-)
+@pytest.mark.parametrize("rows", [_OTHER_TIMES, _OTHER_RATIOS], ids=["times", "ratios"])
 def test_another(rows):
     assert wrong(rows, equal=False) == []
 

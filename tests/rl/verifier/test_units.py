@@ -57,10 +57,7 @@ def test_a_missing_unit_is_forgiven_and_never_converted():
         ("l^2/8 \\text{ square feet}", "\\frac{l^2}{8}"),
     ]
     assert wrong(rows, equal=True) == []
-    rows = [
-        ("3 \\text{ feet}", "36"),
-        ("17 \\text{ dogs}", "18"),
-    ]
+    rows = [("3 \\text{ feet}", "36"), ("17 \\text{ dogs}", "18")]
     assert wrong(rows, equal=False) == []
 
 

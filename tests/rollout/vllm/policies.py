@@ -188,10 +188,7 @@ def make_sampler(
             **of_fleet,
         ),
         weights=WeightFolder(
-            str(folder),
-            fallback=tmp,
-            export=policy.export,
-            specs=policy.specs(),
+            str(folder), fallback=tmp, export=policy.export, specs=policy.specs()
         ),
         probe=policy.probe,
         probe_prompt=prompts(1, low=300, high=301)[0],

@@ -9,11 +9,7 @@ from tools.curation.evidence import Evidence
 from tools.curation.row import Row
 from tools.curation.screen import Screen
 
-OPTIONS = {
-    "min_chars": 16,
-    "max_chars": 2500,
-    "max_answer_chars": 120,
-}
+OPTIONS = {"min_chars": 16, "max_chars": 2500, "max_answer_chars": 120}
 screen = Screen(**OPTIONS)
 
 

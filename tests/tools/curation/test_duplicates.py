@@ -7,12 +7,7 @@ from hypothesis import given, settings
 from tools.curation.duplicates import agreeing, relation
 from tools.curation.plan import Near
 from tools.curation.row import Row
-from tools.curation.text import (
-    band_hashes,
-    exact_key,
-    similarity,
-    word_ngrams,
-)
+from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
 
 NEAR = Near(
     threshold=0.8,

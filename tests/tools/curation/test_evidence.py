@@ -32,10 +32,7 @@ SEVEN = [r"so it is \boxed{7}.", r"\boxed{14/2}", r"\boxed{8}"]
                 ("solve_rate", "DeepSeek-R1-Distill-Qwen-32B", 14, 16),
             ],
         ),
-        (
-            {"difficulty": "3/8"},
-            [("solve_rate", "DeepSeek-R1-Distill-Qwen-7B", 3, 8)],
-        ),
+        ({"difficulty": "3/8"}, [("solve_rate", "DeepSeek-R1-Distill-Qwen-7B", 3, 8)]),
         (
             {"correctness_math_verify": [True, False, True]},
             [("verified_solutions", "DeepSeek-R1", 2, 3)],

@@ -120,26 +120,14 @@ def gsm8k(i, ask, gold):
 FORMATS = {
     deepscaler: (".json", "problems", set()),
     big_math: (".parquet", "problems", {"domain", "llama8b_solve_rate"}),
-    dapo: (
-        ".parquet",
-        "chat",
-        {"ability", "extra_info"},
-    ),
+    dapo: (".parquet", "chat", {"ability", "extra_info"}),
     dapo_processed: (
         ".parquet",
         "dapo_processed",
         {"ability", "extra_info", "reward_model", "source_prompt"},
     ),
-    skywork: (
-        ".parquet",
-        "skywork_or1",
-        {"ability", "extra_info"},
-    ),
-    guru: (
-        ".parquet",
-        "chat",
-        {"ability", "extra_info"},
-    ),
+    skywork: (".parquet", "skywork_or1", {"ability", "extra_info"}),
+    guru: (".parquet", "chat", {"ability", "extra_info"}),
     open_reasoner_zero: (".json", "open_reasoner_zero", set()),
     numina: (
         ".parquet",

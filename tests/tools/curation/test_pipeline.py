@@ -26,11 +26,7 @@ EVALUATION = {
 BASE = Plan(
     sources=(),
     evaluation=EVALUATION,
-    screen=Screen(
-        min_chars=16,
-        max_chars=2500,
-        max_answer_chars=120,
-    ),
+    screen=Screen(min_chars=16, max_chars=2500, max_answer_chars=120),
     near=Near(
         threshold=0.8,
         same_answer_threshold=0.6,

@@ -111,11 +111,7 @@ def test_a_sound_row_is_untouched():
 
 
 def test_repairs_are_named():
-    row = Row(
-        id="a",
-        problem="Find x<br/>if \x0crac{x}{2}=1.",
-        solution="\\boxed{2}",
-    )
+    row = Row(id="a", problem="Find x<br/>if \x0crac{x}{2}=1.", solution="\\boxed{2}")
     fixed, done = repair(row)
     assert fixed.problem == "Find x\nif \\frac{x}{2}=1."
     assert fixed.answers == ("2",)

@@ -13,12 +13,7 @@ from tools.evaluation.compare import compare, compare_markdown, sign_flip_p_valu
 def judged(folder, verdicts, **drawing):
     folder.mkdir()
     rows = [
-        {
-            "benchmark": name,
-            "id": id,
-            "sample": i,
-            "correct": right,
-        }
+        {"benchmark": name, "id": id, "sample": i, "correct": right}
         for name, of_problem in verdicts.items()
         for id, correct in of_problem.items()
         for i, right in enumerate(correct)

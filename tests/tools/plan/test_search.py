@@ -123,10 +123,7 @@ def test_a_model_that_fits_nowhere_is_named_and_not_compiled(compiler):
     assert len(compiled) > 1
     compiled.clear()
     with pytest.raises(ValueError) as caught:
-        search.best(
-            _config(model__path="Qwen/Qwen2.5-72B"),
-            parse_target("v5e:4x4"),
-        )
+        search.best(_config(model__path="Qwen/Qwen2.5-72B"), parse_target("v5e:4x4"))
     assert str(caught.value).startswith(
         "--target=v5e:4x4: Qwen/Qwen2.5-72B fits in no layout; the smallest, fsdp "
     )
