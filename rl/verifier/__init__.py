@@ -1,8 +1,7 @@
 """Verifies mathematical answers with rules: sound, bounded and deterministic.
 
 A verdict of `judge` depends only on its arguments, not on the time or the machine. The
-package needs python-flint, but neither JAX nor numpy. Start reading in
-`grade/contract.py`.
+package needs neither JAX nor numpy. Start reading in `grade/contract.py`.
 
 ```
 judge(completion, gold, problem)  returns a verdict and the rule that decided it
@@ -23,20 +22,9 @@ from .pool import VerifierPool
 from .trl import reward
 
 __all__ = [
-    "VERSION",
-    "Examiner",
-    "Rule",
-    "Verdict",
-    "VerifierPool",
-    "canonical_key",
-    "extract_answer",
-    "is_equivalent",
-    "judge",
-    "reward",
-    "self_check",
-    "verify",
-]
-
+    "VERSION", "Examiner", "Rule", "Verdict", "VerifierPool", "canonical_key",
+    "extract_answer", "is_equivalent", "judge", "reward", "self_check", "verify",
+]  # fmt: skip
 
 _SOURCES = sorted(pathlib.Path(__file__).parent.rglob("*.py"))
 VERSION = hashlib.sha256(b"".join(p.read_bytes() for p in _SOURCES)).hexdigest()[:12]

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 
 from ..parse import tree as t
 
@@ -10,8 +11,9 @@ def shape_of(node: t.Node) -> t.Node:
     """Returns the canonical form of a tree: the same for a formula and its copies.
 
     Terms, factors, items of lists and sets, and sides of symmetric relations are
-    sorted; ">" becomes "<". Terms of 0, factors and exponents of 1, double signs,
-    units, percent and degree signs are removed.
+    sorted; ">" becomes "<". Terms of 0, factors and exponents of 1, units, percent and
+    degree signs are removed. The signs in a product become one: -(b - a)^3 has the
+    shape of (a - b)^3.
     """
     node = t.rebuilt(node, shape_of)
     match node:
@@ -19,25 +21,20 @@ def shape_of(node: t.Node) -> t.Node:
             flat = _flat(t.Add, terms)
             return _collected(t.Add, [term for term in flat if term != t.ZERO], t.ZERO)
         case t.Mul(factors):
-            flat = _flat(t.Mul, factors)
-            negative = sum(map(_is_below_zero, flat)) % 2
-            rest = [f for f in map(_without_sign, flat) if f != t.ONE]
+            signed = list(map(_signed, _flat(t.Mul, factors)))
+            rest = [f for _, f in signed]
             # Keep a power of one that is the whole formula.
             rest = [f for f in rest if not _is_one(f)] or rest
-            if negative and len(rest) == 1 and isinstance(rest[0], t.Add):
-                opposite = [t.Mul((t.MINUS_ONE, term)) for term in rest[0].terms]
-                return shape_of(t.Add(tuple(opposite)))
-            first = next((f for f in rest if isinstance(f, t.Num)), None)
-            if negative and first is not None:
-                rest[rest.index(first)] = t.Num(-first.value)
-                return _collected(t.Mul, rest, t.ONE)
-            return _collected(t.Mul, [t.MINUS_ONE] * negative + rest, t.ONE)
+            return _product(sum(sign for sign, _ in signed) % 2 == 1, rest)
         case t.Pow(base, exponent) if exponent == t.ONE:
             return base
         case t.Ratio((value, one)) if one == t.ONE:
             return value
         case t.Pow(t.Pow(base, inner), outer) if inner == outer == t.MINUS_ONE:
             return base
+        case t.Pow(base, t.Num(power) as exponent) if power.denominator == 1:
+            sign, base = _signed(base)
+            return _product(sign and power % 2 == 1, [t.Pow(base, exponent)])
         case t.Rel(op, left, right) if op in t.SYMMETRIC:
             return t.Rel(op, *sorted((left, right), key=repr))
         case t.Rel(">" | ">=" as op, left, right):
@@ -56,18 +53,39 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> list[t.Node]:
     return list(itertools.chain.from_iterable(inner))
 
 
-def _is_below_zero(factor: t.Node) -> bool:
-    if isinstance(factor, t.Pow) and factor.exponent == t.MINUS_ONE:
-        factor = factor.base
-    return isinstance(factor, t.Num) and factor.value < 0
+def _signed(shape: t.Node) -> tuple[bool, t.Node]:
+    """Returns whether a shape has more minus signs than its opposite, and the other."""
+    opposite = _opposite(shape)
+    left, right = repr(shape), repr(opposite)
+    negative = (right.count("-"), right) < (left.count("-"), left)
+    return negative, opposite if negative else shape
 
 
-def _without_sign(factor: t.Node) -> t.Node:
-    if not _is_below_zero(factor):
-        return factor
-    if isinstance(factor, t.Pow):
-        return t.Pow(_without_sign(factor.base), t.MINUS_ONE)
-    return t.Num(-factor.value, factor.ulp)
+def _opposite(shape: t.Node) -> t.Node:
+    match shape:
+        case t.Num(value, ulp):
+            return t.Num(-value, ulp)
+        case t.Add(terms):
+            return _collected(t.Add, list(map(_opposite, terms)), t.ZERO)
+        case t.Mul(factors):
+            minus = [isinstance(f, t.Num) and f.value < 0 for f in factors]
+            rest = [
+                _opposite(f) if m else f for f, m in zip(factors, minus, strict=True)
+            ]
+            return _product(not any(minus), rest)
+    return _product(True, (shape,))
+
+
+def _product(negative: bool, factors: Sequence[t.Node]) -> t.Node:
+    """Returns the product of shapes that have no sign, or its opposite."""
+    rest = sorted((f for f in factors if f != t.ONE), key=repr) or [t.ONE]
+    if negative and len(rest) == 1 and isinstance(rest[0], t.Add):
+        return _opposite(rest[0])
+    if negative:
+        rest += [t.ONE] * (not any(isinstance(f, t.Num) for f in rest))
+        first = next(i for i, f in enumerate(rest) if isinstance(f, t.Num))
+        rest[first] = _opposite(rest[first])
+    return _collected(t.Mul, rest, t.ONE)
 
 
 def _is_one(factor: t.Node) -> bool:
@@ -87,10 +105,8 @@ def is_rational(shape: t.Node) -> bool:
             return True
         case t.Mul(factors) if factors[0] == t.MINUS_ONE:
             return is_rational(_collected(t.Mul, [*factors[1:]], t.ONE))
-        case t.Mul((t.Num(), t.Pow(t.Num(), exponent))) | t.Mul(
-            (t.Pow(t.Num(), exponent), t.Num())
-        ):
-            return exponent == t.MINUS_ONE
+        case t.Mul((t.Num(), t.Pow(t.Num(), e)) | (t.Pow(t.Num(), e), t.Num())):
+            return e == t.MINUS_ONE
         case t.Pow(t.Num(), exponent):
             return exponent == t.MINUS_ONE
     return False
@@ -110,7 +126,7 @@ def is_plain(shape: t.Node) -> bool:
 
 def holds(parts: list[t.Node], formula: t.Node) -> bool:
     """Returns whether a part is ±`formula`, or has all its terms or factors."""
-    for wanted in (formula, shape_of(t.Mul((t.MINUS_ONE, formula)))):
+    for wanted in (formula, _opposite(formula)):
         if wanted in parts:
             return True
         if isinstance(wanted, t.Add | t.Mul):

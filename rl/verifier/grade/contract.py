@@ -340,9 +340,6 @@ def _is_prose(gold: Answer) -> bool:
     return bool(gold.text) and not any(char in gold.text for char in "\\^_=<>{}")
 
 
-# --- units and words
-
-
 def _quantities(answer: Answer) -> list[t.Quantity]:
     return [
         part

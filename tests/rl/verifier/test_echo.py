@@ -102,6 +102,37 @@ def test_ones_hide_no_copy(answer):
 
 
 @pytest.mark.parametrize(
+    ("problem", "answer", "gold"),
+    [
+        ("Expand $(x-3)^2$.", "(3-x)^2", "x^2-6x+9"),
+        ("Expand $(x+2)^2$.", "(-x-2)^2", "x^2+4x+4"),
+        ("Expand $(a-b)^3$.", "-(b-a)^3", "a^3-3a^2b+3ab^2-b^3"),
+        ("Expand $(x-2)(x+5)$.", "(2-x)(-5-x)", "x^2+3x-10"),
+        ("Simplify $\\frac{x^2-4}{x-2}$.", "\\frac{4-x^2}{2-x}", "x+2"),
+        ("Simplify $\\sqrt{(x-7)^2}$.", "\\sqrt{(7-x)^2}", "|x-7|"),
+    ],
+)
+def test_signs_that_cancel_hide_no_copy(problem, answer, gold):
+    verdict = judge(f"\\boxed{{{answer}}}", gold, problem)
+    assert (verdict.correct, verdict.rule) == (False, "echo")
+    assert judge(f"\\boxed{{{gold}}}", gold, problem).correct
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer", "gold"),
+    [
+        ("Factor $x^2-4$.", "(2-x)(-2-x)", "(x-2)(x+2)"),
+        ("Factor $4-x^2$.", "-(x-2)(x+2)", "(2-x)(2+x)"),
+        ("Rewrite $\\frac{a-b}{c-d}$.", "\\frac{b-a}{d-c}", "\\frac{b-a}{d-c}"),
+        ("Compute $(-2)^3$.", "-8", "-8"),
+        ("Compute $-3^{-1}$.", "-\\frac13", "-\\frac13"),
+    ],
+)
+def test_signs_make_no_copy_of_a_right_answer(problem, answer, gold):
+    assert judge(f"\\boxed{{{answer}}}", gold, problem).correct
+
+
+@pytest.mark.parametrize(
     ("gold", "answer", "problem", "correct"),
     [
         ("0.5", "\\frac12", "Heads has probability $\\frac12$. And tails?", True),
