@@ -52,7 +52,7 @@ CARRIED = tuple(
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
     """Returns the file name of each tensor from the index of a model folder.
 
-    Returns None if there is no index, or if there is also a `model.safetensors`:
+    Returns None if the index is missing, or if the folder has a `model.safetensors`:
     transformers then ignores the index too. Raises ValueError if the index is damaged.
     """
     path = pathlib.Path(folder) / INDEX
@@ -352,6 +352,8 @@ def replaced_folder(
             with contextlib.suppress(FileNotFoundError):  # another process moved it
                 folder.rename(replaced)
     except BaseException as error:
+        with contextlib.suppress(OSError):  # usually, `folder` was not moved
+            replaced.rename(folder)
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(folder)  # a write to a full disk names no file
         raise
@@ -391,7 +393,7 @@ def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
     """
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
-    # Beside a single weights file, an index belongs to other weights.
+    # If the weights are in a single file, an index belongs to other weights.
     index = [] if (source / WEIGHTS).is_file() else [INDEX]
     for name in (*CARRIED, *index):
         if (source / name).is_file():

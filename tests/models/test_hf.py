@@ -215,6 +215,24 @@ def test_a_folder_that_cannot_be_removed_is_replaced(tmp_path, monkeypatch):
     assert [path.name for path in folder.iterdir()] == ["new"]
 
 
+def test_an_interrupted_replacement_restores_the_old_folder(tmp_path, monkeypatch):
+    """The signal comes after the old folder was moved aside."""
+    folder, renamed = tmp_path / "hf", hf._renamed
+    folder.mkdir()
+    (folder / "old").touch()
+
+    def interrupted(partial, target):
+        if not target.exists():
+            raise KeyboardInterrupt
+        return renamed(partial, target)
+
+    monkeypatch.setattr(hf, "_renamed", interrupted)
+    with pytest.raises(KeyboardInterrupt), replaced_folder(folder) as partial:
+        (partial / "new").touch()
+    assert [path.name for path in folder.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [folder]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_unused_folder_is_removed_after_its_lock(tmp_path, monkeypatch, fails):
     """NFS keeps a removed file while it is open."""
