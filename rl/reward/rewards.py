@@ -176,10 +176,10 @@ class Rewards:
         named = f"{key}={name!r}"
         hints = {LATE: self._limit, ENDED: "correct the function"}
         opened = (name, key, self._right_from, self._after)
-        # Each idle worker gets one request, and so keeps the hash of the file that it
-        # has imported: a later edit is no fault of a worker with the old function.
-        asked = [((*opened, None, None), (None,))] * workers.workers
-        (form,), *_ = workers.map(asked)
+        # One request per worker, so that each hashes the file when it imports it. The
+        # hash then still fits a worker that has the old function after an edit.
+        requests = [((*opened, None, None), (None,))] * workers.workers
+        (form,), *_ = workers.map(requests)
         if isinstance(form, Fault):
             raise RewardError(form.text)
         if isinstance(form, Lost):

@@ -2,8 +2,8 @@
 
 A server is restarted and updated if it does not answer, could not load weights, or has
 requests but processes no token for `stall_seconds`. The fleet does not restart a server
-given by its URL; it waits up to 30 minutes for an answer. After `max_restarts` restarts
-or waits between two publishes, a server is no longer used.
+given by its URL; it waits up to 30 minutes for an answer. If a server needs more than
+`max_restarts` restarts or waits between two publishes, the run continues without it.
 """
 
 import contextlib

@@ -186,7 +186,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
     """Samples a number between about half and twice a positive value.
 
-    It has as many decimals as the value. If the value is below 4, the minimum is 2, or
+    Both have the same number of decimals. If the value is below 4, the minimum is 2, or
     the value itself if that is below 2.
     """
     unit = Fraction(1)

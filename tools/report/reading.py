@@ -132,7 +132,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Reads a JSONL file and returns the rows that are valid and that `fits` accepts.
 
-    Returns [] if there is no file. Ignores a last line without newline, and reports
+    Returns [] if the file is missing. Ignores a last line without newline, and reports
     other rejected or too long lines in `wrong`.
     """
     if not path.is_file():

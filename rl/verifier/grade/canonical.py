@@ -54,7 +54,7 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> list[t.Node]:
 
 
 def _signed(shape: t.Node) -> tuple[bool, t.Node]:
-    """Returns whether a shape has more minus signs than its opposite, and the other."""
+    """Returns whether the opposite has fewer minus signs, and the shape with fewer."""
     opposite = _opposite(shape)
     left, right = repr(shape), repr(opposite)
     negative = (right.count("-"), right) < (left.count("-"), left)
