@@ -53,7 +53,6 @@ def dense_attention(
 
 
 def _xla_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
-    """Implements `segment_attention` in plain JAX, on any platform."""
     del interpret
     if q.shape[1] <= _BLOCK:  # faster for short rows
         return dense_attention(q, k, v, segment_ids, prefix_ids)
@@ -96,14 +95,11 @@ def segment_attention(
     """Computes causal attention within segments and to a shared prefix.
 
     Args:
-      q, k: the rotated queries and keys.
-      v: the values.
-      segment_ids: the segment of each position, ascending along a row; 0 for padding at
-        its end.
+      q, k, v: the rotated queries and keys, and the values.
+      segment_ids: ascending along a row; 0 for padding at its end.
       prefix_ids: the id of an earlier segment of the row that the position also attends
-        to in full; 0 for none. Must be 0 unless the implementation is in
+        to in full; 0 for none, and always 0 unless the implementation is in
         `SHARES_PREFIXES`.
-      implementation: a key of `IMPLEMENTATIONS`.
       mesh: the mesh that shards rows and heads; None for one device. Kernels are
         interpreted on CPUs.
 
@@ -146,9 +142,9 @@ def decode_attention(
       cached: the layer's cache, with the newest position written.
       implementation: "triton" uses a kernel if the head width is a power of two and
         there is no shared prefix; the kernel stops at each row's own oldest column.
-        Otherwise, and for other values, XLA is used.
-      block: the number of columns in a block, a divisor of S; S reads all at once. The
-        kernel requires a power of two.
+        Otherwise XLA is used.
+      block: the number of columns in a block, a divisor of S; the kernel requires a
+        power of two.
       mesh: the mesh that shards rows and heads; None for one device.
 
     Returns:
@@ -220,8 +216,6 @@ def _decode_attention(q, cached, *, block):
         return highest, total * old + new_total * new, mixed * old + new_mixed * new
 
     def part(start):
-        """Returns the results of `weighed` for the block of columns from `start`."""
-
         def columns(entries, axis):
             starts, sizes = [0] * entries.ndim, list(entries.shape)
             starts[axis], sizes[axis] = start, block

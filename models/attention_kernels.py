@@ -41,8 +41,6 @@ class Tiling(NamedTuple):
 
 
 class Tilings(NamedTuple):
-    """Holds the tuning parameters of the three kernels."""
-
     forward: Tiling
     d_queries: Tiling
     d_keys: Tiling
@@ -56,27 +54,21 @@ WIDER = Tilings(Tiling(128, 64, 8, 2), Tiling(64, 64, 8, 2), Tiling(64, 64, 8, 2
 
 
 class Options(NamedTuple):
-    """Holds the static arguments of the kernels."""
-
     tilings: Tilings
     scale: float  # factor of scores, from the head width before padding
     interpret: bool  # for tests on a CPU
 
 
 class _Pairs(NamedTuple):
-    """Holds the key blocks that each query block visits; vice versa in `_Rows.d_keys`.
+    """Lists the key blocks that each query block visits; in `d_keys`, vice versa."""
 
-    `order` begins with the key blocks to visit without a mask, then has those to visit
-    with a mask, then the others.
-    """
-
-    order: jax.Array  # int32 [B, I, J], indices of all key blocks
-    counts: jax.Array  # int32 [B, I, 2], how many without a mask, and how many in all
+    # int32 [B, I, J], all key blocks: first those to visit without a mask, then those
+    # with a mask, then the others.
+    order: jax.Array
+    counts: jax.Array  # int32 [B, I, 2], how many without a mask, and to visit in all
 
 
 class _Rows(NamedTuple):
-    """Holds segment ids, prefix ids and the pairs of blocks that each kernel visits."""
-
     ids: jax.Array  # int32 [B, 1, T], the segment of each position
     prefixes: jax.Array  # int32 [B, 1, T], the prefix id; 0 for none
     forward: _Pairs
@@ -213,9 +205,8 @@ def _visit(counts, visit, carry):
 class _Grid:
     """Defines a grid `[N, B, I or J]`: a program for each query head, row and block.
 
-    Programs that visit many blocks should start first: those of the last blocks of
-    queries, or of the first blocks of keys. Most methods return the spec of the part of
-    an array that a program reads or writes.
+    Programs that visit many blocks start first: those of the last blocks of queries, or
+    of the first blocks of keys. Most methods return the spec of a program's arrays.
     """
 
     def __init__(self, q, tiling: Tiling, options: Options, of_keys: bool):
@@ -227,7 +218,6 @@ class _Grid:
         self.shape = kv_heads * self._sharing, batch, self._blocks
 
     def block(self, n):
-        """Returns the block of the n-th program of a head and row."""
         return self._blocks - 1 - n if self._last_first else n
 
     def _head(self, head, b):

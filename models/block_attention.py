@@ -87,31 +87,31 @@ class _Layout:
         self.rows = ids, prefixes, order, jnp.sum(visible, axis=-1, dtype=jnp.int32)
 
     def _split(self, x):
-        """Divides rows into blocks: `[B, T, ...] -> [B, J, C, ...]`, padded with 0."""
+        """Reshapes `[B, T, ...] -> [B, J, C, ...]`, padded with 0."""
         pad = self._blocks * self._block - self._length
         x = jnp.pad(x, ((0, 0), (0, pad), *[(0, 0)] * (x.ndim - 2)))
         return x.reshape(x.shape[0], self._blocks, self._block, *x.shape[2:])
 
     def queries(self, x):
-        """Groups queries by block and kv head: `[B, T, N, H] -> [B, J, K, Q, H]`."""
+        """Reshapes `[B, T, N, H] -> [B, J, K, Q, H]`."""
         x = self._split(x)
         x = x.reshape(*x.shape[:3], self._kv_heads, self._sharing, -1)
         x = x.transpose(0, 1, 3, 4, 2, 5)
         return x.reshape(*x.shape[:3], -1, x.shape[-1])
 
     def restore_queries(self, x):
-        """Reverses `queries`: `[B, J, K, Q, H] -> [B, T, N, H]`."""
+        """Reverses `queries`."""
         b, j, k, _, h = x.shape
         x = x.reshape(b, j, k, self._sharing, self._block, h)
         x = x.transpose(0, 1, 4, 2, 3, 5).reshape(b, j * self._block, -1, h)
         return x[:, : self._length]
 
     def keys(self, x):
-        """Divides keys or values into blocks: `[B, T, K, H] -> [B, J, K, C, H]`."""
+        """Reshapes `[B, T, K, H] -> [B, J, K, C, H]`."""
         return self._split(x).transpose(0, 1, 3, 2, 4)
 
     def restore_keys(self, x):
-        """Reverses `keys`: `[B, J, K, C, H] -> [B, T, K, H]`."""
+        """Reverses `keys`."""
         x = x.transpose(0, 1, 3, 2, 4)
         return x.reshape(x.shape[0], -1, *x.shape[3:])[:, : self._length]
 
@@ -200,9 +200,9 @@ def visible_pairs(
       q_block, k_block: the number of positions in a block, divisors of T.
 
     Returns:
-      Two boolean arrays `[B, I, J]` for I query blocks and J key blocks. The first is
-      true for visible pairs. The second is true for visible pairs that need no mask,
-      because all queries attend to all keys by segment, or all by prefix.
+      Two boolean arrays `[B, I, J]` for I query blocks and J key blocks: the visible
+      pairs, and those of them that need no mask, because all queries attend to all keys
+      by segment, or all by prefix.
     """
 
     def cut(x, block):
@@ -221,7 +221,6 @@ def visible_pairs(
         return (low <= high_key[:, None]) & (low_key[:, None] <= high)
 
     def same(x):
-        """Returns whether all ids of both blocks are equal."""
         low, high = (of(x, axis=-1)[..., None] for of in (jnp.min, jnp.max))
         return (low == high_key[:, None]) & (high == jnp.min(keys, axis=-1)[:, None])
 

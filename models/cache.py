@@ -27,20 +27,16 @@ class Places(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Describes which columns of the cache the newest position of each row attends to.
-
-    Rows whose results are used attend to at most the newest `reach` columns.
-    """
+    """Describes which columns the newest position of each row attends to."""
 
     visible: jax.Array  # bool [B, S], attention mask of the newest position
     length: jax.Array  # int32 [B], number of visible columns before the newest
     newest: jax.Array  # int32, column of the newest position
-    reach: jax.Array  # int32
+    # int32, the largest number of columns that a row attends to if its result is used
+    reach: jax.Array
 
 
 class Cached(NamedTuple):
-    """Represents the cache of one layer."""
-
     k: jax.Array  # an array of a `KVCache` that contains the layer
     v: jax.Array
     prefix: tuple[jax.Array, ...]  # of the same layers: k and v, or () without a prefix
@@ -73,12 +69,10 @@ class KVCache:
         shape is `[B, K, H, S]`, because XLA on CPU would copy an array with an axis of
         size 1 in every step. With S last, a CPU computes the scores in half the time.
       v: values, arrays `[L, B, K, S, H]` or `[B, K, S, H]`.
-      length: int32 `[B]`, the number of valid columns of each row.
+      length: int32 `[B]`, the number of valid columns of each row, without the prefix.
       clock: int32, the column to write next.
-      prefix: keys and values of the prefix that all rows share. For each array of
-        layers the first tuple has keys `[L, K, H, P]` and the second has values
-        `[L, K, P, H]`, without the axis L if L is 1. Both are empty without a prefix.
-        `length` does not count the prefix.
+      prefix: keys `[L, K, H, P]` and values `[L, K, P, H]` of the prefix that all rows
+        share, without the axis L if L is 1; `((), ())` without a prefix.
     """
 
     k: Entries
@@ -98,14 +92,10 @@ class KVCache:
         stacked: int,
         prefix: int = 0,
     ) -> "KVCache":
-        """Creates an empty cache of `batch` rows and `size` columns.
+        """Creates an empty cache of B = `batch` rows and S = `size` columns.
 
-        Args:
-          config: the architecture.
-          batch, size: B and S.
-          dtype: the dtype of keys and values.
-          stacked: L, the number of layers in one array; divides the number of layers.
-          prefix: P, the length of the shared prefix; 0 for none.
+        Each array has L = `stacked` layers, a divisor of the number of layers. `prefix`
+        is P, the length of the shared prefix; 0 for none.
         """
         heads, width = config.num_kv_heads, config.head_dim
         lead = () if stacked == 1 else (stacked,)
@@ -160,8 +150,8 @@ class KVCache:
           k, v: the arrays of keys and values that `InferenceDecoder` returns for Q
             rows. Each row with prompts begins with the shared prefix.
           places: the places of the R prompts in these arrays.
-          slot: int32 `[R]`, the cache row of each prompt, all different. Prompts with
-            a row of B or more are not copied.
+          slot: int32 `[R]`, the cache row of each prompt, all different. Prompts with a
+            row of B or more are not copied.
         """
         position = places.length[:, None] - 1 - self.age()
         rest = places.start[:, None] + position - places.shared

@@ -16,8 +16,7 @@ log = logging.getLogger(__name__)
 def claim(folder: pathlib.Path, *, text: str = "", mode: int = 0o777) -> int:
     """Creates a folder, and returns the file descriptor that locks it.
 
-    `text` is the content of the file `owner`. The umask further limits `mode`, the
-    permissions of the folder.
+    `text` is the content of the file `owner`.
     """
     # Until it is locked, the folder has a name that `remove_abandoned` does not match.
     unlocked = folder.with_name(f".{folder.name}.unlocked")

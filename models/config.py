@@ -35,7 +35,7 @@ _ASSUMED: Mapping[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """Holds the scaling of low rotary frequencies in Llama 3.1 (arXiv 2407.21783).
+    """Scales low rotary frequencies as in Llama 3.1 (arXiv 2407.21783).
 
     Frequencies with fewer than `low_freq_factor` periods in `original_max_positions`
     tokens are divided by `factor`. Those with more than `high_freq_factor` periods are
@@ -70,11 +70,7 @@ class DecoderConfig:
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):
-        """Reads a Hugging Face config.
-
-        Args:
-          raw: the content of config.json.
-          where: the file's name in error messages.
+        """Reads the content of a config.json; `where` is the file's name in messages.
 
         Raises:
           ValueError: a setting is not supported, or a number is missing or wrong.
@@ -182,10 +178,7 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Reads fields of a JSON object, and raises ValueError if a value is not valid.
-
-    Error messages begin with `where`, the name of the file.
-    """
+    """Reads fields of the JSON file `where`; raises ValueError for invalid values."""
 
     raw: Mapping[str, Any]
     where: str

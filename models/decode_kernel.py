@@ -35,7 +35,7 @@ def decode_kernel(
       k, v: the rotated keys, `[B, K, H, S]`, and the values, `[B, K, S, H]`.
       length, newest: as in `models.cache.Seen`.
       block: C, a power of two that divides S.
-      interpret: whether to interpret the kernel, to run it without a GPU.
+      interpret: whether to run without a GPU.
 
     Returns:
       The attention output, `[B, K, G, H]`, in the dtype of `v`.

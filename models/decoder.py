@@ -57,7 +57,7 @@ def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
 
 
 def rotary(positions: Int[jax.Array, "B T"], config: DecoderConfig) -> Rotation:
-    """Computes the cosines and sines of the rotary embedding, used in every layer."""
+    """Computes the cosines and sines of the rotary embedding."""
     # In float32, because bfloat16 cannot represent position 4,095.
     exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
     per_radian = config.rope_theta**exponent
@@ -71,7 +71,7 @@ def rotary(positions: Int[jax.Array, "B T"], config: DecoderConfig) -> Rotation:
 
 
 def _rotate(x: jax.Array, rotation: Rotation) -> jax.Array:
-    """Applies rotary embeddings (arXiv 2104.09864) to pairs `x[i], x[i + H / 2]`."""
+    """Rotates pairs `x[i], x[i + H / 2]` (arXiv 2104.09864)."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     first, second = jnp.split(wide, 2, axis=-1)
     cos, sin = (of_angle[:, :, None] for of_angle in rotation)
@@ -130,10 +130,9 @@ class Block(nn.Module):
 
         Args:
           x: the residual stream of B * T tokens.
-          rotation: the result of `rotary`.
           segment_ids, prefix_ids: as in `Decoder`.
-          cached: keys and values of earlier positions, for decoding with T = 1; None
-            if the call contains all positions.
+          cached: keys and values of earlier positions, for decoding with T = 1; None if
+            the call contains all positions.
 
         Returns:
           The residual stream, and a second result: None unless `serves` is set; the
@@ -217,8 +216,7 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """Represents the decoder for training, which returns hidden states.
 
-    The layers are one `nn.scan`. An untied head belongs to the parameters, but the
-    decoder does not apply it.
+    An untied head belongs to the parameters, but the decoder does not apply it.
     """
 
     config: DecoderConfig
@@ -238,18 +236,14 @@ class Decoder(nn.Module):
         *,
         prefix_ids: Int[jax.Array, "B T"] | None = None,
     ) -> Float[jax.Array, "B T D"]:
-        """Computes the hidden states of packed rows.
+        """Computes the hidden states of packed rows, after the final norm.
 
         Args:
-          token_ids: the tokens of each row.
           positions: the index of each token in its segment; with a prefix, counted from
             the start of the prefix.
           segment_ids: the segment of each token, within which it attends causally.
           prefix_ids: the id of an earlier segment of the row that the token also
             attends to in full; 0 for none. None means 0 everywhere.
-
-        Returns:
-          The hidden states after the final norm.
         """
         c = self.config
         if prefix_ids is None:
@@ -291,9 +285,8 @@ def head_table(params: Params) -> jax.Array:
 def abstract_params(model: Decoder) -> tuple[Params, Params]:
     """Returns the shapes and the logical axes of the parameters, without allocation.
 
-    Returns:
-      A tree of `jax.ShapeDtypeStruct`, and a tree of the same structure with a
-      `PartitionSpec` of logical axis names for each array.
+    For each array, the first tree has a `jax.ShapeDtypeStruct`, and the second one a
+    `PartitionSpec` of logical axis names.
     """
     ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
     init = model.clone(mesh=None).init  # a batch of one token cannot be sharded

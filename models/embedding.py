@@ -19,9 +19,8 @@ from sharding.rules import mesh_axes, shards, spec
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """Returns how `sharding.rules.RULES` shards the embedding table.
 
-    Returns:
-      The mesh axes of "vocab", the mesh axes of "embed", and whether "batch" also uses
-      the axes of "embed".
+    The results are the mesh axes of "vocab", those of "embed", and whether "batch" also
+    uses the axes of "embed".
 
     Raises:
       ValueError: "batch" shares an axis with "vocab", or only some axes with "embed".
@@ -55,9 +54,6 @@ def look_up(
     micro-batch.
 
     Args:
-      table: the embedding table, sharded as the module describes.
-      token_ids: the tokens, from 0 to V - 1.
-      mesh: the device mesh; None for one device.
       dtype: the dtype of the result and of the exchanged rows.
       ordered: whether the gradient is summed in a fixed order. Otherwise a GPU sums the
         gradients of a repeated token in an arbitrary order.

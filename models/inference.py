@@ -149,9 +149,7 @@ class InferenceDecoder:
 def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
     """Returns shapes and shardings of `served_params` without allocating arrays.
 
-    Returns:
-      A tree of `jax.ShapeDtypeStruct`, and a tree of `NamedSharding` or, without a
-      mesh, None.
+    The shardings are None without a mesh.
     """
     model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
@@ -180,7 +178,6 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
 
     Args:
       params: the parameters of `trained`, on its mesh.
-      trained: the model in training.
       served: the inference model, on the same devices in the same order.
     """
     made = {}
@@ -215,8 +212,7 @@ def layers_program(
 ) -> Callable[[Params, np.int32], Params]:
     """Returns the jitted function that makes the parameters of `served.stacked` layers.
 
-    It maps `(training parameters of all layers, int32 index of the first layer)` to the
-    stacked inference parameters of these layers.
+    It takes the training parameters of all layers, and the index of the first layer.
     """
     here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
 
@@ -286,7 +282,7 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 def _widened(
     name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
-    """Replicates kv heads and pads query heads of a layer's weight, for `served`."""
+    """Replicates kv heads and pads query heads of a layer's weight."""
     axis = 1 if name in ("q", "k", "v") else 0
     if name in ("k", "v", "k_bias", "v_bias"):
         return jnp.repeat(x, served.num_kv_heads // trained.num_kv_heads, axis)

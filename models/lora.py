@@ -34,8 +34,6 @@ KERNELS: Mapping[Targets, Mapping[str, int]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Holds the sizes of the adapters; `targets` is a key of `KERNELS`."""
-
     rank: int
     alpha: float
     targets: Targets
@@ -53,14 +51,10 @@ def adapters(
     shape: Sequence[int],
     dtype: jax.typing.DTypeLike,
 ) -> tuple[jax.Array, ...]:
-    """Declares the adapters of a kernel as parameters of a Flax module.
+    """Declares the adapters A and B of a kernel as parameters of a Flax module.
 
-    The arguments from `name` on describe the kernel. A and B have the kernel's dtype,
-    or float32 if that is wider.
-
-    Returns:
-      The arrays A and B; or `()` if the kernel has no adapters, or if the module is
-      applied to parameters without adapters.
+    They have the kernel's dtype, or float32 if that is wider. Returns `()` if the
+    kernel has no adapters, or if the module is applied to parameters without adapters.
     """
     if lora is None or name not in lora.kernels:
         return ()
@@ -136,12 +130,8 @@ def join(trained: Params, frozen: Params | None) -> Params:
 def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
     """Initializes adapters as PEFT does: A uniform in +-1 / sqrt(inputs), B zero.
 
-    Args:
-      shapes, shardings: those of the model's parameters.
-      seed: the random seed of A.
-
-    Returns:
-      The adapters, in the form that `split` returns; `{}` for a model without adapters.
+    `shapes` and `shardings` are those of the model's parameters. The result has the
+    form that `split` returns; it is `{}` for a model without adapters.
     """
     trained, frozen = split(shapes)
     if not frozen:

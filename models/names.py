@@ -37,7 +37,7 @@ class Weight:
         return self.layered and len(self.hf_axes) == 2
 
     def siblings(self, params: Any) -> Any:
-        """Returns the part of a parameter tree, a dictionary, that has the weight."""
+        """Returns the dictionary of the parameter tree that has the weight."""
         return params[LAYERS] if self.layered else params
 
     def hf_shape(self, config: DecoderConfig) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class Weight:
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
-        """Converts an array of the tree, of one layer, to its shape in the file."""
+        """Converts an array of one layer in the tree to its shape in the file."""
         shape = self.hf_shape(config)
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 
@@ -88,10 +88,9 @@ TABLE: tuple[Weight, ...] = (
 
 
 def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
-    """Yields `(Hugging Face name, Weight, layer index)` of all tensors.
+    """Yields `(Hugging Face name, Weight, layer index or None)` of all tensors.
 
-    The order is that of `TABLE`, with the weights of each layer together. The index is
-    None for a weight that does not belong to a layer.
+    The order is that of `TABLE`, with the weights of each layer together.
     """
     conditions = {
         "": True,

@@ -1,9 +1,9 @@
 """Computes the statistics of a softmax in one pass over its scores.
 
-Each score is merged into a running maximum and into sums relative to the maximum
-(Milakov and Gimelshein, arXiv 1805.02867). On GPU, XLA compiles this to one kernel that
-reads the scores from memory once instead of twice. On CPU two passes are faster,
-because the merge is not vectorized.
+Scores are merged into a running maximum and sums relative to it (Milakov and
+Gimelshein, arXiv 1805.02867). On GPU, XLA compiles this to one kernel that reads the
+scores from memory once instead of twice. On CPU two passes are faster, because the
+merge is not vectorized.
 """
 
 import jax
@@ -24,10 +24,7 @@ def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def online_softmax_mean(scores: jax.Array) -> Statistics:
-    """Returns `online_softmax`'s results, and sums of `scores * exp(scores - maximum)`.
-
-    The scores' mean in the softmax distribution is the third result over the second.
-    """
+    """Returns maximum, sum, and the sum of `scores * exp(scores - maximum)`."""
     return _reduce(scores, jnp.ones_like(scores), scores)
 
 

@@ -111,13 +111,8 @@ def save_folder(
 ) -> None:
     """Writes a PEFT folder, which gets its name only when it is complete.
 
-    With several processes, all must call this function, and the first one writes.
-
-    Args:
-      folder: the folder to write; an existing one is replaced.
-      params: a parameter tree with adapters.
-      config: the architecture.
-      base: the name or path of the base model.
+    Replaces an existing folder. `base` is the name or path of the base model. With
+    several processes, all must call this function, and the first one writes.
     """
     dtype = np.dtype(np.float32)
     stream = export_tensors(params, config, dtype)
@@ -151,10 +146,6 @@ def load_adapters(
     folder: str | os.PathLike, model: Decoder
 ) -> tuple[DecoderConfig, Params]:
     """Loads a PEFT folder onto a model's mesh.
-
-    Args:
-      folder: the folder; it need not have adapters for all kernels and layers.
-      model: the model, with its mesh.
 
     Returns:
       The model's config with adapters for all kernels, and the adapters, which are

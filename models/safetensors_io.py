@@ -74,9 +74,10 @@ def write_tensors(
 ) -> None:
     """Writes a file from a stream, with the same bytes as the `safetensors` package.
 
+    An existing file is overwritten in place: in shared memory, allocating a new one
+    would take three times as long as copying.
+
     Args:
-      path: the file to write. An existing file is overwritten in place: in shared
-        memory, allocating a new one would take three times as long as copying.
       specs: `(shape, dtype)` of every tensor of the file, by name.
       tensors: `(name, array)` pairs in any order. Each is written before the next is
         requested.

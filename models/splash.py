@@ -1,8 +1,4 @@
-"""Computes attention over packed rows on TPUs with JAX's splash attention.
-
-Splash attention supports segment ids and grouped-query attention, and skips blocks
-above the diagonal. It does not support shared prefixes.
-"""
+"""Computes attention over packed rows on TPUs with JAX's splash attention."""
 
 import jax
 import jax.numpy as jnp

@@ -1,8 +1,5 @@
 """Defines the jitted programs of the sampler.
 
-`prefill` computes the cache of prompts, `insert` starts completions in slots, `decode`
-samples tokens, and `compact` moves the remaining completions to a smaller batch.
-
 Axes: B slots, Q prefilled rows of T positions, R completions of one insertion, S cached
 positions, W maximum new tokens, K kv heads, H head width.
 """
@@ -52,7 +49,6 @@ class Dynamic:
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:
-    """Converts temperature, top-p and stop tokens of a call to arrays."""
     ids = () if params.ignore_stop else params.stop_token_ids
     padding = [-1] * (8 - len(ids))
     return Dynamic(
@@ -63,7 +59,6 @@ def dynamic_params(params: SamplingParams) -> Dynamic:
 
 
 def _specs(state: Slots) -> Slots:
-    """Returns the partition spec of each array of the state, in the same structure."""
     lead = [None] * (state.cache.k[0].ndim - 4)
     cache, prefix = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
     specs = jax.tree.map(lambda _: spec("batch"), state)
@@ -78,7 +73,6 @@ def _specs(state: Slots) -> Slots:
 
 
 def shardings(state: Slots, mesh: Mesh) -> Slots:
-    """Returns the sharding of each array of the state."""
     return jax.tree.map(lambda part: NamedSharding(mesh, part), _specs(state))
 
 
@@ -90,12 +84,9 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 def empty(
     model: InferenceDecoder, batch: int, size: int, width: int, prefix: int = 0
 ) -> Slots:
-    """Returns the state of a decode batch without completions.
+    """Returns a decode state of B = `batch` unused slots, S = `size` and W = `width`.
 
-    Args:
-      model: the inference model.
-      batch, size, width: B, S and W.
-      prefix: the length of the prefix that all prompts share; 0 for none.
+    `prefix` is the length of the prefix that all prompts share; 0 for none.
     """
     assert model.mesh is not None
     state = Slots(
@@ -170,13 +161,12 @@ def insert(
     The prompt of a partial completion includes its tokens so far.
 
     Args:
-      mesh: the mesh of the state.
       state: the decode state, which is donated.
       root: uint32 `[2]`, the random key of the call.
       k, v: the keys and values of Q rows from `prefill`.
       places: where each completion's prompt, without its last token, is in these rows.
-      slot: int32 `[R]`, the slot of each completion, all different. A completion with
-        a slot of B or more is dropped.
+      slot: int32 `[R]`, the slot of each completion, all different. A completion with a
+        slot of B or more is dropped.
       last: int32 `[R]`, the last token of each completion's prompt.
       limit: int32 `[R]`, the maximum number of tokens to add to each completion.
       path: uint32 `[R, 2]`, the indices of prompt and completion in the call of
@@ -222,11 +212,8 @@ def decode(
     All devices synchronize when the loop checks how many slots are done.
 
     Args:
-      model, params: an `InferenceDecoder` and its parameters.
-      settings: the settings of the decode loop.
       truncates: whether to apply `dynamic.top_p`; each value is compiled separately.
       state: the decode state, which is donated.
-      dynamic: the sampling parameters.
       min_done: int32, the number of done slots at which to return.
 
     Returns:
@@ -329,7 +316,6 @@ def compact(mesh, state: Slots, keep) -> Slots:
     """Returns a smaller state, copied one array at a time to save memory.
 
     Args:
-      mesh: the mesh of the state.
       state: the decode state, whose arrays with an axis of slots are deleted.
       keep: int32, the slots to keep, ordered by copy of the weights and numbered within
         each copy. Each copy keeps the same number of slots.

@@ -35,7 +35,6 @@ def draw_tokens(
     `truncates` there are no branches or loops, for which a GPU would wait for the host.
 
     Args:
-      logits: the logits of the next token.
       uniforms: two uniform random numbers in [0, 1) per row.
       temperature: the sampling temperature; 0 selects the largest logit.
       top_p: the nucleus mass in (0, 1]. Tokens are sampled from the smallest set of
@@ -108,7 +107,7 @@ class _Tiles:
         self._blocks = -(-self.vocabulary // _BLOCK)
 
     def cut(self, x: jax.Array, fill: float) -> jax.Array:
-        """Divides this device's entries into blocks: `[B, W] -> [B, N, 128]`.
+        """Divides `[B, W]` into blocks `[B, N, 128]`.
 
         Positions that belong to other devices or to no entry are set to `fill`.
         """
@@ -131,12 +130,7 @@ class _Tiles:
         return jax.lax.psum(whole, self._axes)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns one block `[B, 128]` per row, and which entries are not padding.
-
-        Args:
-          cut: the result of `cut`.
-          block: int `[B]`, the index of the block in the whole vocabulary.
-        """
+        """Returns entries `[B, 128]` of block `block[b]`, and which are not padding."""
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
         word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)
@@ -147,9 +141,7 @@ class _Tiles:
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
         """Returns the index `[B]` of the first block whose maximum is the row's.
 
-        Args:
-          tops: the maximum of each block on this device, `[B, N]`.
-          top: the maximum of each row, `[B, 1]`; if NaN, the last block is returned.
+        If `top` is NaN, the last block is returned.
         """
         block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
         found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)

@@ -42,7 +42,6 @@ class JaxSampler:
     """Implements `PolicySampler` on the trainer's devices."""
 
     def __init__(self, layout: Layout, params: Params, *, version: int = 0):
-        """Creates the sampler and publishes `params` of `layout.trained`."""
         self._layout, self._model, self._mesh = layout, layout.model, layout.mesh
         # Whether prefill can compute a common prefix of prompts only once.
         self.shares_prefixes = self._model.attention in SHARES_PREFIXES
@@ -64,7 +63,6 @@ class JaxSampler:
         self.make_room()
 
     def batches(self) -> list[int]:
-        """Returns the decode batch sizes, ascending."""
         return self._layout.batches()
 
     def warm_up(
@@ -72,9 +70,8 @@ class JaxSampler:
     ) -> None:
         """Compiles the programs for the layout's lengths, except decoding with top-p.
 
-        Args:
-          partial: whether to compile prefill for partial completions too.
-          on_compiled: called after each batch size of `batches`.
+        `partial` adds prefill of partial completions. `on_compiled` is called after
+        each batch size of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         prefix = self._layout.prefix
@@ -164,11 +161,7 @@ class JaxSampler:
         min_done: int,
         on_pause: OnPause | None = None,
     ):
-        """Decodes until `min_done` slots are done, or `on_pause` returns True.
-
-        Returns:
-          The decode state, the results, and whether `on_pause` returned True.
-        """
+        """Decodes until `min_done` slots are done, or `on_pause` returns True."""
         while True:
             state, drawn = decoding.decode(
                 self._model,
@@ -191,11 +184,7 @@ class JaxSampler:
         return sum(max(0, live - fewer) for live in groups.values())
 
     def _compact(self, state, running, batch: int):
-        """Shrinks the batch while the running completions fit into a smaller one.
-
-        Returns:
-          The decode state, the running tasks by their new slots, and the batch size.
-        """
+        """Shrinks the batch while the running completions fit into a smaller one."""
         copies = self._layout.copies
         while (size := self._layout.smaller_batch(batch)) and not self._ends_to_compact(
             running, batch
@@ -218,11 +207,7 @@ class JaxSampler:
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
         """Prefills prompts in order, as many as fit into packed rows of `shape`.
 
-        Args:
-          first: the index of the first of `prompts` in the queue.
-          prompts: the token ids of prompts, or of prompts with partial completions.
-          shared: the length of the prefix that all prompts share.
-          shape: the number of rows and the length of a row.
+        `first` is the index of the first of these prompts in the queue.
         """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
@@ -233,8 +218,6 @@ class JaxSampler:
 
 
 class _Task(NamedTuple):
-    """Represents a completion to sample."""
-
     prompt: int  # index of its prompt in the call
     sample: int  # index of the completion among those of the prompt
     text: int  # index of the text to prefill
@@ -253,7 +236,6 @@ class _Results(NamedTuple):
     def completion(
         self, slot: int, task: _Task, params: SamplingParams, version: int
     ) -> Completion:
-        """Returns a slot's tokens appended to the partial completion of its task."""
         here = slot, slice(self.counts[slot])
         ids = self.token_ids[here].copy()
         reason: FinishReason = "unfinished"
@@ -339,10 +321,8 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Returns the arguments of `decoding.insert` after `root`, padded to `refill` rows.
-
-    The padding has distinct slots that are out of range, which `insert` drops.
-    """
+    """Returns `decoding.insert`'s arguments after `root`, padded to `refill` rows."""
+    # The padding has distinct slots that are out of range, which `insert` drops.
     slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)
     path = np.zeros((refill, 2), np.uint32)

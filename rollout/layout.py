@@ -124,7 +124,6 @@ class Layout:
         return min(bucket, max(self.trained.config.max_positions, length))
 
     def batches(self) -> list[int]:
-        """Returns the decode batch sizes, ascending."""
         return sorted({self.rows(max(1, self.slots // n)) for n in self.settings.parts})
 
     def batch(self, completions: int) -> int:
@@ -137,20 +136,13 @@ class Layout:
         return max((size for size in self.batches() if size < batch), default=0)
 
     def refill(self, batch: int) -> int:
-        """Returns the maximum number of completions that one insertion starts."""
         return max(1, batch // _REFILL_PART)
 
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
-        """Returns the number of rows and the row length of a prefill of prompts.
-
-        Args:
-          batch: the decode batch size.
-          prompt: the length of the longest prompt.
-        """
+        """Returns the number of rows and the row length of a prefill of prompts."""
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
     def prefill_partial(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
-        """Returns the same as `prefill` for partial completions with their prompts."""
         return self._reading(batch, prefix + columns)
 
     def _reading(self, batch: int, longest: int) -> tuple[int, int]:
@@ -165,7 +157,7 @@ class Layout:
 
     @property
     def cached(self) -> int:
-        """Returns the number of cache columns in all slots of a copy of the weights."""
+        """Returns the number of cache columns of one copy of the weights."""
         columns, _ = self.lengths(0, 0, self.prefix)
         return self.rows(self.slots) // self.copies * columns
 
@@ -218,7 +210,6 @@ def make_layout(
     """Creates a layout that fits in memory, or one with `tensor` devices per copy.
 
     Args:
-      trained: the model in training, with its mesh.
       slots, prompt_length, response_length, partial: the attributes of `Layout`.
       common: the length of the common prefix of all prompts, which is cached once if
         `PlatformSettings.min_prefix` allows this.
@@ -305,7 +296,6 @@ def layout_bytes(layout: Layout) -> int:
 
 
 def placed(shapes, shardings):
-    """Returns a tree of `ShapeDtypeStruct` with the given shardings."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         shapes,

@@ -41,9 +41,6 @@ def pack(
       prompts: the token ids of each prompt, 1 to `length` + 1 tokens.
       shared: the length of the prefix that all prompts share.
       rows, length: Q and T, the shape of the rows.
-
-    Returns:
-      The packed rows, and the places of the R prompts that fit.
     """
     ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
     places: list[tuple[int, int, int]] = []

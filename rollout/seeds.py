@@ -23,16 +23,9 @@ def derive(*path: int) -> int:
 
 
 def generator(*path: int) -> np.random.Generator:
-    """Returns a NumPy random generator that is seeded with a path."""
     return np.random.default_rng(path)
 
 
 def run_seed(seed: int, stream: Stream, count: int) -> int:
-    """Returns one of the seeds of a run.
-
-    Args:
-      seed: the value of `config.seed`.
-      stream: the purpose of the seed.
-      count: the index of the seed within the stream.
-    """
+    """Returns the seed with index `count` for a purpose; `seed` is `config.seed`."""
     return derive(len(Stream) * seed + stream, count)

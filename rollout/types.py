@@ -81,8 +81,6 @@ class SamplerError(RuntimeError):
 
 
 class Sampler(Protocol):
-    """Defines the interface of a sampler of completions."""
-
     def sample(
         self,
         prompts: Sequence[Sequence[int]],
@@ -100,7 +98,6 @@ class Sampler(Protocol):
 
         Args:
           prompts: the token ids of each prompt, at least one token.
-          params: the sampling parameters.
           seed: a non-negative random seed, a new one for each call (`rollout.seeds`).
           partial: the completions of each prompt that an earlier call returned. The
             unfinished ones are continued with the current weights.
@@ -109,9 +106,6 @@ class Sampler(Protocol):
           on_pause: called regularly on the calling thread. Its exceptions end the call.
             If it returns True, sampling stops, and the completions that have not ended
             are returned unfinished.
-
-        Returns:
-          The `params.n` completions of each prompt.
 
         Raises:
           ValueError: a prompt is empty or too long, or `partial` does not fit.
@@ -125,14 +119,10 @@ class Sampler(Protocol):
 
 
 class PolicySampler(Sampler, Protocol):
-    """Defines the interface of a sampler of the policy in training."""
-
     def publish(self, params, version: int) -> None:
         """Replaces the served weights.
 
-        Args:
-          params: the parameter tree.
-          version: the policy version, which later completions report for their tokens.
+        Later completions report `version`, the policy version, for their tokens.
         """
         ...
 

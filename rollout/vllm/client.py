@@ -62,8 +62,6 @@ class LoadFailed(ServerRefused):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublishedWeights:
-    """Describes one published version of the policy."""
-
     label: str  # version label that servers report for each sampled token
     path: str  # safetensors file with Hugging Face or PEFT names
     checksums: dict[str, int]  # checksum of each tensor in the file
@@ -125,7 +123,7 @@ class VllmClient:
         """Sends one request; returns the JSON of the answer, or None if it is empty.
 
         Args:
-          method, path, body: the request, whose body is sent as JSON.
+          body: sent as JSON.
           timeout: the maximum seconds without data; None waits until `cut`.
 
         Raises:
@@ -241,7 +239,6 @@ class VllmClient:
         """Calls `attach`, and checks that the server can serve a policy in training.
 
         Args:
-          max_model_len: the maximum length of a prompt with its completion.
           policy: the arguments of `extension.PolicyWorker.check_policy`.
           timeout: the maximum seconds without data during that check.
           adapter: whether only adapters will be published.
@@ -281,9 +278,7 @@ class VllmClient:
         name: str = "",
         timeout: float | None = None,
     ) -> Completion:
-        """Samples one completion.
-
-        The completion is unfinished if `abort` or an update ended the request early.
+        """Samples one completion, unfinished if `abort` or an update ended it early.
 
         Args:
           prompt, params, seed: the request; `n` of the parameters is ignored.
@@ -383,17 +378,13 @@ class VllmClient:
     def update(
         self, weights: PublishedWeights, *, mode: str, timeout: float, adapter: bool
     ) -> float:
-        """Pauses the server, loads new weights and resumes.
+        """Pauses the server, loads new weights and resumes; returns the paused seconds.
 
         Args:
-          weights: the new weights; tokens sampled later have their label.
           mode: the effect on running requests: "abort" drops them, "keep" continues
             them with the new weights.
           timeout: the timeout of each request in seconds.
           adapter: whether the weights are only adapters of the server's model.
-
-        Returns:
-          The seconds for which the server was paused.
 
         Raises:
           LoadFailed: the server could not load the weights, and stays paused.
@@ -422,7 +413,6 @@ class VllmClient:
         return time.monotonic() - begin
 
     def _serve_adapter(self, path: str, *, timeout: float) -> None:
-        """Registers the adapters if needed, and makes later requests use them."""
         models = self.call("GET", "/v1/models", timeout=timeout)["data"]
         if ADAPTER not in [model["id"] for model in models]:
             folder = str(pathlib.Path(path).parent)

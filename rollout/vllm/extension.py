@@ -42,9 +42,7 @@ class PolicyWorker:
 
         Args:
           shapes: the shapes of the policy's tensors, by Hugging Face name.
-          dtype: the dtype of the policy's tensors.
-          owner: the path of a file in the trainer's weight folder.
-          token: the content of the file `owner`.
+          owner, token: a file in the trainer's weight folder, and its content.
         """
         with torch.device("meta"):  # builds the model without memory for its weights
             model = transformers.AutoModelForCausalLM.from_config(
@@ -110,7 +108,6 @@ class PolicyWorker:
 def _checked_tensors(
     path: str, checksums: dict[str, int]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields the name and content of each tensor, after checking its checksum."""
     with safe_open(path, "pt") as file:
         names = set(file.keys())
         for name in sorted(checksums.keys() ^ names):

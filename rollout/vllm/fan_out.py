@@ -35,15 +35,12 @@ class FleetSampler:
     """Implements `Sampler.sample` over a fleet of servers of one model."""
 
     def __init__(self, fleet: ServerFleet, *, max_model_len: int):
-        """Creates a sampler of prompts and completions up to `max_model_len` tokens."""
         self._fleet, self._max_model_len = fleet, max_model_len
 
     def _version_of(self, label: str) -> int:
-        """Returns the policy version of a server's label; 0 for a fixed model."""
-        return 0
+        return 0  # the model is fixed
 
     def close(self) -> None:
-        """Ends the servers that the fleet started, but not those at given URLs."""
         self._fleet.close()
 
     def sample(
@@ -142,7 +139,6 @@ class FleetSampler:
             finished.put(None)
 
         def abort() -> None:
-            """Aborts the running requests of this call of `sample`."""
             names_of = collections.defaultdict(list)
             for name, member in list(in_flight.items()):
                 names_of[member].append(name)

@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Member:
-    """Represents one server of a fleet, with its state."""
-
     client: VllmClient
     process: ServerProcess | None = None  # None for a server given by its URL
     # Held while the server is updated or restarted.
@@ -49,8 +47,6 @@ class Member:
 
 
 class ServerFleet:
-    """Distributes requests over servers, and updates and restarts the servers."""
-
     def __init__(
         self,
         *,
@@ -100,8 +96,7 @@ class ServerFleet:
         Args:
           attach: checks a server after each start.
           update: loads the current weights into a server.
-          check_restarted: checks a restarted server, given its client and the result of
-            `update`.
+          check_restarted: checks a restarted server, given the result of `update`.
         """
         self._attach, self._update = attach, update
         self._check_restarted = check_restarted
@@ -126,13 +121,12 @@ class ServerFleet:
     def update_all(self) -> list[tuple[VllmClient, Any]]:
         """Waits for all servers and updates them in parallel.
 
-        Returns:
-          The client and the result of `update` for each server that is not dead.
+        Returns the client and the result of `update` for each server that is not dead.
 
         Raises:
           ServerFailed: a server does not start or answer, or none is left.
-          Exception: the first other error of `attach` or `update` that a restart
-            cannot solve.
+          Exception: the first other error of `attach` or `update` that a restart cannot
+            solve.
         """
         for member in self.members:
             member.restarts = 0
@@ -192,12 +186,10 @@ class ServerFleet:
             self._take_out(member, epoch, error)
 
     def cut(self) -> None:
-        """Breaks the connections of all requests."""
         for member in self.members:
             member.client.cut()
 
     def close(self) -> None:
-        """Ends the servers that this fleet started, but not those at given URLs."""
         with self._changed:
             if self.closed:
                 return
@@ -346,7 +338,6 @@ class ServerFleet:
                     self._take_out(member, epoch, error)
 
     def _on_each(self, act: Callable[[Member], Any]) -> list[Any]:
-        """Calls `act` for all servers in parallel, and then raises any first error."""
         with ThreadPoolExecutor(max(1, len(self.members))) as pool:
             calls = [pool.submit(act, member) for member in self.members]
         return [call.result() for call in calls]

@@ -143,7 +143,6 @@ class WeightFolder:
         return PublishedWeights(label, str(path), checksums)
 
     def close(self) -> None:
-        """Removes the folder; a second call has no effect."""
         if self._lock is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
@@ -217,7 +216,6 @@ class VllmSampler(FleetSampler):
         """Does nothing, because the servers have their own memory."""
 
     def metrics(self) -> dict[str, float]:
-        """Returns restarts, and times and log-prob differences of the last publish."""
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:
@@ -277,7 +275,6 @@ class VllmSampler(FleetSampler):
         }
 
     def _attach(self, client: VllmClient) -> None:
-        """Checks that a server can serve the policy."""
         weights = self._weights
         policy = {
             "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
@@ -315,7 +312,6 @@ class VllmSampler(FleetSampler):
     def _compare(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
     ) -> np.ndarray:
-        """Returns the results of `_gap` for the probe completions of all servers."""
         sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
         scored = self._probe(params, sequences)
         own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
@@ -332,10 +328,6 @@ class VllmSampler(FleetSampler):
         """Returns the absolute differences of a server's and the trainer's log-probs.
 
         `own` has the trainer's log-probs of the leading tokens of `answer`.
-
-        Raises:
-          OutOfStep: the server sampled with another version or did not finish, or the
-            mean difference exceeds the tolerance.
         """
         version = self._version_of(self._published.label)
         versions = sorted(set(answer.versions.tolist()))
@@ -366,9 +358,6 @@ class VllmSampler(FleetSampler):
 
         The trainer may be busy, so it computes no new log-probs. Only the first tokens
         are compared, as far as they equal those of the last publish.
-
-        Raises:
-          OutOfStep: the first token differs, or `_gap` raises it.
         """
         _, answer = found
         label, token_ids, own = self._probed

@@ -43,8 +43,6 @@ class ServerFailed(SamplerError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """Describes a server to start."""
-
     python: str  # interpreter of the environment with vLLM
     model: str  # folder with the model's config.json, or a Hub id
     dtype: str = "bfloat16"  # or "float32"
@@ -162,13 +160,9 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 class ServerProcess:
-    """Starts and ends one server process.
-
-    The server also ends if this process is killed by `kill -9`.
-    """
+    """Starts and ends one server, which also ends if this process is killed."""
 
     def __init__(self, spec: ServerSpec, *, log_file: pathlib.Path):
-        """Prepares a server, whose starts append their output to `log_file`."""
         self.spec = spec
         self.log_file = log_file
         self._process: subprocess.Popen | None = None
@@ -227,7 +221,6 @@ class ServerProcess:
         )
 
     def _log_tail(self, lines: int) -> str:
-        """Returns the last `lines` lines that were logged since the last start."""
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
             text = file.read().decode(errors="replace")
@@ -241,10 +234,7 @@ class ServerProcess:
         return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Ends the process tree, `at_once` or after a grace period.
-
-        A second call has no effect.
-        """
+        """Ends the process tree, `at_once` or after a grace period."""
         if self._process is None or self._lifeline is None:
             return
         # The pipe is broken if the supervisor itself was killed.
