@@ -13,7 +13,7 @@ there. The main exceptions are:
 import functools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ _FREE = {
     "conditional", "after-all", "partition-id", "replica-id", "iota", "opt-barrier",
     "add-dependency", "async",
 }  # fmt: skip
+_CALLS = {"while", "conditional", "fusion", "call", "async"}
 _SLICES = {"slice", "dynamic-slice", "gather"}
 _UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # the operand that is written
 _VIEWS = {"bitcast", "get-tuple-element"}
@@ -90,8 +91,6 @@ Shares = tuple[Sequence[float], Sequence[float]]
 
 
 class Collective(NamedTuple):
-    """Represents a collective operation between devices."""
-
     kind: str  # the operation, such as "all-gather"
     bytes: int  # of a device's results for an all-gather, otherwise of its operands
     times: float  # number of executions in one run of the program
@@ -108,11 +107,9 @@ class Collective(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Holds a program's collectives, handwritten kernels and memory traffic."""
-
     collectives: Sequence[Collective]
-    kernel_calls: int
-    hbm_bytes: float
+    kernel_calls: int  # handwritten kernels
+    hbm_bytes: float  # traffic of the main memory
 
 
 def read(
@@ -136,8 +133,6 @@ def read(
 
 
 class _Module:
-    """Holds the parsed computations of a program; see `read` for the arguments."""
-
     def __init__(
         self, text: str, trips: Sequence[float], kernel_share: float, cache: int
     ):
@@ -159,13 +154,10 @@ class _Module:
     def read(
         self, name: str, times: float, fused: bool = False, depth: int = 0
     ) -> Reading:
-        """Counts the traffic of a computation and of those that it calls.
+        """Counts `times` executions of a computation and of those that it calls.
 
-        Args:
-          name: the name of the computation.
-          times: number of its executions in one run of the program.
-          fused: whether a fusion calls it; the fusion itself counts the memory traffic.
-          depth: number of loops of unknown length around it.
+        `fused` is whether a fusion calls it: the fusion counts the memory traffic.
+        `depth` is the number of loops of unknown length around it.
         """
         block = self._blocks[name]
         collectives, kernels, moved = [], 0, 0.0
@@ -174,20 +166,19 @@ class _Module:
                 collectives.append(_collective(i, block, times))
             kernels += i.is_kernel
             moved += 0.0 if fused else times * self._moved(i, block)
-            called = []
+            if i.base not in _CALLS:
+                continue
+            count, deeper = 1.0, depth
             if i.op == "while":
                 known = self._trip_count(i, block)
                 assumed = self._trips[min(depth, len(self._trips) - 1)]
-                count, deeper = (assumed, 1) if known is None else (known, 0)
-                called = [
-                    self.read(c, times * count, fused, depth + deeper) for c in i.called
-                ]
-            elif i.op == "conditional":
-                branches = [self.read(c, times, fused, depth) for c in i.called]
-                called = [min(branches, key=lambda branch: branch.hbm_bytes)]
-            elif i.base in ("fusion", "call", "async"):
-                inside = fused or i.base == "fusion"
-                called = [self.read(c, times, inside, depth) for c in i.called]
+                count, deeper = (
+                    (assumed, depth + 1) if known is None else (known, depth)
+                )
+            inside = fused or i.base == "fusion"
+            called = [self.read(c, times * count, inside, deeper) for c in i.called]
+            if i.op == "conditional":
+                called = [min(called, key=lambda branch: branch.hbm_bytes)]
             for reading in called:
                 collectives += reading.collectives
                 kernels += reading.kernel_calls
@@ -196,10 +187,9 @@ class _Module:
 
     def _moved(self, i: Instruction, block: Block) -> float:
         """Returns the bytes that one execution of an instruction moves."""
-        if i.base in _FREE or i.op.endswith("-done"):
-            return 0.0
         operands = [name for name in i.operands if name in block]
-        if i.op == "custom-call" and not operands:  # only allocates a buffer
+        allocates = i.op == "custom-call" and not operands
+        if i.base in _FREE or i.op.endswith("-done") or allocates:
             return 0.0
         reads, writes = self._shares(i, block)
         moved = sum(
@@ -218,9 +208,8 @@ class _Module:
         found = float(sum(a.bytes for a in arrays if a.space == 0))
         made = _source(name, block, _VIEWS)
         crosses = made.op in ("parameter", "while", "conditional", "call")
-        if 4 * found > self._cache or crosses or made.name in self._leaving[id(block)]:
-            return found
-        return 0.0
+        leaves = crosses or made.name in self._leaving[id(block)]
+        return found if leaves or 4 * found > self._cache else 0.0
 
     def _shares(self, i: Instruction, block: Block, in_place: bool = True) -> Shares:
         """Returns the share of each operand and result that an instruction accesses.
@@ -263,7 +252,7 @@ class _Module:
     def _written(self, block: Block, result: str, in_place: set[str]) -> float:
         """Returns the share of a result that its fusion writes.
 
-        Records in `in_place` the instructions that update a parameter in place.
+        Adds to `in_place` the instructions that update a parameter in place.
         """
         made = _source(result, block, _COPIES)
         share, chain = 0.0, []
@@ -277,7 +266,6 @@ class _Module:
         return min(1.0, share)
 
     def _trip_count(self, loop: Instruction, block: Block) -> int | None:
-        """Returns the trip count of a loop, or None if the text does not show it."""
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
         # The TPU compiler does not print trip counts: derive them from the condition.
@@ -310,10 +298,10 @@ def _leaving(block: Block) -> set[str]:
     return {_source(name, block, _VIEWS).name for name in names}
 
 
-def _source(name: str, block: Block, renames: set[str]) -> Instruction:
-    """Returns the instruction that computes a value; skips the operations `renames`."""
+def _source(name: str, block: Block, skipped: set[str]) -> Instruction:
+    """Returns the instruction that computes a value, behind operations in `skipped`."""
     found = block[name]
-    while found.op in renames:
+    while found.op in skipped:
         found = block[found.operands[0]]
     return found
 
@@ -371,22 +359,17 @@ def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | 
 
 def _continues(block: Block) -> bool:
     """Returns whether a TPU fusion repeats a collective that another fusion starts."""
-    targets = [i.rest for i in block.values() if i.op == "custom-call"]
+    rests = [i.rest for i in block.values() if i.op == "custom-call"]
     chained = any("chain_id" in i.rest for i in block.values())
-    return chained and not any("AsyncCollectiveStart" in rest for rest in targets)
+    return chained and not any("AsyncCollectiveStart" in rest for rest in rests)
 
 
 def _collective(i: Instruction, block: Block, times: float) -> Collective:
     arrays = [a for name in i.operands for a in block[name].arrays]
     whole = _results(i, block) if i.base == "all-gather" else arrays
     members = _members(i.rest)
-    return Collective(
-        kind=i.base,
-        bytes=sum(array.bytes for array in whole),
-        times=times,
-        devices=len(members),
-        reach=max(members) - min(members) + 1,
-    )
+    reach = max(members) - min(members) + 1
+    return Collective(i.base, sum(a.bytes for a in whole), times, len(members), reach)
 
 
 def _members(rest: str) -> list[int]:
@@ -398,17 +381,16 @@ def _members(rest: str) -> list[int]:
     if found := re.search(
         r"replica_groups=\[\d+,(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest
     ):
-        numbers = _grid(found[2].split(","))
-        if found[3]:
-            numbers = numbers.transpose([int(n) for n in found[3].split(",")])
-        return numbers.ravel()[: int(found[1])].tolist()
+        shape, order = (
+            [int(n) for n in x.split(",") if n] for x in (found[2], found[3] or "")
+        )
+        return _grid(shape).transpose(order or None).ravel()[: int(found[1])].tolist()
     if found := re.search(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}", rest):
-        axes = dict(re.findall(r"'(\w+)'=(\d+)", found[1]))
+        axes = {name: int(n) for name, n in re.findall(r"'(\w+)'=(\d+)", found[1])}
         first = tuple(slice(None) if f"'{a}'" in found[2] else 0 for a in axes)
-        return _grid(axes.values())[first].ravel().tolist()
+        return _grid([*axes.values()])[first].ravel().tolist()
     return [0]
 
 
-def _grid(sizes: Iterable[str]) -> np.ndarray:
-    dimensions = [int(size) for size in sizes]
-    return np.arange(math.prod(dimensions)).reshape(dimensions)
+def _grid(shape: Sequence[int]) -> np.ndarray:
+    return np.arange(math.prod(shape)).reshape(shape)
