@@ -1,7 +1,4 @@
-"""Lists the architectures of some Qwen models, so that plans of them download nothing.
-
-Source: the config.json of each model in the organization Qwen on huggingface.co.
-"""
+"""Lists the architectures of Qwen models, so that plans of them download nothing."""
 
 import pathlib
 import tempfile
@@ -15,6 +12,7 @@ _NAMES = (
     "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
     "intermediate_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings",
 )  # fmt: skip
+# From the config.json of each model in the organization Qwen on huggingface.co.
 _MODELS = {
     "Qwen2.5-0.5B": (24, 896, 14, 2, 4864, 151936, True, 32768),
     "Qwen2.5-1.5B": (28, 1536, 12, 2, 8960, 151936, True, 32768),
@@ -35,10 +33,7 @@ _MODELS = {
 
 
 def architecture(config: RunConfig) -> DecoderConfig:
-    """Returns the architecture of the base model.
-
-    If `_MODELS` does not list the model, or `model.path` is a folder, reads the base
-    model's files.
+    """Returns the base model's architecture, from its files if it is not listed here.
 
     Raises:
       ValueError: the files cannot be downloaded or read.

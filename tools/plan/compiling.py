@@ -1,8 +1,7 @@
 """Compiles a run's programs for an accelerator that this machine does not have.
 
-The compilers are part of JAX plugins, and installed plugins change JAX's default
-device. `make plan` therefore installs them in the separate environments .venv-plan-tpu
-and .venv-plan-cuda, in which `use_compiler` restarts the command.
+The compilers are JAX plugins. Installed plugins change JAX's default device, so
+`make plan` installs them in environments of their own.
 """
 
 import dataclasses
@@ -34,26 +33,20 @@ _COMPILERS = {"tpu": ("libtpu",), "cuda": ("jax-cuda13-plugin", "jax-cuda12-plug
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Holds a compiler's report on one program; sizes are bytes on each device.
-
-    If the compiler rejects the program as too large, `exceeds` is the memory that the
-    program needs, all other sizes are 0 and the text is empty.
-    """
+    """Holds a compiler's report on one program; sizes are bytes on each device."""
 
     name: str
     arguments: int = 0
     outputs: int = 0
     aliased: int = 0  # arguments whose memory is reused for outputs
     temporary: int = 0
-    exceeds: int = 0
+    exceeds: int = 0  # needed memory of a program that is rejected as too large
     seconds: float = 0.0  # compile time
-    text: str = ""
+    text: str = ""  # HLO; empty if the program is rejected
 
 
 def use_compiler(target: Target) -> None:
-    """Restarts this command in the environment of the target's compiler, on the CPU.
-
-    Returns if the command already runs there.
+    """Restarts this command in the environment of the target's compiler, if necessary.
 
     Raises:
       ValueError: the compiler is not installed.
@@ -73,11 +66,8 @@ def use_compiler(target: Target) -> None:
                 " `make plan`"
             )
     # Without TPU_SKIP_MDS_QUERY, libtpu queries Google Cloud's metadata server.
-    os.environ |= {
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(ROOT),
-        "TPU_SKIP_MDS_QUERY": "1",
-    }
+    os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
+    os.environ["PYTHONPATH"] = str(ROOT)
     os.execv(python, [python, "-m", "tools.plan", *sys.argv[1:]])
 
 
@@ -147,8 +137,8 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def _needed(error: str) -> int:
-    """Returns the bytes that an out-of-memory message says are needed, otherwise 0."""
-    found = re.search(r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm", error) or (
-        re.search(r"total memory required .*?\(([\d.]+)([BKMGT])\)", error)
-    )
+    """Returns the bytes that an out-of-memory message requests; 0 for other errors."""
+    tpu = r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm"
+    gpu = r"total memory required .*?\(([\d.]+)([BKMGT])\)"
+    found = re.search(tpu, error) or re.search(gpu, error)
     return int(float(found[1]) * 2 ** (10 * "BKMGT".index(found[2]))) if found else 0

@@ -9,7 +9,7 @@ from models import hf, lora
 from models.decoder import Params, abstract_params, param_shardings
 from rl.base_model import model_from_config
 from rl.setup import make_update
-from rl.types import Batch, make_hyper
+from rl.types import Batch
 from rl.update.objective import objective_from_config
 from rl.update.step import Step, TrainState
 from rollout.layout import Layout, device_bytes, make_layout, placed
@@ -17,6 +17,7 @@ from rollout.programs import Program
 from rollout.programs import programs as sampler_programs
 from sharding.mesh import SIZES, make_mesh
 from sharding.rules import laid_out
+from tools.bench.work import SCALARS
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
 
@@ -39,11 +40,8 @@ PHASES = {
 
 
 class Resident(NamedTuple):
-    """Describes the arrays of a run that are in device memory, and the sampler."""
-
     sizes: Mapping[str, int]  # bytes on each device, by name as in PHASES
-    # Tokens that each device computes in one run of a program, by the program's name;
-    # only for prefills, decode, score and accumulate.
+    # Tokens that each device computes in one run of prefills, decode, score, accumulate
     tokens: Mapping[str, float] = {}
     layout: Layout | None = None  # of the embedded sampler; None with vLLM
 
@@ -53,8 +51,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
 
     Raises:
       ValueError: the compiler does not support the target, the trainer leaves too
-        little memory for the config's sampler, or a function that the config names
-        cannot be imported.
+        little memory for the sampler, or a function of the config cannot be imported.
     """
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
@@ -114,21 +111,14 @@ def _update_programs(
 ) -> dict[str, Program]:
     rows = Batch.padding(work.rows, work.row_length)
     batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
-    hyper = make_hyper(
-        learning_rate=1e-6,
-        eps_low=0.2,
-        eps_high=0.28,
-        temperature=1.0,
-        first_update=False,
-    )
     whole = laid_out(step.rows.mesh)
-    gradients, *statistics = jax.eval_shape(step.zeros, params, batch, hyper)
+    gradients, *statistics = jax.eval_shape(step.zeros, params, batch, SCALARS)
     carry = (
         placed(gradients, step.shardings.params),
         *placed(statistics, jax.tree.map(lambda _: whole, statistics)),
     )
     return {
-        "score": Program(step.score, (params, batch, hyper)),
-        "accumulate": Program(step.accumulate, (carry, params, batch, hyper)),
-        "apply": Program(step.apply, (state, carry, hyper)),
+        "score": Program(step.score, (params, batch, SCALARS)),
+        "accumulate": Program(step.accumulate, (carry, params, batch, SCALARS)),
+        "apply": Program(step.apply, (state, carry, SCALARS)),
     }

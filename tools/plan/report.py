@@ -15,23 +15,18 @@ def make_report(
 ) -> dict[str, Any]:
     """Returns memory, cost and fit of the compiled programs, as `--json` writes them.
 
-    `context` is the number of cached positions that a decoded token attends to. It is
-    limited to the longest prompt and completion together; 0 means half of this sum.
+    A decoded token attends to `context` cached positions, at most the longest prompt
+    and completion together; 0 means half of this sum.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens
     context = min(context or slot // 2, slot)
-    programs = {
-        program.name: _program(work, resident, program, context / slot)
-        for program in compiled
-    }
+    programs = {p.name: _program(work, resident, p, context / slot) for p in compiled}
     return {
         "target": str(work.target),
         "model": work.config.model.path or work.config.model.maker,
-        "trainer": {
-            "devices": work.trainer.count,
-            **dict(zip(SIZES, work.mesh_shape, strict=True)),
-        },
+        "trainer": {"devices": work.trainer.count}
+        | dict(zip(SIZES, work.mesh_shape, strict=True)),
         "micro_batch": {"rows": work.rows, "row_length": work.row_length},
         "remat": work.config.model.remat,
         "offload_optimizer": work.config.mesh.offload_optimizer,
@@ -46,14 +41,14 @@ def make_report(
             "usable_bytes": work.target.usable,
         },
         "programs": programs,
-        "fits": all(program["fits"] for program in programs.values()),
+        "fits": all(row["fits"] for row in programs.values()),
     }
 
 
 def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
     """Returns the bytes on one device while a program runs, by array and "temporary".
 
-    `sizes` is that of `Resident`.
+    `sizes` is `Resident.sizes`.
     """
     used, others = (names.split() for names in PHASES[program.name])
     present = {*used, *others, "base", "reference"}
@@ -70,27 +65,23 @@ def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
-    """Returns a program's report; `filled` is the share of the cache that is filled."""
     r, layout = work.config.rollout, resident.layout
     # Upper bounds: the head scores all tokens, and each row is one text.
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
     share, length = 1.0, float(work.row_length)
     if program.name == "decode" and layout:
-        # One run decodes a few tokens. A kernel or a loop reads the filled cache.
+        # One run decodes a few tokens. A kernel or a loop reads what is filled.
         length = filled * (r.max_prompt_tokens + r.max_response_tokens)
         columns = layout.settings.columns or layout.lengths(1, 1, layout.prefix)[0]
         trips, share = (1, -(-length // columns)), filled
     chip = work.trainer.chip
     reading = hlo.read(program.text, trips=trips, kernel_share=share, cache=chip.cache)
-    flops = 0.0
-    if program.name in resident.tokens:
-        flops = work.flops(program.name, resident.tokens[program.name], length)
+    flops = work.flops(program.name, resident.tokens.get(program.name, 0.0), length)
+    links = (c.sent / work.trainer.link_rate(c.reach) for c in reading.collectives)
     seconds = {
         "compute": flops / chip.flops,
         "memory": reading.hbm_bytes / chip.hbm,
-        "links": sum(
-            c.sent / work.trainer.link_rate(c.reach) for c in reading.collectives
-        ),
+        "links": sum(links),
     }
     parts = memory(resident.sizes, program)
     peak = sum(parts.values())
@@ -114,7 +105,7 @@ def gib(size: float) -> str:
 
 
 def describe(plan: Mapping[str, Any]) -> str:
-    """Formats a report of `make_report` as text with a table."""
+    """Formats a report of `make_report` as text."""
     trainer, sampler, programs = plan["trainer"], plan["sampler"], plan["programs"]
     usable = gib(plan["memory"]["usable_bytes"])
     lines = [
@@ -138,25 +129,21 @@ def describe(plan: Mapping[str, Any]) -> str:
     )
     rows = [_row(name, row) for name, row in programs.items()]
     cells = [[*rows[0]], *([*row.values()] for row in rows)]
-    first, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
-    lines.append("")
-    for name, *others in cells:
-        padded = (f"  {cell:>{w}}" for cell, w in zip(others, widths, strict=True))
-        lines.append(f"{name:<{first}}" + "".join(padded))
-    lines.append("")
+    columns: list[list[str]] = []
+    for column in zip(*cells, strict=True):
+        width, align = max(map(len, column)), ">" if columns else "<"
+        columns.append([f"{cell:{align}{width}}" for cell in column])
+    lines += ["", *map("  ".join, zip(*columns, strict=True)), ""]
     name, worst = max(programs.items(), key=lambda row: row[1]["peak_bytes"])
-    lines.append(
-        "It fits."
-        if plan["fits"]
-        else f"It does not fit: {name} needs {gib(worst['peak_bytes'])} GiB of each"
-        f" device, but only {usable} are usable."
+    fault = (
+        f"It does not fit: {name} needs {gib(worst['peak_bytes'])} GiB of each device,"
+        f" but only {usable} are usable."
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, "It fits." if plan["fits"] else fault])
 
 
 def _row(name: str, row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns a program's cells by column, for one execution on one device."""
-    return {
+    return {  # for one execution on one device
         "program": name,
         "peak GiB": gib(row["peak_bytes"]) + ("" if row["fits"] else "!"),
         "temporary": gib(row["temporary_bytes"]),

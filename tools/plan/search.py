@@ -30,10 +30,10 @@ _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
 _TRIED = 6  # number of candidates that are compiled
 _UPDATE = ("score", "accumulate", "apply")
 _SLACK = 1.1  # allowed error of the estimate; candidates beyond it are not compiled
-# Factors of the temporary buffers of a micro-batch's program, fitted to compiled
-# programs. The buffers are: the gradient; the shards of all layers in the compute
-# dtype; the input of each layer; the gathered weights of one layer; the activations
-# within a layer; the activations that remat saves; a chunk of the head.
+# Factors of the temporary buffers of a micro-batch, fitted to compiled programs: the
+# gradient; the shards of all layers in the compute dtype; the input of each layer; the
+# gathered weights of one layer; the activations within a layer; the activations that
+# remat saves; a chunk of the head.
 _FITTED = {
     "tpu": (1.63, 1.27, 1.27, 2.15, 1.69, 1.0, 1.08),
     "cuda": (0.87, 0.55, 1.33, 1.57, 0.76, 0.98, 0.71),
@@ -46,7 +46,6 @@ class Estimate(NamedTuple):
 
 
 def estimate(work: Workload) -> Estimate:
-    """Estimates the memory of an update and its time per token; compiles nothing."""
     config, c, t = work.config, work.model, work.config.model
     _, fsdp, tensor = work.mesh_shape
     params = jax.tree.map(
@@ -61,11 +60,8 @@ def estimate(work: Workload) -> Estimate:
     tokens, d = work.local_tokens, c.hidden_size
     heads = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim / tensor
     mlp = c.intermediate_size / tensor
-    kept = {
-        "full": 0.0,
-        "dots": heads + d + 2 * mlp,
-        "none": 2 * heads + 6 * d + 4 * mlp,
-    }
+    kept = {"full": 0.0, "dots": heads + d + 2 * mlp}
+    kept["none"] = 2 * heads + 6 * d + 4 * mlp
     platform = work.target.chip.platform
     block = BLOCK if platform == "tpu" else GPU_BLOCK
     parts = (
@@ -97,13 +93,13 @@ def estimate(work: Workload) -> Estimate:
 def best(config: RunConfig, target: Target) -> Workload:
     """Returns the run with the fastest layout that fits.
 
-    The time is an estimate; the compiler decides what fits. Compiles the fastest
-    layouts, then the smallest one, until one fits.
+    The time is an estimate. Compiles the fastest layouts, then the smallest one, until
+    one fits.
 
     Raises:
       ValueError: no layout is valid or fits, the compiler is not installed, the run
-        trains adapters, the optimizer cannot be imported, or `architecture` or
-        `trainer_devices` fails.
+        trains adapters, or the config names a model, optimizer or devices that cannot
+        be used.
     """
     if rank := config.model.lora.rank:
         raise ValueError(
@@ -137,10 +133,8 @@ def best(config: RunConfig, target: Target) -> Workload:
         for guess, work in tried:
             refused = _refused(work)
             count.update()
-            print(
-                f"{_name(work)}: about {gib(guess.peak)} GiB, {refused or 'fits'}",
-                file=sys.stderr,
-            )
+            size, outcome = gib(guess.peak), refused or "fits"
+            print(f"{_name(work)}: about {size} GiB, {outcome}", file=sys.stderr)
             if not refused:
                 return work
     guess, work = smallest
@@ -167,22 +161,19 @@ def _refused(work: Workload) -> str:
 
 def _candidates(config: RunConfig, count: int) -> Iterator[RunConfig]:
     """Yields the config with each layout; some layouts may not be valid."""
-    length = max(config.batch.row_lengths)
+    length, change = max(config.batch.row_lengths), dataclasses.replace
     for tensor, rows, remat, offload in itertools.product(
         (1, 2, 4, 8), _ROWS, get_args(Remat), (False, True)
     ):
         if count % tensor:
             continue
         fsdp = count // tensor
-        mesh = dataclasses.replace(
-            config.mesh, data=1, fsdp=fsdp, tensor=tensor, offload_optimizer=offload
-        )
-        micro_tokens = rows * length * fsdp
-        yield dataclasses.replace(
+        sizes = {"data": 1, "fsdp": fsdp, "tensor": tensor}
+        yield change(
             config,
-            mesh=mesh,
-            batch=dataclasses.replace(config.batch, micro_tokens=micro_tokens),
-            model=dataclasses.replace(config.model, remat=remat),
+            mesh=change(config.mesh, **sizes, offload_optimizer=offload),
+            batch=change(config.batch, micro_tokens=rows * length * fsdp),
+            model=change(config.model, remat=remat),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import jax
+from jax.experimental import topologies
 
 from rl.processes.devices import GPU_SHARE
 from rl.processes.stopping import one_line
@@ -14,7 +15,7 @@ from rl.processes.stopping import one_line
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """Represents a type of accelerator. Sizes are in bytes, bandwidths in bytes/s."""
+    """Holds a type of accelerator. Sizes are in bytes, bandwidths in bytes/s."""
 
     dimensions: int  # of a target's shape; two for GPUs (nodes and GPUs per node)
     flops: float  # dense bfloat16 FLOP/s
@@ -64,7 +65,7 @@ _NETWORK = 50e9  # bytes/s from a GPU to other nodes: one 400 Gb/s adapter per G
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """Represents a TPU slice or nodes of GPUs."""
+    """A TPU slice, or nodes of GPUs."""
 
     name: str  # a key of CHIPS
     shape: tuple[int, ...]  # of the TPU slice, or (nodes, GPUs per node)
@@ -85,7 +86,7 @@ class Target:
 
     @property
     def usable(self) -> int:
-        """The memory in bytes of each device that programs may use."""
+        """Bytes of each device that programs may use."""
         return int(self.chip.memory * _USABLE[self.chip.platform])
 
     @property
@@ -111,20 +112,16 @@ class Target:
     def link_rate(self, reach: int) -> float:
         """Returns the bytes/s that a chip can send to its group in a collective.
 
-        `reach` is the number of chips from the first to the last of the group. If it
-        exceeds a node, GPUs use the network.
+        `reach` is the number of chips from the first to the last of the group.
         """
-        within = self.chip.links / 2
-        if self.chip.platform == "tpu" or reach <= self.shape[-1]:
-            return within
-        return min(within, _NETWORK)
+        leaves_node = self.chip.platform == "cuda" and reach > self.shape[-1]
+        return min(self.chip.links / 2, _NETWORK if leaves_node else math.inf)
 
     def first(self, count: int) -> "Target":
         """Returns a target of the first `count` devices, for the trainer.
 
         Raises:
-          ValueError: `count` is not the whole TPU slice; or, on GPUs, it exceeds a node
-            and is not a multiple of the node's GPUs.
+          ValueError: they are part of a TPU slice, or whole nodes and part of another.
         """
         if count == self.count:
             return self
@@ -147,9 +144,8 @@ def parse_target(text: str) -> Target:
     """
     name, _, shape = text.partition(":")
     if name not in CHIPS:
-        raise ValueError(
-            f"--target={text}: unknown chip; use one of {', '.join(CHIPS)}"
-        )
+        names = ", ".join(CHIPS)
+        raise ValueError(f"--target={text}: unknown chip; use one of {names}")
     chip = CHIPS[name]
     is_gpu = chip.platform == "cuda"
     sizes = tuple(map(int, re.findall(r"\d+", shape)))
@@ -168,18 +164,12 @@ def devices(target: Target) -> Sequence[jax.Device]:
     Raises:
       ValueError: the compiler does not support the target, or cannot be loaded.
     """
-    from jax.experimental import topologies
-
+    name, options = str(target), {}
+    if target.chip.platform == "cuda":
+        name, shape = target.name, "x".join(map(str, target.shape))
+        options = {"target_config": target.description, "topology": f"1x{shape}"}
     try:
-        if target.chip.platform == "cuda":
-            topology = topologies.get_topology_desc(
-                target.name,
-                "cuda",
-                target_config=target.description,
-                topology="1x" + "x".join(map(str, target.shape)),
-            )
-        else:
-            topology = topologies.get_topology_desc(str(target), platform="tpu")
+        topology = topologies.get_topology_desc(name, target.chip.platform, **options)
     except Exception as error:  # the plugins' own types
         raise ValueError(
             f"--target={target}: its compiler cannot describe it"

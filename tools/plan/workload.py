@@ -20,8 +20,6 @@ from tools.plan.targets import Target
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Represents a run and its devices."""
-
     config: RunConfig
     model: DecoderConfig
     target: Target  # all devices
@@ -32,7 +30,7 @@ class Workload:
 
     @property
     def local_tokens(self) -> int:
-        """The number of tokens of a micro-batch on each device, padding included."""
+        """The number of tokens of a micro-batch on each device, with padding."""
         mesh = abstract_mesh(self.mesh_shape)
         return self.rows * self.row_length // shards("batch", mesh)
 
@@ -40,10 +38,7 @@ class Workload:
         """Returns the FLOPs of the matrix products of `program` for `tokens` tokens.
 
         `length` is the length of the tokens' texts, or for "decode" the number of
-        cached positions. A backward pass has twice the FLOPs of the forward pass, and
-        2.5 times for attention. It also recomputes the logits. Under `full` remat it
-        recomputes all products of a layer except the last one. Under `full` and `dots`
-        it recomputes attention.
+        cached positions.
         """
         c, remat = self.model, self.config.model.remat
         last = 2.0 * c.num_layers * c.hidden_size * c.intermediate_size * tokens
@@ -54,6 +49,9 @@ class Workload:
         # The causal half of the products with keys and values.
         attention = 2.0 * c.num_layers * c.num_heads * c.head_dim * tokens * length
         if program == "accumulate":
+            # A backward pass has twice the FLOPs of a forward pass; that of attention
+            # has 2.5 times. It recomputes the logits; under `full` remat all products
+            # of a layer except the last; under `full` and `dots` attention.
             layers = 3 * layers + (layers - last if remat == "full" else 0)
             attention *= 3.5 if remat == "none" else 4.5
             return layers + 4 * head + attention
@@ -66,15 +64,14 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
     """Checks a config against a target and returns the workload.
 
     Raises:
-      ValueError: the config is not valid or does not suit the target, or the model's
+      ValueError: the config is invalid or does not suit the target, or the model's
         architecture cannot be read.
     """
     check_config(config, needs_data=False)
     trainer, m = target.first(trainer_devices(config, target)), config.mesh
+    sizes = {"data": m.data, "fsdp": m.fsdp, "tensor": m.tensor}
     try:
-        mesh_shape = resolve_shape(
-            trainer.count, data=m.data, fsdp=m.fsdp, tensor=m.tensor
-        )
+        mesh_shape = resolve_shape(trainer.count, **sizes)
     except ValueError as error:
         raise ValueError(f"--target={target}: {error}") from None
     model = architecture(config)
@@ -95,7 +92,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 
 @functools.lru_cache
 def shard_shapes(model: DecoderConfig, mesh_shape: tuple[int, int, int]) -> Params:
-    """Returns the shapes of the parts of all parameters that each device holds.
+    """Returns the shape of each device's part of each parameter.
 
     Raises:
       ValueError: the mesh does not divide a dimension of a parameter.
@@ -112,8 +109,7 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
     """Returns the number of devices that train; local vLLM servers use the others.
 
     Raises:
-      ValueError: the config does not determine the number, or leaves no device for
-        the trainer or for the servers.
+      ValueError: the config does not determine it, or leaves trainer or servers none.
     """
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
