@@ -88,9 +88,7 @@ def _curate() -> int:
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:
     """Yields a warning for each source that loses most rows for the same first reason.
 
-    A loss of most rows may mean that the source was read with the wrong fields.
-    Duplicates and missing evidence are common and cause no warning. Nor does a source
-    of fewer than 10 rows.
+    Duplicates and missing evidence are common and cause no warning.
     """
     for source, counts in summary["by_source"].items():
         rows = sum(counts.values())

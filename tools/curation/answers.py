@@ -8,11 +8,8 @@ from tools.curation.row import Row
 
 
 def unverifiable_answer(row: Row) -> str | None:
-    """Finds golds that the verifier cannot parse or that do not equal themselves.
-
-    Each gold is put in a box, read from it and compared with the gold. Rows that
-    already have a reason to be dropped are skipped.
-    """
+    """Finds golds that the verifier cannot parse or that do not equal themselves."""
+    # Slow, so rows that another check drops are skipped.
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
         fault: str | None
@@ -26,15 +23,12 @@ def unverifiable_answer(row: Row) -> str | None:
 
 
 def equality(golds: Sequence[str]) -> Callable[[str], bool]:
-    """Returns a function that tests whether an answer equals one of the golds."""
+    """Returns the test that `AnswerJudge` runs in its worker processes."""
     return lambda answer: any(is_equivalent(answer, gold) for gold in golds)
 
 
 class AnswerJudge(Workers):
-    """Compares answers in worker processes.
-
-    Answers whose comparison crashes or takes too long count as unequal.
-    """
+    """Compares answers in processes; a crash or timeout counts as unequal."""
 
     def __init__(self, workers: int, timeout: float):
         super().__init__(workers, timeout, f"{__name__}:equality")

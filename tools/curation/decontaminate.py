@@ -20,10 +20,7 @@ _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Adds a reason to drop each screened row that matches an evaluation problem.
-
-    Rewordings are searched only among rows without a reason to be dropped.
-    """
+    """Adds a reason to drop each screened row that matches an evaluation problem."""
     if not plan.evaluation:
         return
     texts = {name: problem.problem for name, problem in plan.evaluation.items()}
@@ -62,11 +59,7 @@ def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
 
 
 class EvaluationIndex:
-    """Finds evaluation problems that are similar to a text or share n-grams with it.
-
-    `problems` maps the ids of evaluation problems to texts. `threshold` is the minimum
-    `text.similarity`.
-    """
+    """Finds the evaluation problems, texts by id, that resemble a row."""
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
         self._problems, self._threshold = problems, threshold
@@ -81,13 +74,8 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Returns the similarities of evaluation problems to a row, by problem id.
-
-        Only problems that share the key or a band hash with the row are compared. Only
-        similarities of at least the threshold are returned. Problems with the key of
-        the row have similarity 1, because the 3-grams of copies with other typesetting,
-        such as `1{,}000` for `1000`, may differ.
-        """
+        """Returns similarities to the row of at least the threshold, by problem id."""
+        # The 3-grams of copies with other typesetting, such as 1{,}000, may differ.
         same = self._met.get(row.key, ())
         met = {n for band in row.bands for n in self._met.get(band, ())}
         scores = {

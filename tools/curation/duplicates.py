@@ -14,11 +14,8 @@ from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
 
 Equal = Callable[[Sequence[str], Sequence[str]], bool]
+# A row, and its kind ("exact", or from `relation`) and similarity to the first row.
 Copy = tuple[Row, str, float]
-"""A row of a group, its kind and its similarity to the first row of the group.
-
-The kind is "exact" or a kind that `relation` returns.
-"""
 
 
 def drop_duplicates(
@@ -29,10 +26,8 @@ def drop_duplicates(
     The first copy that `scale` graded is kept, or else the first copy. If answers of
     copies differ, evidence decides which row is kept, if any (`_drop_copies`).
 
-    To find groups, exact duplicates are merged into a row with all of their answers.
-    The merged row joins the group with the most similar first row, or starts a group.
-    It is compared only with first rows that share a band hash. Rows that already have
-    a reason to be dropped are ignored.
+    Exact duplicates are merged into one row with all of their answers. It joins the
+    group with the most similar first row, or starts a group.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
@@ -65,9 +60,8 @@ def drop_duplicates(
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
     """Drops all rows of a group but one, or all rows if copies have different answers.
 
-    If answers differ, but the plan uses evidence and exactly one answer has sufficient
-    evidence, the first row with this answer is kept. A kept row gets the evidence of
-    the copies with the same answer.
+    If exactly one of different answers has sufficient evidence, its first row is kept.
+    A kept row gets the evidence of the copies with the same answer.
     """
     copies = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(copies, judge.equal)
@@ -95,10 +89,9 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
-    """Returns the evidence of a row and its copies, one entry per kind and solver.
+    """Returns the evidence of a row and of `copies`, which have the same answer.
 
-    The copies have the same answer as the row. If their origins differ, the agreement
-    of the origins is added as evidence.
+    If their origins differ, the agreement of the origins is added as evidence.
     """
     found: dict[tuple[str, str], Evidence] = {}
     for one in itertools.chain(row.evidence, *(copy.evidence for copy in copies)):

@@ -1,9 +1,7 @@
 """Reads evidence that a gold answer is right: independent solvers gave the same answer.
 
 A solver that is independent of the gold rarely gives the same wrong answer. Public sets
-have columns with results of solvers; `COLUMNS` describes how to read them. The strength
-of evidence is the lower end of the 95% interval of the solve rate. It makes results
-from different numbers of samples comparable.
+have columns with results of solvers; `COLUMNS` describes how to read them.
 """
 
 import collections
@@ -20,17 +18,12 @@ from rl.verifier import extract_answer, is_equivalent
 from tools.curation.formats import at
 from tools.page import is_number
 
+# by source: the number of golds checked by hand and the number of wrong ones
 Readings = Mapping[str, tuple[int, int]]
-"""By source, the number of golds checked by hand and the number of wrong ones."""
-
 Kind = Literal["solve_rate", "verified_solutions", "agreement", "graded"]
-SOLVED = 0.4  # reached by 3 of 3 and by 11 of 16
-"""Minimum strength that shows that solvers understand the problem."""
-
-RATES = ("solve_rate", "graded")
-"""Kinds of evidence that also measure difficulty."""
-
-
+# strength that shows that solvers understand the problem: 3 of 3, or 11 of 16
+SOLVED = 0.4
+RATES = ("solve_rate", "graded")  # kinds of evidence that also measure difficulty
 _interval = functools.cache(wilson_interval)
 
 
@@ -46,7 +39,6 @@ class Evidence:
 
     @property
     def rate(self) -> float:
-        """Returns the share of attempts that gave the gold."""
         return self.correct / self.samples
 
     @property
@@ -62,7 +54,8 @@ class Column(NamedTuple):
     kind: Kind
     by: str  # name of the solver; "" means the name of the row's source
     samples: int  # number of attempts, if the value does not contain it
-    # How the value gives the counts; see `_counts`.
+    # share of correct attempts, number of wrong attempts, "3/8", one boolean per
+    # attempt, a solution with a box, or the object of tools.grade
     form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
 
 
@@ -93,8 +86,8 @@ COLUMNS = (
     Column("solve_rate", "solve_rate", "", 16, "rate"),
 )
 
+# columns that are not copied to `meta`
 BULKY = ("generations", "messages", "evidence", *_SOLUTIONS)
-"""Columns that are not copied to `meta`: solutions, and evidence itself."""
 
 
 def read_evidence(
@@ -102,8 +95,8 @@ def read_evidence(
 ) -> list[Evidence]:
     """Reads the evidence for the `golds` of a row, one entry per kind and solver.
 
-    If the column `evidence` has an entry with the fields of `Evidence`, only this
-    column and `graded` are read. `source` is the name of the row's set.
+    Of rows that were curated before, only `evidence` and `graded` are read. `source` is
+    the name of the row's set.
     """
     found: dict[tuple[Kind, str], Evidence] = {}
     entries = record.get("evidence")
@@ -118,16 +111,12 @@ def read_evidence(
         counts = _counts(at(record, column.path), column, golds)
         if counts is None:
             continue
-        key = column.kind, column.by or source
-        correct, samples = counts
+        kind, by = key = column.kind, column.by or source
+        n, of = counts
         if column.form == "solution" and (before := found.get(key)):
-            correct, samples = before.correct + correct, before.samples + samples
+            n, of = before.correct + n, before.samples + of
         found[key] = Evidence(
-            kind=column.kind,
-            by=key[1],
-            correct=correct,
-            samples=samples,
-            source=column.path,
+            kind=kind, by=by, correct=n, samples=of, source=column.path
         )
     if any(one.kind == "graded" for one in found.values()):
         found.pop(("solve_rate", source), None)  # the same completions
@@ -135,16 +124,7 @@ def read_evidence(
 
 
 def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int] | None:
-    """Returns (correct, attempts), or None if the value is missing or invalid.
-
-    The form of a column says what its values are:
-      "rate": the share of correct attempts.
-      "failures": the number of wrong attempts.
-      "fraction": a text such as "3/8".
-      "flags": a list of booleans, one for each attempt.
-      "solution": a solution with an answer in a box, which is compared with `golds`.
-      "grade": the `graded` object of tools.grade.
-    """
+    """Returns (correct, attempts), or None if the value is missing or invalid."""
     n = column.samples
     match column.form:
         case "rate" if is_number(value) and 0 <= value <= 1:
@@ -175,10 +155,6 @@ def load_readings(path: str) -> Readings:
     """Counts the golds that were checked by hand, and the wrong ones, by source.
 
     `path` is a JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" gives {}.
-
-    Raises:
-      ValueError: a row is not valid.
-      OSError: the file cannot be read.
     """
     counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
     for where, row in read_rows(pathlib.Path(path)) if path else ():

@@ -1,8 +1,7 @@
 """Defines the formats of public sets, which map fields of `Row` to columns.
 
-A format maps a field to a path, such as `gold[0]`. The path `prompt.user.content` is
-the text of the first message with role "user" in a list of chat messages. The columns
-of a file's first row determine the format.
+A column is given by a path, such as `gold[0]`. In a list of chat messages, the path
+`prompt.user.content` is the text of the first message with role "user".
 """
 
 import json
@@ -10,11 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+# fields that a source can provide, in the order of problems.jsonl
 FIELDS = (
     "id problem answer answers source level level_source solve_rate solution".split()
 )
-"""Fields that a source can provide, in the order of problems.jsonl."""
-
 TURNS = "messages"  # the column name for rows that are lists of chat messages
 
 # name -> (a path that rows must have or None, paths of the fields whose column has
@@ -39,10 +37,9 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
 
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Returns the format's name and the paths of its fields for a file's first row.
+    """Returns the name of a file's format and its paths by field, from its first row.
 
-    Raises:
-      ValueError: the format is unknown; the message has `where` and the columns.
+    `where` is the file and row, for the error message.
     """
     for name, (column, fields) in FORMATS.items():
         paths = all_fields(fields)
@@ -59,7 +56,6 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
 
 
 def columns(record: Mapping[str, Any]) -> str:
-    """Returns the column names of a row as text for messages."""
     return ", ".join(sorted(map(str, record))) or "none"
 
 
@@ -67,9 +63,6 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
     """Adds the fields that `fields` lacks, each with its name as its path.
 
     A field whose name is already a path in `fields` is not added.
-
-    Raises:
-      ValueError: a field is unknown, or a path does not have the form `a.b[0]`.
     """
     for name, path in fields.items():
         if name not in FIELDS:
@@ -81,11 +74,7 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Parses a flag such as `problem=question,answer=reward.gold[0]`.
-
-    Raises:
-      ValueError: an entry has no `=`.
-    """
+    """Parses a flag such as `problem=question,answer=reward.gold[0]`."""
     pairs = [entry.partition("=") for entry in text.split(",") if entry.strip()]
     for name, equals, _ in pairs:
         if not equals:
@@ -94,7 +83,7 @@ def parse_fields(text: str) -> dict[str, str]:
 
 
 def has(record: Mapping[str, Any], path: str) -> bool:
-    """Returns whether a row has a value, possibly null, at a path."""
+    """Returns whether a row has a value at a path; it may be null."""
     return at(record, path, absent := object()) is not absent
 
 

@@ -2,19 +2,15 @@
 
 import re
 
+# TeX commands that only change the font of their argument
 STYLE = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm|mbox)"
-"""Matches TeX commands that only change the font of their argument."""
-
+# verbs at the start of a question
 AUXILIARY = "(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have)"
-"""Matches auxiliary verbs; a sentence that begins with one is a question."""
-
+# imperatives that ask for a value
 FIND = "(?:find|determine|compute|calculate|estimate|evaluate|solve)"
-"""Matches imperatives that ask for a value."""
-
-BLANK = (
+BLANK = (  # to fill in
     r"\[ANS\]|_{2,}|(?:\\_\s*){2,}|\\u(?:nder)?line\s*\{[\s~\\]*\}|\$\s*\\qquad\s*\$"
 )
-"""Matches blanks to fill in."""
 
 
 def any_of(*alternatives: str) -> re.Pattern:
@@ -31,12 +27,10 @@ def any_of(*alternatives: str) -> re.Pattern:
     )
 
 
+# the start of a clause, where a verb is an imperative and not a noun
 ORDER = r"(?:(?:^|[.!?;:,)\]$\n’\"])\s*|\b(?:and|then|also|or|please|hence|thus) )"
-"""Matches the start of a clause, where a verb is an imperative and not a noun."""
-
 QUESTION = any_of(rf"\?|(?<![a-z\\])(?:{FIND}|what|how)\b")  # asks for a value
-
-ASKS = any_of(
+ASKS = any_of(  # questions, imperatives and blanks to fill in
     QUESTION.pattern,
     rf"(?:{ORDER}|\b(?:to|[a-z]+ly) |[(*}}])(?:simplify|express|convert|choose|select"
     r"|factor(?:i[sz]e)?|expand|write|enter|round|rationali[sz]e|list|prove|show|name"
@@ -45,12 +39,8 @@ ASKS = any_of(
     r"\bbe (?:found|determined|calculated)\b",
     BLANK,
 )
-"""Matches questions, imperatives and blanks to fill in."""
-
 FORMULA = re.compile(r"\$+([^$]+)\$+|\\+\((.+?)\\+\)|\\+\[(.+?)\\+\]", re.S)
-
 _ASKING = re.compile(r"\?[\s\\$)\]]*\Z")  # at the end of a formula
-
 # A sentence ends at a full stop before a capital letter or formula, or at a new line. A
 # bracket after a final question, such as "(IMO 1988)", is a sentence of its own.
 _SENTENCE_BREAK = re.compile(
@@ -65,10 +55,7 @@ def formulas(text: str) -> list[str]:
 
 
 def without_formulas(text: str, name: str = "") -> str:
-    """Replaces formulas by `name`.
-
-    A final `?` of a formula is kept, unless the text before the formula ends with `?`.
-    """
+    """Replaces formulas by `name`, and keeps the final `?` of a formula."""
 
     def replacement(formula: re.Match) -> str:
         asked = text[: formula.start()].rstrip().endswith("?")

@@ -13,8 +13,7 @@ from tools.curation.evidence import RATES
 from tools.curation.row import Row
 
 LEVELS = 5
-Link = Callable[[float], float]
-"""Maps a grader's difficulty to a position on the scale, in 0..1."""
+Link = Callable[[float], float]  # from a difficulty to a position on the scale, 0..1
 _COMMON_ROWS = 100  # minimum number of rows graded by both graders, to link them
 _MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
@@ -30,15 +29,8 @@ def assign_levels(
 ) -> dict[str, int]:
     """Sets the level of each surviving row, or None if its difficulty is unknown.
 
-    A grader's difficulty is converted to a position from 0 to 1: its percentile rank
-    among the rows that `scale` graded. The position of a row is the mean over `scale`
-    and the graders linked to it. If `scale` has only solve rates, `percentile_levels`
-    ranks the positions; otherwise each fifth of the range 0 to 1 is a level. Rows with
-    a position and only solve rates of 0 get level 5. Levels that a source gave on
-    `scale` remain.
-
-    A grader is linked to `scale` if both graded at least `common_rows` rows and their
-    ranks correlate. Returns the number of common rows by linked grader.
+    docs/curation.md describes the rules. Returns the number of rows that both `scale`
+    and a linked grader graded, by grader.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
@@ -62,19 +54,16 @@ def assign_levels(
             level = LEVELS
         if row.level is None or row.level_source != scale:
             row.level, row.level_source = level, named if level is not None else None
-    others = [name for name in links if name != scale]
-    return {
-        name: len(graded[name].keys() & graded[scale or ""].keys()) for name in others
-    }
+    own = graded[scale or ""].keys()
+    return {n: len(graded[n].keys() & own) for n in links if n != scale}
 
 
 def _links(
     scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
 ) -> dict[str, Link]:
-    """Returns the links of `scale` and of the graders whose ranks correlate with it.
+    """Links `scale` and the graders whose ranks correlate with it.
 
-    `graded` has difficulties by grader and key of the row. The result is empty if
-    `scale` graded no row.
+    `graded` has difficulties by grader and key of the row.
     """
     own = graded.get(scale, {})
     if not own:
@@ -95,11 +84,9 @@ def _links(
 
 
 def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
-    """Returns a function from a difficulty to the position of the same percentile rank.
+    """Links difficulties and positions (0..1) of the same rows by percentile rank.
 
-    Percentiles are those of the common rows: `theirs` are the grader's difficulties and
-    `positions` the positions on the scale, in 0..1. This is equipercentile linking
-    (Kolen and Brennan, Test Equating, chapter 2).
+    This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
     """
 
     @functools.cache

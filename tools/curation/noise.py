@@ -54,8 +54,8 @@ _LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 def not_text(row: Row) -> str | None:
     """Finds links, images, drawings, structural HTML and backslashes without a command.
 
-    If solvers succeed, drawings and images are allowed, provided that no label has a
-    number, and that the text is long and does not refer to them.
+    If solvers succeed, a drawing is allowed if its labels have no number and a long
+    text does not refer to it.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):

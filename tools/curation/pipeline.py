@@ -1,8 +1,4 @@
-"""Runs curation: inspect, screen, decontaminate, deduplicate, level, report.
-
-Worker processes screen rows and compare answers. All rows are in memory, about seven
-kilobytes per row. The same plan on the same files writes the same bytes.
-"""
+"""Runs curation; all rows are in memory, about seven kilobytes per row."""
 
 import dataclasses
 import itertools
@@ -44,10 +40,7 @@ _LATER_STEPS: report.Steps = {
 
 
 def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
-    """Runs a plan and writes its outputs into the folder `out`.
-
-    Returns:
-      The content of summary.json.
+    """Runs a plan, writes its outputs into `out` and returns the summary.
 
     Raises:
       ValueError: a source has a bad row, or the screening of a row failed. No output
@@ -81,7 +74,6 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
 
 
 def _screened(plan: Plan, total: int) -> list[Row]:
-    """Returns all rows, repaired and checked, in the order of the sources."""
     options, function = dataclasses.astuple(plan.screen), "tools.curation.screen:Screen"
     with (
         watch("screening", total=total, unit="rows") as done,
@@ -103,7 +95,6 @@ def _screened(plan: Plan, total: int) -> list[Row]:
 
 
 def _require_evidence(rows: Sequence[Row], least: float) -> None:
-    """Drops surviving rows without evidence of at least the strength `least`."""
     for row in rows:
         if row.survives and (not row.evidence or row.strength < least):
             found = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
@@ -113,7 +104,6 @@ def _require_evidence(rows: Sequence[Row], least: float) -> None:
 def _write(
     out: pathlib.Path, facts: dict[str, Any], plan: Plan, rows: Sequence[Row]
 ) -> dict[str, Any]:
-    """Writes the outputs; summary.json is last and marks them as complete."""
     ids: set[str] = set()
     for n, row in enumerate(rows):
         if row.id in ids:
@@ -141,6 +131,7 @@ def _write(
         "report.md": markdown(report.TITLE, tables),
         "report.html": page(report.TITLE, tables, report.examples(rows)),
     }
+    # summary.json is written last: it marks the other outputs as complete.
     (out / "summary.json").unlink(missing_ok=True)
     for name, text in outputs.items():
         files.replace(out / name, text)

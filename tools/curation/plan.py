@@ -55,13 +55,13 @@ def make_plan(
 ) -> Plan:
     """Makes the plan of a config; reads the evaluation problems and `readings`.
 
-    If given, `inputs` are files that replace the sources of the config, and `fields`
-    has the paths of their fields by name; see `formats`.
+    If given, the files `inputs` replace the sources of the config. `fields` has the
+    paths of their fields by name; see `formats`.
 
     Raises:
-      ValueError: a source is missing or of an unknown format, a key is unknown or
-        missing, a value or file is not valid, or a benchmark is not the published one.
-      OSError: a file cannot be read, or a known benchmark or `readings` is missing.
+      ValueError: a key, value or source is not valid, or a benchmark is not the
+        published one.
+      OSError: a file cannot be read, or a known benchmark is missing.
     """
     options = {**config}
     if inputs:

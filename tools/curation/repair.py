@@ -47,13 +47,7 @@ _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
-    """Repairs the problem and the answers of a row.
-
-    A row without an answer gets the answer of its solution, if it has one.
-
-    Returns:
-      The repaired row, and the names of the repairs that changed it.
-    """
+    """Returns a repaired row, and the names of the repairs that changed it."""
     done: list[str] = []
     problem, answers = row.problem, tuple(row.answers)
     for name, fix in TEXT_REPAIRS.items():
@@ -69,7 +63,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
 
 
 def with_answer(row: Row) -> Row:
-    """Returns a row; if it has no answer, adds the answer of its solution."""
+    """Adds the answer of the solution to a row without an answer."""
     found = None if row.answers else answer_of_solution(row.solution)
     return dataclasses.replace(row, answers=(found,)) if found else row
 
@@ -83,11 +77,8 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """Replaces layout tags, HTML entities and links by text.
-
-    A text with remarks about its translation is split at these remarks, and only the
-    longest part is kept.
-    """
+    """Replaces layout tags, HTML entities and links by text."""
+    # The longest part between remarks about the translation is the problem.
     text = max(_TRANSLATION.split(text), key=len)
     text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
     text = _SUBSCRIPT.sub(lambda m: f"{'_' if m[1] in 'bB' else '^'}{{{m[2]}}}", text)

@@ -16,17 +16,11 @@ TITLE = "Curation report"
 _MOST_CHARACTERS = 4_000  # of each example problem
 _MOST_SOURCES = 30
 _NO_LEVEL = "no level"
-
-Steps = Mapping[str, Mapping[str, str]]
-"""Meaning of each reason to drop a row, by step and reason."""
+Steps = Mapping[str, Mapping[str, str]]  # meaning of each reason, by step and reason
 
 
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
-    """Returns the counts of summary.json: by step, reason, source, level and repair.
-
-    For each reason, `found` counts the rows with this reason, and `counted` the rows
-    with this reason as their first one.
-    """
+    """Returns the counts of summary.json: by step, reason, source, level and repair."""
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
     by_source: dict[str, collections.Counter[str]] = collections.defaultdict(counts)
@@ -67,7 +61,7 @@ def evidence_by_source(
 ) -> list[dict[str, Any]]:
     """Returns counts of each source, and its share of wrong golds with a 95% interval.
 
-    The largest source is first. Rows "with evidence" have at least strength `least`.
+    Rows "with evidence" have at least strength `least`.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -122,11 +116,7 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def examples(rows: Iterable[Row]) -> str:
-    """Returns example rows as HTML: dropped rows by reason, kept rows by source.
-
-    A dropped row is an example of its first reason, and of each reason that is a match
-    with another problem.
-    """
+    """Returns example rows as HTML: dropped rows by reason, kept rows by source."""
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:

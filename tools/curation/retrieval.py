@@ -1,8 +1,6 @@
 """Finds reworded evaluation problems by TF-IDF similarity and shared numbers.
 
-A rewording changes words and variables, but rarely the numbers or the answer. TF-IDF
-features are TeX commands, words and four-character pieces of words. Numbers are
-compared as multisets, weighted by rarity.
+A rewording changes words and variables, but rarely the numbers or the answer.
 """
 
 import functools
@@ -28,7 +26,7 @@ _PRIOR = 1.0  # nats added to the union of two multisets; half of it to the inte
 
 
 class Match(NamedTuple):
-    """Represents a text that may be a rewording of an evaluation problem."""
+    """Describes a text that may be a rewording of an evaluation problem."""
 
     row: int  # index of the text
     name: str  # id of the evaluation problem
@@ -37,10 +35,10 @@ class Match(NamedTuple):
 
 
 class Retrieval:
-    """Indexes evaluation problems and finds the texts that may be their rewordings.
+    """Finds texts that may be rewordings of evaluation problems, which are texts by id.
 
-    `problems` maps the ids of evaluation problems to texts. Frequencies of words and
-    numbers are those in these texts and in the first 20,000 texts of `background`.
+    Frequencies of words and numbers are those in the problems and in the first 20,000
+    texts of `background`.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
@@ -58,9 +56,7 @@ class Retrieval:
     def matches(self, texts: Sequence[str]) -> list[Match]:
         """Returns the pairs of a text and a problem that match, in order of the texts.
 
-        Let n be the share of common numbers (`Match.numbers`) and w the cosine
-        similarity of the TF-IDF vectors (`Match.words`). A pair matches if n is at
-        least 0.4 and w at least 0.75 - n / 2.
+        A pair matches if numbers >= 0.4 and words >= 0.75 - numbers / 2 (see `Match`).
         """
         matches = []
         for begin in range(0, len(texts), _CHUNK):
@@ -77,17 +73,13 @@ class Retrieval:
         return matches
 
     def _weighted(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """Weights counts by rarity and normalizes each nonzero row to length 1."""
         weighted = (counts @ sparse.diags(self._rarity)).tocsr()
         weighted.eliminate_zeros()
         length = np.maximum(norm(weighted, axis=1), 1e-6)
         return (sparse.diags(1 / length) @ weighted).tocsr()
 
     def _agreement(self, left: Counter, right: Counter) -> float:
-        """Returns the weighted share of common numbers, smoothed by `_PRIOR`.
-
-        It is 0.5 if neither text has a number.
-        """
+        """Returns the weighted share of common numbers; 0.5 if there are no numbers."""
         both, either = self._weight(left & right), self._weight(left | right)
         return (both + _PRIOR / 2) / (either + _PRIOR)
 
@@ -99,10 +91,7 @@ class Retrieval:
 
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Returns 1 + log(count) of each feature of each text, `[texts, _BUCKETS]`.
-
-    Features that a text lacks have the value 0.
-    """
+    """Returns 1 + log(count) of the features that occur, `[texts, _BUCKETS]`."""
     found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
     ends = np.cumsum([0, *map(len, found)])
@@ -117,7 +106,7 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 def _features(token: str) -> list[int]:
     """Returns the hash buckets of a TeX command, or of a word and its pieces.
 
-    Numbers, words for 0 to 12, single letters and symbols have no features.
+    Words for numbers and single letters have no features.
     """
     names = [token] if token.startswith("\\") else []
     if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:

@@ -32,9 +32,6 @@ class Row:
     # The other problem, by reason: a copy, or a problem of an evaluation set.
     matches: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
-    def __post_init__(self):
-        self.evidence = tuple(self.evidence)
-
     @property
     def strength(self) -> float:
         """Returns the largest `Evidence.strength`, or 0 without evidence."""
@@ -42,12 +39,10 @@ class Row:
 
     @property
     def answer(self) -> str:
-        """Returns the first accepted answer, or "" if there is none."""
         return self.answers[0] if self.answers else ""
 
     @property
     def survives(self) -> bool:
-        """Returns whether the row has no reason to be dropped."""
         return not self.reasons
 
     def drop_for(self, reason: str, details: str, other: "Row | Problem") -> None:

@@ -13,15 +13,14 @@ from tools.curation.row import Row
 from tools.curation.text import band_hashes, exact_key
 from tools.page import is_number
 
-Check = Callable[[Row], str | None]
-"""Returns the details of a reason to drop the row, or None to keep it."""
+Check = Callable[[Row], str | None]  # returns why the row is dropped, or None
 _MIN_GRADING = 4  # minimum number of completions that can contradict a gold
 _MAJORITY = 0.75  # minimum share of completions with the same answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Screen:
-    """Screens rows with the options `screen` of configs/curate.py."""
+    """Repairs rows and runs all checks, with the options of config.screen."""
 
     min_chars: Index
     max_chars: Count
@@ -29,7 +28,6 @@ class Screen:
 
     @property
     def checks(self) -> Mapping[str, Sequence[Check]]:
-        """Returns the checks by step, in the order in which they run."""
         return {
             "verifiable": (*verifiable.CHECKS, *golds.CHECKS),
             "noise": noise.CHECKS,
@@ -40,19 +38,13 @@ class Screen:
 
     @property
     def meanings(self) -> dict[str, dict[str, str]]:
-        """Returns the description of each check, by step and name of the check."""
+        """Returns the first docstring line of each check, by step and check."""
         return {
             step: {c.__name__: (c.__doc__ or "").partition("\n")[0] for c in checks}
             for step, checks in self.checks.items()
         }
 
     def __call__(self, source_row: Row) -> Row:
-        """Repairs a row and runs all checks.
-
-        Returns:
-          The row with its key, its band hashes and its reasons to be dropped, and
-          without its solution.
-        """
         row, repairs = repair(source_row)
         row = dataclasses.replace(
             row,
@@ -64,7 +56,7 @@ class Screen:
         for check in itertools.chain(*self.checks.values()):
             if (detail := check(row)) is not None:
                 row.reasons[check.__name__] = detail
-        row.solution = ""
+        row.solution = ""  # saves memory
         return row
 
     def size(self, row: Row) -> str | None:
@@ -77,11 +69,7 @@ class Screen:
 
 
 def majority_against_gold(row: Row) -> str | None:
-    """Finds golds if at least 75% of the completions agree on another answer.
-
-    Rows without an answer in any completion are also found. Only rows with at least
-    four completions of tools.grade are checked.
-    """
+    """Finds golds if at least 75% of the completions agree on another answer."""
     grade: Any = row.meta.get("graded")
     samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None
     if not is_number(samples) or samples < _MIN_GRADING:

@@ -1,7 +1,7 @@
 """Removes text that most rows of a set have before or after the problem.
 
-An example is an instruction on the form of the answer. Only text that most rows share
-is removed, because in a single row the same text may be part of the problem.
+An example is an instruction on the form of the answer. In a single row, the same text
+may be part of the problem.
 """
 
 import re
@@ -18,7 +18,7 @@ _ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\
 
 
 def unwrap(problems: Sequence[str]) -> list[str]:
-    """Returns the problems of a set without their shared head and tail (`_shared`)."""
+    """Returns the problems of a set without their shared head and tail."""
     head, tail = (_shared(problems, tail=tail) for tail in (False, True))
     texts = (text.strip() for text in problems)
     return [t.removeprefix(head).removesuffix(tail).strip() for t in texts]
@@ -30,7 +30,6 @@ def most(some: int, rows: int) -> bool:
 
 
 def _ends(text: str, tail: bool) -> set[str]:
-    """Returns the parts of a text before, or with `tail` after, each of its breaks."""
     text = text.strip()
     breaks = [match.end() for match in _BREAK.finditer(text)]
     if tail:

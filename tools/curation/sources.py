@@ -1,8 +1,4 @@
-"""Reads rows from JSONL, JSON or Parquet files, also on the Hugging Face Hub.
-
-`inspect` validates all rows of a source, so that a bad row stops a run before anything
-is written. `read` yields the rows.
-"""
+"""Reads rows from JSONL, JSON or Parquet files, also on the Hugging Face Hub."""
 
 import collections
 import contextlib
@@ -38,9 +34,7 @@ class Source:
     """Describes a .jsonl, .json or .parquet file and how to read it.
 
     Raises:
-      ValueError: the file is missing, of another type or could not be downloaded;
-        `fields` or `evidence` is not valid; or, without `fields`, the file is empty or
-        its first row is not valid or has an unknown format.
+      ValueError: the file, its first row, `fields` or `evidence` is not valid.
       OSError: the file cannot be read.
     """
 
@@ -98,9 +92,7 @@ class Source:
 def inspect(source: Source) -> dict[str, Any]:
     """Validates all rows of a source; returns its entry in summary.json.
 
-    Raises:
-      ValueError: the file or a row is not valid; the message has the file and any row.
-      OSError: the file cannot be read.
+    A bad row thus stops a run before anything is written.
     """
     return {
         "name": source.file.stem,
@@ -113,10 +105,7 @@ def inspect(source: Source) -> dict[str, Any]:
 
 
 def read(source: Source) -> Iterator[Row]:
-    """Yields rows in the order of the file, with their evidence.
-
-    Text that most problems of a set have before or after the problem is removed.
-    """
+    """Yields rows in the order of the file, with their evidence; see also `unwrap`."""
     sets = collections.defaultdict(list)
     for row, _ in _rows(source):
         sets[row.source].append(row.problem)
@@ -174,7 +163,6 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    """Returns a field's value in the type of `Row`; raises ValueError if invalid."""
     if name in ("answer", "answers") and isinstance(value, str) and value[:1] == "[":
         with contextlib.suppress(ValueError):  # list as text
             listed = json.loads(value.replace("'", '"') if name == "answer" else value)

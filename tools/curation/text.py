@@ -8,8 +8,8 @@ from collections import Counter
 
 from datasketch import MinHash
 
+# Texts of Jaccard similarity s share a band with probability 1 - (1 - s^4)^32.
 BANDS, ROWS = 32, 4
-"""Texts of Jaccard similarity s share a band with probability 1 - (1 - s^4)^32."""
 
 _SPACING = re.compile(
     r"\\(?:left|right|displaystyle|limits|[bB]igg?[lr]?|q?quad)(?![a-zA-Z])"
@@ -58,22 +58,18 @@ def tokens(text: str) -> list[str]:
 
 
 def exact_key(text: str) -> str:
-    """Returns a hash of the tokens without punctuation, equal for exact duplicates.
-
-    Signs and parentheses are included, so `x + 3` and `x - 3` differ. `*` and `!` are
-    treated as punctuation.
-    """
+    """Returns a hash of the tokens without punctuation, equal for exact duplicates."""
     joined = "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
     return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
 
 
-def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
-    """Returns all runs of `size` tokens, or one run of all tokens if they are fewer."""
-    count = max(1, len(parts) - size + 1)
-    return frozenset(" ".join(parts[i : i + size]) for i in range(count))
+def _shingles(parts: list[str]) -> frozenset[str]:
+    """Returns all runs of three tokens, or one run of fewer tokens."""
+    count = max(1, len(parts) - 2)
+    return frozenset(" ".join(parts[i : i + 3]) for i in range(count))
 
 
-def skeleton(parts: list[str]) -> list[str]:
+def _skeleton(parts: list[str]) -> list[str]:
     """Returns the tokens without brackets, backslashes and punctuation except `!`.
 
     `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` have the same skeleton.
@@ -81,42 +77,26 @@ def skeleton(parts: list[str]) -> list[str]:
     return [t.removeprefix("\\") for t in parts if t not in _MARKS]
 
 
-def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
-    """Returns intersection over union of two sets that are not both empty."""
-    return len(left & right) / len(left | right)
-
-
 def band_hashes(text: str) -> list[int]:
-    """Returns 64-bit hashes of the bands of a text's MinHash signature, `[BANDS]`.
-
-    Similar texts share at least one of them with high probability.
-    """
+    """Returns 64-bit hashes of the bands of a text's MinHash signature, `[BANDS]`."""
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
-    sketch.update_batch(s.encode() for s in shingles(skeleton(tokens(text))))
+    sketch.update_batch(s.encode() for s in _shingles(_skeleton(tokens(text))))
     bands = sketch.hashvalues.reshape(BANDS, ROWS).tolist()
     return [hash((n, *band)) for n, band in enumerate(bands)]
 
 
 def similarity(left: str, right: str) -> float:
-    """Returns the larger of the Jaccard similarities of token and skeleton 3-grams.
-
-    Only skeletons show the similarity of copies with other brackets.
-    """
-    both = tokens(left), tokens(right)
-    bare = map(skeleton, both)
-    return max(jaccard(*map(shingles, both)), jaccard(*map(shingles, bare)))
+    """Returns the larger of the Jaccard similarities of token and skeleton 3-grams."""
+    words = tokens(left), tokens(right)
+    pairs = [map(_shingles, parts) for parts in (words, map(_skeleton, words))]
+    return max(len(a & b) / len(a | b) for a, b in pairs)
 
 
 def word_ngrams(text: str, size: int = 13) -> list[str]:
-    """Returns the lower-case word n-grams of a text.
-
-    Descriptions of the answer's form ("can be written as m/n ...") are common to many
-    problems. The first one after the first third of the text, and all words that
-    follow it, are excluded. An n-gram needs at least `size // 2` words of three or
-    more letters.
-    """
+    """Returns the lower-case word n-grams of a text that have enough long words."""
     text = re.sub(r"\\[a-z]+", " ", unicodedata.normalize("NFKC", text).lower())
     sentence = " ".join(re.findall(r"[^\W_]+", text))
+    # Many problems end with the form of the answer ("can be written as m/n ...").
     form = _ANSWER_FORM.search(sentence, len(sentence) // 3)
     words = (sentence[: form.start()] if form else sentence).split()
     is_word = [len(word) > 2 and word.isalpha() for word in words]

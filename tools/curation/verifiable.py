@@ -145,10 +145,7 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds problems with many correct answers, scores for closeness or no question.
-
-    An appended sentence on the form of the answer does not count as a question.
-    """
+    """Finds problems with many correct answers, scores for closeness or no question."""
     own = _REWRITTEN.sub("", row.problem)
     if own != row.problem and not ASKS.search(own):
         return own[-60:]
@@ -170,14 +167,7 @@ def _either_or(sentence: str) -> bool:
 
 
 def multi_part(row: Row) -> str | None:
-    """Finds problems with several questions; the gold often answers only one.
-
-    Signs of several questions are two labels such as (a) and (b) that do not mark
-    conditions, and a later request to sketch or describe something. If each gold is a
-    single value, further signs are two blanks, two questions, two imperatives, and
-    phrases such as "the area and the perimeter". If solvers succeed, a second
-    imperative is ignored.
-    """
+    """Finds problems with several questions; the gold often answers only one."""
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
         return row.problem[match.start(match.lastindex or 0) :][:60]
@@ -211,10 +201,7 @@ def _second_orders(parts: list[str]) -> list[str]:
 
 
 def _are_conditions(problem: str, labels: re.Match) -> bool:
-    """Returns whether labels mark conditions of a single question.
-
-    The question must come before the list, or in its own sentences after the list.
-    """
+    """Returns whether labels mark conditions of a question before or after the list."""
     first, second = labels.start(), labels.start(labels.lastindex or 0)
     *_, lead = sentences(problem[:first])
     rest = sentences(problem[second:])
