@@ -28,8 +28,8 @@ class Ablation:
       seeds: the random seeds with which each arm is run by default.
 
     Raises:
-      ValueError: the reference is not an arm, an arm's name is empty or contains "@"
-        or several words, there are no seeds, or a seed occurs twice.
+      ValueError: the reference is not an arm, the name of an arm is not one word
+        without "@", there are no seeds, or a seed occurs twice.
     """
 
     arms: Arms
@@ -64,7 +64,6 @@ class Ablation:
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Raises ValueError if there are no seeds or if a seed occurs twice."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds={list(seeds)}: give at least one seed, and none twice")
 
@@ -72,9 +71,8 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
     """Returns an arm for each combination of values, named "key=value,key=value".
 
-    Args:
-      axes: dotted keys, each with its values, which must differ as text. The name of
-        an arm contains only the last part of each key.
+    The names contain only the last part of each dotted key. The values of a key must
+    differ as text.
     """
     return {
         ",".join(

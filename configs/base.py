@@ -1,8 +1,6 @@
 """Defines every key of a config: its type, range, default and meaning.
 
-Other config files start from `get_config`, which returns the defaults as a ConfigDict,
-and change a few keys. `from_config` checks a ConfigDict and converts it to a
-`RunConfig`. The sections are dataclasses, so a type checker can follow every key.
+Other config files start from `get_config` and change a few keys.
 """
 
 import dataclasses

@@ -1,11 +1,8 @@
-"""Checks keys of a config against each other.
+"""Checks keys of a config against each other."""
 
-An error is a ValueError with one line: the keys, their values, and what to do.
-"""
-
-import functools
 import re
-from typing import Any, Literal, NoReturn
+from operator import attrgetter
+from typing import Literal, NoReturn
 
 from configs.base import RunConfig
 
@@ -13,18 +10,17 @@ _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:]
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
-    """Checks a config; does not use the model, the data or the devices.
+    """Checks keys of a config that depend on each other.
 
-    Args:
-      needs_data: whether `data.train` must be set.
+    Uses neither the model nor the data. `data.train` must be set if `needs_data`.
 
     Raises:
-      ValueError: a condition is not met. The message is one line with a key, its
-        value, and what to do.
+      ValueError: a condition is not met. The message is one line with a key, its value,
+        and what to do.
     """
 
     def refuse(key: str, reason: str) -> NoReturn:
-        raise ValueError(f"config.{key}={_value(c, key)!r}: {reason}")
+        raise ValueError(f"config.{key}={attrgetter(key)(c)!r}: {reason}")
 
     b, d, r = c.batch, c.dynamic_sampling, c.rollout
     steps, rank = c.profile.steps, c.model.lora.rank
@@ -101,9 +97,10 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
 def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
     """Rejects an overlong buffer with which every completion would be penalized.
 
+    `max_response_tokens` is the limit of the run or of a stage.
+
     Raises:
-      ValueError: the penalty is used, and the buffer is not shorter than
-        `max_response_tokens`, the limit of the run or of a stage.
+      ValueError: the penalty is used, and the buffer is not shorter than the limit.
     """
     buffer = c.reward.overlong_buffer
     if c.reward.overlong_factor and buffer >= max_response_tokens:
@@ -169,17 +166,18 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
     )  # fmt: skip
     for other, disables, keys in dependencies:
         for key in keys.split() if disables else ():
-            if (value := _value(c, key)) != _value(default, key):
-                reason = f"config.{other}={_value(c, other)!r}"
+            value, usual = map(attrgetter(key), (c, default))
+            if value != usual:
+                reason = f"config.{other}={attrgetter(other)(c)!r}"
                 lines.append(f"config.{key}={value!r}, because {reason}")
     return [f"no effect: {line}" for line in lines]
 
 
 def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
-    """Resolves `dynamic_sampling.filter_on`: "auto" becomes "correct" or "reward".
+    """Resolves the value "auto" of `dynamic_sampling.filter_on`.
 
-    "auto" means "reward" if sampling is uniform and the reward function does not begin
-    with the verifier: then rewards may differ although no completion is correct.
+    With uniform sampling and a reward that does not begin with the verifier, it becomes
+    "reward", because rewards may then differ although no completion is correct.
     """
     chosen = c.dynamic_sampling.filter_on
     if chosen != "auto":
@@ -192,7 +190,3 @@ def _updates(c: RunConfig) -> int:
     """Returns the largest number of updates of a run."""
     b = c.batch
     return c.steps * b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
-
-
-def _value(c: RunConfig, key: str) -> Any:
-    return functools.reduce(getattr, key.split("."), c)

@@ -102,16 +102,12 @@ def get_config(hardware: str = "") -> ConfigDict:
 def recipe(
     model: str, hardware: str, choices: Choices, *, slots: int = 256
 ) -> ConfigDict:
-    """Returns the config of the recipe for a base model.
+    """Returns the config of the recipe for a base model, a folder or a hub id.
 
     Args:
-      model: folder or hub id of the base model.
       hardware: a key of `choices`; empty keeps the default mesh.
       choices: for each hardware, values by dotted key of the config.
       slots: `rollout.slots`, unless `choices` sets it.
-
-    Raises:
-      ValueError: `choices` lacks the hardware; the message lists its keys.
     """
     if hardware and hardware not in choices:
         raise ValueError(f"hardware {hardware!r}: must be one of {', '.join(choices)}")

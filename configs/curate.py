@@ -27,11 +27,7 @@ RECIPE = (
 
 
 def get_config(sets: str = "shared") -> ConfigDict:
-    """Returns the sources and the rules of a curation.
-
-    Args:
-      sets: "shared" (files in SHARED_DATA) or "recipe" (sets on the Hugging Face Hub).
-    """
+    """Returns the sources and rules of a curation; `sets` is "shared" or "recipe"."""
     if sets not in ("shared", "recipe"):
         raise ValueError(f"configs/curate.py:{sets}: use :shared or :recipe instead")
     data = "${SHARED_DATA}"

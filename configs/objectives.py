@@ -2,8 +2,7 @@
 
     c.objective.update(objectives.DR_GRPO)
 
-Each sets the loss of a token, clip bounds, advantage, aggregation and the correction of
-off-policy tokens. The default in configs/base.py is DAPO, as in Compass-Thinker.
+The default in configs/base.py is DAPO, as in Compass-Thinker.
 """
 
 # arXiv 2402.03300, without the KL term.

@@ -1,8 +1,4 @@
-"""Reads a `ConfigDict` from `--config=FILE.py` and `--config.KEY=value`.
-
-A config is a Python file with `get_config()`. An error in the file ends the command
-with a one-line message.
-"""
+"""Reads a `ConfigDict` from `--config=FILE.py` and `--config.KEY=value`."""
 
 import argparse
 import contextlib
@@ -33,11 +29,7 @@ class UnreadableConfig(flags.Error):
 
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
-    """Defines the flag `--config`, and `--config.KEY` for each key of the file.
-
-    Args:
-      default: the file that is read if the flag is not given.
-    """
+    """Defines the flag `--config`, and `--config.KEY` for each key of the file."""
     holder = config_flags.DEFINE_config_file("config", None, help)
     flags.FLAGS["config"].parser = _Parser()
     if default:
@@ -48,8 +40,7 @@ def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
 def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequence[str]:
     """Parses the flags for `app.run`; exits on `--help`, or with one line on an error.
 
-    Args:
-      keys: returns the text that `--help` prints about the keys of the config.
+    `keys` returns the text that `--help` prints about the keys of the config.
     """
     if {"--help", "-help", "-h", "--helpfull"} & set(argv):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--help | head` ends quietly
@@ -180,12 +171,10 @@ class UnwritableFile(argparse.ArgumentTypeError, ValueError):
 
 
 def output_file(text: str) -> pathlib.Path:
-    """Converts the value of a flag to the path of a file that a tool writes at its end.
-
-    Creates the file's folder if it does not exist.
+    """Converts a flag's value to the path of an output file; creates its folder.
 
     Raises:
-      UnwritableFile: the file's folder cannot be created or written.
+      UnwritableFile: the folder cannot be created or written.
     """
     path = user_path(text)
     with contextlib.suppress(OSError):
@@ -201,7 +190,7 @@ def output_file(text: str) -> pathlib.Path:
 def expand_home(config: ConfigDict) -> None:
     """Replaces a leading `~` by the home folder in the text values of a config.
 
-    Changes the config in place. A text may have several paths, separated by commas.
+    A text may have several paths, separated by commas.
     """
     with config.unlocked():
         for key, value in config.items():

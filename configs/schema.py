@@ -1,8 +1,7 @@
 """Defines typed sections of a config, and checks values against their types.
 
 The annotation of a key declares its allowed values: a type, a `Literal` of choices, a
-`Range`, or a tuple of these. Arguments of a user's function are checked against its
-signature.
+`Range`, or a tuple of these.
 """
 
 import dataclasses
@@ -17,13 +16,9 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Represents the numbers from `low` to `high`, as the range of a config key.
+    """Represents the numbers from `low` to `high`, or above `low` if `open`.
 
     `str` returns what a value must do, such as "be at least 1", for error messages.
-
-    Attributes:
-      low, high: the bounds; finite bounds are allowed values, except `low` if `open`.
-      open: whether `low` is excluded.
     """
 
     low: float
@@ -52,7 +47,6 @@ Section = TypeVar("Section")
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
 def section(cls: type[Section]) -> type[Section]:
-    """Makes a class a section of the config: a frozen, keyword-only dataclass."""
     return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
 
@@ -61,13 +55,10 @@ def parse(
 ) -> Section:
     """Creates a section from a mapping of its keys to values.
 
-    Args:
-      values: the value of every key; the value of a nested section is a mapping.
-      above: the dotted key of the section, for error messages.
+    `above` is the dotted key of the section, for error messages.
 
     Raises:
-      ValueError: a key is unknown or missing, or a value does not fit its type. The
-        message is one line with the key, its value if it has one, and what to do.
+      ValueError: a key is unknown or missing, or a value does not fit its type.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     if unknown := sorted(values.keys() - hints.keys()):
@@ -99,13 +90,10 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
 
     Args:
       section: the dotted key of the arguments, without "config."; may be empty.
-      values: the arguments by name.
-      function: the function, or a class.
 
     Raises:
       ValueError: `values` is not a dict, the function has no argument of that name, or
-        a value does not fit the argument's type. The message is one line with the key,
-        the value, and what to do.
+        a value does not fit the argument's type.
     """
     if not hasattr(values, "items"):  # a ConfigDict is not a Mapping
         raise ValueError(f"config.{section}={values!r}: must be a dict")
@@ -199,11 +187,9 @@ def check_same(config: Any, of_leader: str) -> None:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Compares two nested dicts; ignores empty dicts in them.
+    """Lists `(dotted key, value in first, value in second)` where nested dicts differ.
 
-    Returns:
-      A tuple (dotted key, value in `first`, value in `second`) for each key whose
-      values differ. The value of a missing key is None.
+    Ignores empty dicts. The value of a missing key is None.
     """
     a, b = flatten(first), flatten(second)
     keys = sorted(a.keys() | b.keys())

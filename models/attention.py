@@ -70,7 +70,7 @@ SHARES_PREFIXES = ("xla", "triton")
 
 
 def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementation:
-    """Returns the default implementation for a mesh's platform and a compute dtype.
+    """Returns the default for a platform and a compute dtype.
 
     The GPU kernels are for 16-bit floats. In float32 their blocks exceed the registers,
     and XLA is equally fast.
@@ -95,16 +95,12 @@ def segment_attention(
     """Computes causal attention within segments and to a shared prefix.
 
     Args:
-      q, k, v: the rotated queries and keys, and the values.
+      q, k: the rotated queries and keys.
       segment_ids: ascending along a row; 0 for padding at its end.
       prefix_ids: the id of an earlier segment of the row that the position also attends
         to in full; 0 for none, and always 0 unless the implementation is in
         `SHARES_PREFIXES`.
-      mesh: the mesh that shards rows and heads; None for one device. Kernels are
-        interpreted on CPUs.
-
-    Returns:
-      The attention output, in the dtype of `v`.
+      mesh: the mesh that shards rows and heads; None for one device.
     """
     attend = functools.partial(
         IMPLEMENTATIONS[implementation], interpret=platform(mesh) == "cpu"
@@ -134,21 +130,13 @@ def decode_attention(
 ) -> jax.Array:
     """Computes attention of the newest position of each row over the cache.
 
-    Reads blocks of columns from the newest backwards, until `cached.seen.reach` columns
-    are covered. The shared prefix is read once for all rows.
+    Reads blocks of `block` columns, a divisor of S, from the newest backwards until
+    `cached.seen.reach` columns are covered. The shared prefix is read once for all
+    rows. The cache contains the newest position; `q` and the result are `[B, N, H]`.
 
-    Args:
-      q: the rotated queries, `[B, N, H]`.
-      cached: the layer's cache, with the newest position written.
-      implementation: "triton" uses a kernel if the head width is a power of two and
-        there is no shared prefix; the kernel stops at each row's own oldest column.
-        Otherwise XLA is used.
-      block: the number of columns in a block, a divisor of S; the kernel requires a
-        power of two.
-      mesh: the mesh that shards rows and heads; None for one device.
-
-    Returns:
-      The attention output, `[B, N, H]`, in the dtype of the cached values.
+    With "triton", a head width that is a power of two and no shared prefix, a kernel
+    stops at each row's own oldest column; `block` must then be a power of two. In all
+    other cases XLA is used.
     """
     attend = functools.partial(_decode_attention, block=block)
     # The kernel requires a head width that is a power of two, as in Qwen2.5.
@@ -202,11 +190,11 @@ def _decode_attention(q, cached, *, block):
         jnp.einsum, preferred_element_type=jnp.promote_types(q.dtype, jnp.float32)
     )
 
-    def weighed(scores, mix):
+    def weighed(scores, equation, values):
         """Returns the maximum score, the sum of weights, and the weighted values."""
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)
-        mixed = mix(weights.astype(v.dtype))
+        mixed = product(equation, weights.astype(v.dtype), values)
         return top, jnp.sum(weights, axis=-1, keepdims=True), mixed
 
     def merged(one, other):
@@ -227,9 +215,7 @@ def _decode_attention(q, cached, *, block):
         visible = jax.lax.dynamic_slice_in_dim(seen.visible, start, block, 1)
         scores = product("bkgh,bkhs->bkgs", grouped, columns(k, -1))
         scores = jnp.where(visible[:, None, None], scores * width**-0.5, _MASKED)
-        return weighed(
-            scores, lambda weights: product("bkgs,bksh->bkgh", weights, columns(v, -2))
-        )
+        return weighed(scores, "bkgs,bksh->bkgh", columns(v, -2))
 
     def of_prefix():
         prefix_k, prefix_v = (
@@ -237,9 +223,7 @@ def _decode_attention(q, cached, *, block):
             for x in prefix
         )
         scores = product("bkgh,khp->bkgp", grouped, prefix_k) * width**-0.5
-        return weighed(
-            scores, lambda weights: product("bkgp,kph->bkgh", weights, prefix_v)
-        )
+        return weighed(scores, "bkgp,kph->bkgh", prefix_v)
 
     def visit(n, carry):
         number = (seen.newest // block - n) % (size // block)

@@ -195,14 +195,9 @@ def visible_pairs(
     keys' ids overlaps that of its queries' segment ids or prefix ids. A pair with
     common positions is always visible.
 
-    Args:
-      segment_ids, prefix_ids: int32 `[B, T]`, as in `segment_attention`.
-      q_block, k_block: the number of positions in a block, divisors of T.
-
-    Returns:
-      Two boolean arrays `[B, I, J]` for I query blocks and J key blocks: the visible
-      pairs, and those of them that need no mask, because all queries attend to all keys
-      by segment, or all by prefix.
+    The block sizes are divisors of T. The second array `[B, I, J]`, for I query blocks
+    and J key blocks, is true for the visible pairs that need no mask, because all
+    queries attend to all keys by segment, or all by prefix.
     """
 
     def cut(x, block):

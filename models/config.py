@@ -70,10 +70,9 @@ class DecoderConfig:
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):
-        """Reads the content of a config.json; `where` is the file's name in messages.
+        """Reads the content of a config.json; raises ValueError if it is not supported.
 
-        Raises:
-          ValueError: a setting is not supported, or a number is missing or wrong.
+        `where` is the file's name in error messages.
         """
         fields = JsonFields(raw, where)
         model_type = fields.one_of("model_type", list(FAMILIES))
@@ -124,12 +123,7 @@ class DecoderConfig:
 
     @classmethod
     def from_folder(cls, folder: str | pathlib.Path):
-        """Reads the config.json of a model folder.
-
-        Raises:
-          ValueError: `folder` is not a model folder, or its config.json is missing,
-            damaged or not supported; see `from_hf`.
-        """
+        """Reads the config.json of a model folder; raises ValueError if that fails."""
         folder = pathlib.Path(folder)
         path = folder / "config.json"
         if (folder / "adapter_config.json").is_file() and not path.is_file():

@@ -30,15 +30,9 @@ def decode_kernel(
 ) -> jax.Array:
     """Computes attention of the newest position of each row over its cached columns.
 
-    Args:
-      q: the rotated queries, `[B, K, G, H]`; H must be a power of two.
-      k, v: the rotated keys, `[B, K, H, S]`, and the values, `[B, K, S, H]`.
-      length, newest: as in `models.cache.Seen`.
-      block: C, a power of two that divides S.
-      interpret: whether to run without a GPU.
-
-    Returns:
-      The attention output, `[B, K, G, H]`, in the dtype of `v`.
+    `q` and the result are `[B, K, G, H]`, k is `[B, K, H, S]`, and v `[B, K, S, H]`. H
+    and C = `block` are powers of two, and C divides S. `length` and `newest` are those
+    of `models.cache.Seen`.
     """
     rows, heads, sharing, width = q.shape
     size = v.shape[2]

@@ -126,18 +126,11 @@ class Block(nn.Module):
         prefix_ids: Int[jax.Array, "B T"],
         cached: Cached | None,
     ) -> tuple[jax.Array, Entries | Cached | None]:
-        """Computes the output of the layer.
+        """Returns the residual stream of B * T tokens, and keys and values if `serves`.
 
-        Args:
-          x: the residual stream of B * T tokens.
-          segment_ids, prefix_ids: as in `Decoder`.
-          cached: keys and values of earlier positions, for decoding with T = 1; None if
-            the call contains all positions.
-
-        Returns:
-          The residual stream, and a second result: None unless `serves` is set; the
-          updated `cached` if it was given; otherwise k `[B, K, H, T]` and v
-          `[B, K, T, H]`.
+        `cached` has the earlier positions if T is 1; the second result is then the
+        updated cache. Without it, the second result is k `[B, K, H, T]` and v `[B, K,
+        T, H]`.
         """
         c = self.config
 
@@ -295,11 +288,7 @@ def abstract_params(model: Decoder) -> tuple[Params, Params]:
 
 
 def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
-    """Returns the sharding of each parameter on `mesh`.
-
-    Raises:
-      ValueError: a parameter cannot be sharded; see `sharding.rules.partition_spec`.
-    """
+    """Returns the sharding of each parameter; raises ValueError if one does not fit."""
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(
         lambda path, shape, names: named_sharding(

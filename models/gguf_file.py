@@ -31,7 +31,7 @@ def convert(
     dtype: str = "float32",
     unless_has: str = "",
 ) -> int:
-    """Converts a GGUF file to a Hugging Face folder, one tensor at a time.
+    """Converts a GGUF file to a Hugging Face folder; returns the number of parameters.
 
     Args:
       file: a GGUF file of the architecture "llama" with SmolLM's tokenizer, in any
@@ -39,9 +39,6 @@ def convert(
       out: the folder to write; it gets its name only when it is complete.
       dtype: the dtype of the weights, a key of `models.hf.DTYPES`.
       unless_has: as in `models.hf.replaced_folder`.
-
-    Returns:
-      The number of parameters.
 
     Raises:
       ValueError: the package `gguf` is missing, the file is missing or damaged, or its
@@ -75,10 +72,7 @@ def from_package(
       file: the name of the GGUF file in the package.
       cache: the folder for converted models.
       described_in: a folder for config and tokenizer. If it is set and the cache does
-        not have the model, only these are written, to this folder.
-
-    Returns:
-      The folder in the cache, or `described_in`.
+        not have the model, only these are written, to this folder, which is returned.
 
     Raises:
       ValueError: the package is not installed or lacks the file, or the file cannot be

@@ -19,7 +19,6 @@ def resolve_folder(
     """Returns a model's local folder, after downloading it if `model` is a Hub id.
 
     Args:
-      model: a local folder or a Hub id.
       described_in: a folder for the config and the tokenizer. If it is set and the
         cache does not have the weights, only config and tokenizer are downloaded, to
         this folder.

@@ -82,21 +82,18 @@ class InferenceDecoder:
         longest: jax.Array | None = None,
         prefix_ids: jax.Array | None = None,
     ) -> tuple[jax.Array, Entries, Entries]:
-        """Computes hidden states, keys and values.
+        """Returns normed hidden states `[B, T, D]`, and arrays of k and of v.
+
+        With a `cache`, for decoding with T = 1, the arrays are the cache's, with the
+        new position written at `cache.clock`. Without one, for prefill, their shapes
+        are `[L, B, K, H, T]` and `[L, B, K, T, H]`, without the axis L if L is 1.
 
         Args:
           params: the parameters, as returned by `served_params`.
           token_ids, positions, segment_ids: as in `Decoder`.
-          cache: the earlier keys and values, for decoding with T = 1; None for prefill.
           longest: int32, an upper bound on the length of the rows whose results are
             used; required with a cache.
           prefix_ids: as in `Decoder`, for prefill only.
-
-        Returns:
-          The hidden states `[B, T, D]` after the final norm, and tuples of k and v
-          arrays. With a cache they are the cache's arrays, with the new position
-          written at `cache.clock`. Without a cache their shapes are `[L, B, K, H, T]`
-          and `[L, B, K, T, H]`, without the axis L if L is 1.
         """
         c = self.config
         block = Block(
@@ -171,14 +168,11 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
     """Converts parameters from the training layout to the inference layout and dtype.
 
-    Adapters are merged, and weights are cast to the inference dtype before their
-    transfer. To limit peak memory, each array of layers and each parameter outside the
-    layers is converted by a separate call of a jitted function, because the compiler
-    may start all transfers of one function together.
-
-    Args:
-      params: the parameters of `trained`, on its mesh.
-      served: the inference model, on the same devices in the same order.
+    The devices of both layouts are the same, in the same order. Adapters are merged,
+    and weights are cast before their transfer. To limit peak memory, each array of
+    layers and each parameter outside the layers is converted by a separate call of a
+    jitted function, because the compiler may start all transfers of one function
+    together.
     """
     made = {}
     for name, table in params.items():

@@ -125,11 +125,7 @@ def save_folder(
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:
-    """Reads adapter_config.json.
-
-    Raises:
-      ValueError: the file is missing or damaged, or a setting is not supported.
-    """
+    """Reads adapter_config.json; raises ValueError if it is not supported."""
     path = pathlib.Path(folder) / CONFIG
     content = read_json(path, "PEFT")
     fields = JsonFields(content, str(path))
@@ -145,11 +141,9 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
 def load_adapters(
     folder: str | os.PathLike, model: Decoder
 ) -> tuple[DecoderConfig, Params]:
-    """Loads a PEFT folder onto a model's mesh.
+    """Returns the config with adapters for all kernels, and a folder's adapters.
 
-    Returns:
-      The model's config with adapters for all kernels, and the adapters, which are
-      zero where the folder has none.
+    The adapters are on the model's mesh. They are zero where the folder has none.
 
     Raises:
       ValueError: `read_config` fails, the weights are damaged or cannot be sharded, or

@@ -1,8 +1,7 @@
 """Reads and writes safetensors files one tensor at a time, to limit host memory.
 
 The `safetensors` package writes a file from a dictionary of all tensors, and copies the
-tensors that it reads. A file has an 8-byte little-endian header length, a JSON header
-and the bytes of the tensors (https://github.com/huggingface/safetensors#format).
+tensors that it reads. The format: https://github.com/huggingface/safetensors#format
 """
 
 import json

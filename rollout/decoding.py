@@ -108,9 +108,8 @@ def empty(
 def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
     """Computes the keys and values of packed prompts.
 
-    Returns:
-      Tuples of keys `[L, Q, K, H, T]` and of values `[L, Q, K, T, H]`, one array for
-      every L stacked layers, without the axis L if L is 1.
+    Returns tuples of keys `[L, Q, K, H, T]` and of values `[L, Q, K, T, H]`, one array
+    for every L stacked layers, without the axis L if L is 1.
     """
     mesh, count = model.mesh, len(rows.ids)
     idle = -count % shards("batch", mesh)
@@ -156,15 +155,13 @@ def _first_rows(mesh, lead, count: int, entries):
 def insert(
     mesh, state: Slots, root, k, v, places: Places, slot, last, limit, path
 ) -> Slots:
-    """Returns the state with completions started in free slots.
-
-    The prompt of a partial completion includes its tokens so far.
+    """Returns the state with completions started in free slots; donates `state`.
 
     Args:
-      state: the decode state, which is donated.
       root: uint32 `[2]`, the random key of the call.
       k, v: the keys and values of Q rows from `prefill`.
       places: where each completion's prompt, without its last token, is in these rows.
+        The prompt of a partial completion includes its tokens so far.
       slot: int32 `[R]`, the slot of each completion, all different. A completion with a
         slot of B or more is dropped.
       last: int32 `[R]`, the last token of each completion's prompt.
@@ -209,16 +206,11 @@ def decode(
 ):
     """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
 
-    All devices synchronize when the loop checks how many slots are done.
+    All devices synchronize when the loop checks how many slots are done. `truncates`,
+    whether to apply `dynamic.top_p`, is compiled separately. `state` is donated.
 
-    Args:
-      truncates: whether to apply `dynamic.top_p`; each value is compiled separately.
-      state: the decode state, which is donated.
-      min_done: int32, the number of done slots at which to return.
-
-    Returns:
-      The new state, and a tuple of its done, count, token_ids and logprobs. The tuple
-      is replicated on all devices, so that all processes make the same decisions.
+    Returns the new state, and its done, count, token_ids and logprobs replicated on all
+    devices, so that all processes make the same decisions.
     """
     mesh = model.mesh
     table = head_table(params)
@@ -315,10 +307,8 @@ def decode(
 def compact(mesh, state: Slots, keep) -> Slots:
     """Returns a smaller state, copied one array at a time to save memory.
 
-    Args:
-      state: the decode state, whose arrays with an axis of slots are deleted.
-      keep: int32, the slots to keep, ordered by copy of the weights and numbered within
-        each copy. Each copy keeps the same number of slots.
+    `keep` lists the slots to keep, ordered by copy of the weights and numbered within
+    each copy, which all keep equally many. Arrays of `state` with slots are deleted.
     """
 
     def part(array, layout):

@@ -41,11 +41,11 @@ from sharding.replicas import share_replicas
 class JaxSampler:
     """Implements `PolicySampler` on the trainer's devices."""
 
-    def __init__(self, layout: Layout, params: Params, *, version: int = 0):
+    def __init__(self, layout: Layout, params: Params):
         self._layout, self._model, self._mesh = layout, layout.model, layout.mesh
         # Whether prefill can compute a common prefix of prompts only once.
         self.shares_prefixes = self._model.attention in SHARES_PREFIXES
-        self.publish(params, version)
+        self.publish(params, 0)
 
     def publish(self, params: Params, version: int) -> None:
         self.make_room()  # free the old weights first, if the trainer has not

@@ -15,7 +15,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from configs.schema import Count, Index
 from models.config import DecoderConfig
 from models.decoder import Decoder
 from models.inference import InferenceDecoder, abstract_served, served_config
@@ -198,8 +197,8 @@ def device_memory(mesh: Mesh) -> int | None:
 def make_layout(
     trained: Decoder,
     *,
-    slots: Count,
-    tensor: Index = 0,
+    slots: int,
+    tensor: int = 0,
     prompt_length: int = 0,
     response_length: int = 0,
     common: int = 0,

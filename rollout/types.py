@@ -155,9 +155,8 @@ def start_completions(
 ) -> list[list[Completion]]:
     """Returns a copy of `partial`, or `params.n` empty completions for each prompt.
 
-    Raises:
-      ValueError: `partial` does not have `params.n` completions for each prompt, or an
-        unfinished completion already has `params.max_tokens` tokens.
+    Raises ValueError if `partial` does not have `params.n` completions for each prompt,
+    or if an unfinished completion already has `params.max_tokens` tokens.
     """
     if partial is None:
         return [[EMPTY] * params.n for _ in prompts]

@@ -16,11 +16,7 @@ SIZES = ("data", "fsdp", "tensor")
 
 
 def all_devices() -> list[jax.Device]:
-    """Returns the devices of all processes.
-
-    Raises:
-      ValueError: JAX cannot initialize its platform.
-    """
+    """Returns the devices of all processes; raises ValueError if there are none."""
     try:
         return jax.devices()
     # JAX raises AssertionError for cuda without its plugin.
@@ -40,7 +36,7 @@ def make_mesh(
     tensor: int = 1,
     devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
-    """Builds a mesh over all devices, or over `devices`.
+    """Builds a mesh over all devices, or over `devices`, with the axes AXES.
 
     One of the three sizes may be -1; it is computed from the number of devices.
 
@@ -48,10 +44,7 @@ def make_mesh(
       data: the number of replicas of the parameters, each with its own batch rows.
       fsdp: the number of devices that shard parameters, optimizer state and batch rows.
       tensor: the number of devices that shard heads, MLP width and vocabulary.
-      devices: the devices of the mesh; None for the devices of all processes.
-
-    Returns:
-      A mesh whose axes are `sharding.rules.AXES`.
+      devices: None for the devices of all processes.
 
     Raises:
       ValueError: JAX finds no devices, a size is invalid, the sizes do not match the
@@ -125,10 +118,10 @@ def resolve_shape(
 
 
 def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
-    """Returns the sampler's mesh: the same devices, in groups of `tensor` devices.
+    """Returns the sampler's mesh: the same devices in order, in groups of `tensor`.
 
     Each group holds a full copy of the weights, split by heads, MLP width and
-    vocabulary, and samples its own rows. The order of the devices does not change.
+    vocabulary, and samples its own rows.
 
     Raises:
       ValueError: `tensor` is not a positive divisor of the number of devices.
@@ -154,15 +147,14 @@ def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
 
 
 def platform(mesh: Mesh | None) -> str:
-    """Returns the platform of a mesh's devices: "cpu", "gpu" or "tpu".
+    """Returns the platform of the mesh, or JAX's default: "cpu", "gpu" or "tpu".
 
-    With ahead-of-time compilation it can differ from the platform of this machine. If
-    `mesh` is None, returns JAX's default platform.
+    With ahead-of-time compilation it can differ from the platform of this machine.
     """
     name = mesh.devices.flat[0].platform if mesh else jax.default_backend()
     return "gpu" if name in ("cuda", "rocm") else name
 
 
 def abstract_mesh(shape: tuple[int, int, int]) -> AbstractMesh:
-    """Returns a mesh of `shape` without devices, to compute shardings."""
+    """Returns a mesh without devices, to compute shardings."""
     return AbstractMesh(shape, AXES)

@@ -1,7 +1,4 @@
-"""Maps logical axes of arrays to mesh axes.
-
-Only this package names mesh axes. All other code names logical axes, to shard an array,
-to split the work of a loop or to count shards.
+"""Maps logical axes of arrays to mesh axes, which only this package names.
 
 Flax's own rules treat a misspelled name as unsharded and ignore the second use of a
 mesh axis. Here `partition_spec` rejects both.
@@ -35,11 +32,7 @@ RULES: Mapping[str, str | tuple[str, ...] | None] = {
 
 
 def mesh_axes(name: str | None) -> tuple[str, ...]:
-    """Returns the mesh axes that shard a logical axis; `()` if it is not sharded.
-
-    Raises:
-      ValueError: `RULES` does not have the name.
-    """
+    """Returns the mesh axes of a logical axis; raises ValueError if it is unknown."""
     if name is None:
         return ()
     if name not in RULES:
@@ -54,10 +47,7 @@ def shards(name: str, mesh: Mesh | AbstractMesh) -> int:
 
 
 def spec(*axes: str | None) -> PartitionSpec:
-    """Returns the partition spec of an array; checks the names, but not the shape.
-
-    None stands for a dimension that is not sharded.
-    """
+    """Returns the partition spec of an array; checks the names, but not the shape."""
     return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
 
 
@@ -90,8 +80,7 @@ def partition_spec(
 
     Args:
       axes: a logical axis name for each dimension; None for an unsharded dimension.
-      mesh: the mesh to shard over, with the axes `AXES`.
-      shape, name: the array's shape, and its name in error messages.
+      name: the array's name in error messages.
 
     Raises:
       ValueError: a name is unknown, two dimensions use the same mesh axis, a dimension

@@ -2,6 +2,5 @@
 
     python -m tools.ablate --config=configs/ablations/NAME.py --workdir=DIR
 
-Each file defines an `ABLATION`, and each of its arms is a config, `FILE.py:ARM`. Read
-`clip_higher` first; `configs.ablation` documents the classes.
+Each arm of an ablation is a config too, `FILE.py:ARM`. Read `clip_higher` first.
 """

@@ -43,17 +43,16 @@ class OutOfStep(SamplerError):
     """Reports that a server does not serve the published version, or names none."""
 
 
+class ServerBroken(SamplerError):
+    """Reports a status of 500 or more, except 503: the engine may be dead."""
+
+
 class ServerRefused(SamplerError):
-    """Reports an HTTP status other than 200 and 503, or a failed check of a server."""
+    """Reports a status below 500 other than 200, or a failed check of a server."""
 
     def __init__(self, message: str, status: int = 400):
         super().__init__(message)
         self.status = status
-
-    @property
-    def internal(self) -> bool:
-        """Returns whether the status is 500 or more: the engine may then be dead."""
-        return self.status >= 500
 
 
 class LoadFailed(ServerRefused):
@@ -129,7 +128,8 @@ class VllmClient:
         Raises:
           ServerGone: there is no answer, or `cut` or `close` broke the connection.
           ServerBusy: the status is 503.
-          ServerRefused: the status is neither 200 nor 503, or the answer is not JSON.
+          ServerBroken: the status is another one of 500 or more.
+          ServerRefused: any other status but 200, or the answer is not JSON.
         """
         text = self._exchange(method, path, body, timeout)
         try:
@@ -163,6 +163,8 @@ class VllmClient:
         message = f"{self.url}{path}: {answer.status} {_error_text(text)}"
         if answer.status == 503:
             raise ServerBusy(message)
+        if answer.status >= 500:
+            raise ServerBroken(message)
         if answer.status != 200:
             raise ServerRefused(message, answer.status)
         return text
@@ -171,11 +173,7 @@ class VllmClient:
         """Returns whether the server is alive; raises ServerRefused for status 4xx."""
         try:
             self.call("GET", "/health", timeout=5)
-        except (ServerGone, ServerBusy):
-            return False
-        except ServerRefused as error:
-            if not error.internal:
-                raise
+        except (ServerGone, ServerBusy, ServerBroken):
             return False
         return True
 
@@ -202,13 +200,12 @@ class VllmClient:
     def attach(self, *, max_model_len: int) -> float:
         """Checks the server, and prepares `generate`; must be called before it.
 
-        Returns:
-          The log-prob, in nats, of a token sampled with top_k=1. It is 0 unless the
-          server reports log-probs of the raw logits.
+        Returns the log-prob, in nats, of a token sampled with top_k=1. It is 0 unless
+        the server reports log-probs of the raw logits.
 
         Raises:
           ServerRefused: the server's maximum length is below `max_model_len`.
-          ServerGone, ServerBusy, ServerRefused: the errors of `call`.
+          Exception: the errors of `call`.
         """
         model = self.call("GET", "/v1/models", timeout=10)["data"][0]
         self._model = model["id"]
@@ -243,9 +240,7 @@ class VllmClient:
           timeout: the maximum seconds without data during that check.
           adapter: whether only adapters will be published.
 
-        Raises:
-          ServerRefused: a check failed.
-          ServerGone, ServerBusy, ServerRefused: the errors of `call`.
+        Raises ServerRefused if a check fails, and the errors of `call`.
         """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
         needed = [*_CONTROL, GENERATE, ABORT, *([LOAD_ADAPTER] if adapter else [])]
@@ -281,7 +276,6 @@ class VllmClient:
         """Samples one completion, unfinished if `abort` or an update ended it early.
 
         Args:
-          prompt, params, seed: the request; `n` of the parameters is ignored.
           version_of: converts a version label to a policy version; called with "" for a
             server that reports no labels.
           name: a unique name of the request, for `abort`.
@@ -290,7 +284,7 @@ class VllmClient:
         Raises:
           OutOfStep: the server does not report the version of a token, or `version_of`
             rejects a label.
-          ServerGone, ServerBusy, ServerRefused: the errors of `call`.
+          Exception: the errors of `call`.
         """
         drawn, choice = self._generate(
             prompt, params, seed=seed, top_k=0, name=name, timeout=timeout
@@ -388,7 +382,7 @@ class VllmClient:
 
         Raises:
           LoadFailed: the server could not load the weights, and stays paused.
-          ServerGone, ServerBusy, ServerRefused: the errors of `call`.
+          Exception: the errors of `call`.
         """
         begin = time.monotonic()
         # Clear cached prefixes, which were computed with the old weights.
@@ -404,8 +398,6 @@ class VllmClient:
             if adapter:
                 self._serve_adapter(weights.path, timeout=timeout)
         except ServerRefused as error:
-            if error.internal:
-                raise
             raise LoadFailed(str(error)) from None
         label = {"new_version": weights.label}
         self.call("POST", "/update_weight_version", label, timeout=timeout)

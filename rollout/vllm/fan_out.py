@@ -22,7 +22,7 @@ from rollout.types import (
     check_lengths,
     start_completions,
 )
-from rollout.vllm.client import ServerBusy, ServerGone, ServerRefused
+from rollout.vllm.client import ServerBroken, ServerBusy, ServerGone
 from rollout.vllm.fleet import Member, ServerFleet
 from rollout.vllm.server import ServerFailed
 
@@ -103,11 +103,7 @@ class FleetSampler:
                             return start.followed_by(drawn)
                     except ServerBusy:
                         pass
-                    except ServerGone as error:
-                        fault = error
-                    except ServerRefused as error:
-                        if not error.internal:
-                            raise
+                    except (ServerGone, ServerBroken) as error:
                         fault = error
                     finally:
                         del in_flight[name]
@@ -145,11 +141,8 @@ class FleetSampler:
             for member, names in names_of.items():
                 try:
                     member.client.abort(names, timeout=_ABORT_SECONDS)
-                except (ServerGone, ServerBusy):
+                except (ServerGone, ServerBusy, ServerBroken):
                     continue  # the threads that wait for this server handle the fault
-                except ServerRefused as error:
-                    if not error.internal:
-                        raise
 
         workers = min(fleet.slots, len(todo))
         fleet.run(work, workers)

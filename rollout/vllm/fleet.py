@@ -17,6 +17,7 @@ from typing import Any
 
 from rollout.vllm.client import (
     LoadFailed,
+    ServerBroken,
     ServerBusy,
     ServerGone,
     ServerRefused,
@@ -93,10 +94,9 @@ class ServerFleet:
     ) -> None:
         """Starts the servers; `update_all` waits for them.
 
-        Args:
-          attach: checks a server after each start.
-          update: loads the current weights into a server.
-          check_restarted: checks a restarted server, given the result of `update`.
+        `attach` checks a server after each start, and `update` loads the current
+        weights. `check_restarted` checks a restarted server, given the result of
+        `update`.
         """
         self._attach, self._update = attach, update
         self._check_restarted = check_restarted
@@ -227,8 +227,8 @@ class ServerFleet:
                 except LoadFailed as error:
                     self._restart(member, error)
                     raise
-                except ServerRefused as error:
-                    if not error.internal or member.client.healthy():
+                except ServerBroken as error:
+                    if member.client.healthy():
                         raise
                     if member.process is not None and not member.attached:
                         # A server that fails on its first request would fail again.
@@ -328,7 +328,7 @@ class ServerFleet:
                 timeout = min(10.0, self._stall_seconds)
                 try:
                     now = member.client.tokens_processed(timeout=timeout)
-                except (ServerGone, ServerBusy, ServerRefused):
+                except (ServerGone, ServerBusy, ServerBroken, ServerRefused):
                     now = count
                 if now != count:
                     member.progress = (now, time.monotonic())

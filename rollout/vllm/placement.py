@@ -22,9 +22,6 @@ def make_servers(
       sets: the GPUs of each server; see `device_sets`.
       key: the flag or config key that sets `spec.python`, for error messages.
       logs: the folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
-
-    Raises:
-      ValueError: the file `spec.python` does not exist.
     """
     if sets and not pathlib.Path(spec.python).is_file():
         raise ValueError(

@@ -75,8 +75,8 @@ class WeightFolder:
           export: yields `(name in the file, host array)` for the tensors of a parameter
             tree.
           specs: `(shape, dtype)` of each tensor from `export`, all of one dtype.
-          file: the name of a version's weights file.
-          described: the texts of a version's other files, by name.
+          file, described: the name of a version's weights file, and the texts of its
+            other files by name.
 
         Raises:
           OSError: two versions do not fit, or the parent is not writable.
@@ -180,7 +180,6 @@ class VllmSampler(FleetSampler):
 
         Args:
           fleet: the servers, not yet started.
-          weights: the folder that publishes weights to the servers.
           probe: a function of parameters and sequences that returns the trainer's
             log-probs at temperature 1, `float32 [n]` with entry t for token t. Called
             with one sequence per server in each publish.
@@ -188,7 +187,6 @@ class VllmSampler(FleetSampler):
             blocks of the key-value cache.
           probe_tolerance: the largest mean absolute difference of log-probs after an
             update, in nats.
-          max_model_len: the maximum length of a prompt with its completion.
           in_flight: the effect of a publish on running requests: "abort" drops and
             repeats them, "keep" continues them with the new weights.
           model_specs: the shapes and dtypes of the servers' model if only adapters are
