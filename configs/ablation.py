@@ -49,11 +49,7 @@ class Ablation:
         check_seeds(self.seeds)
 
     def get_config(self, text: str = "") -> ConfigDict:
-        """Returns the config of an arm.
-
-        Args:
-          text: "ARM", "ARM@BASE" or "@BASE"; the default arm is the reference.
-        """
+        """Returns the config of "ARM", "ARM@BASE" or "@BASE" (of the reference)."""
         arm, _, base = text.partition(SEPARATOR)
         arm = arm or self.reference
         if arm not in self.arms:
@@ -71,8 +67,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
     """Returns an arm for each combination of values, named "key=value,key=value".
 
-    The names contain only the last part of each dotted key. The values of a key must
-    differ as text.
+    The names have only the last part of each dotted key.
     """
     return {
         ",".join(

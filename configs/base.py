@@ -407,10 +407,5 @@ def get_config() -> ConfigDict:
 
 
 def from_config(config: ConfigDict) -> RunConfig:
-    """Checks a config and converts it to its dataclass.
-
-    Raises:
-      ValueError: a key is unknown or missing, or a value is out of range. The message
-        is one line with the key, any value, and what to do.
-    """
+    """Converts a config to its dataclass; raises ValueError for wrong values."""
     return parse(RunConfig, config.to_dict())

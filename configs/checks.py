@@ -10,13 +10,9 @@ _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:]
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
-    """Checks keys of a config that depend on each other.
+    """Checks keys of a config that depend on each other, without reading model or data.
 
-    Uses neither the model nor the data. `data.train` must be set if `needs_data`.
-
-    Raises:
-      ValueError: a condition is not met. The message is one line with a key, its value,
-        and what to do.
+    Raises ValueError with a one-line message: a key, its value, and what to do.
     """
 
     def refuse(key: str, reason: str) -> NoReturn:
@@ -95,12 +91,9 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
 
 
 def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
-    """Rejects an overlong buffer with which every completion would be penalized.
+    """Raises ValueError if a length penalty would apply to every completion.
 
     `max_response_tokens` is the limit of the run or of a stage.
-
-    Raises:
-      ValueError: the penalty is used, and the buffer is not shorter than the limit.
     """
     buffer = c.reward.overlong_buffer
     if c.reward.overlong_factor and buffer >= max_response_tokens:
@@ -113,8 +106,7 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
 def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
     """Returns messages about settings of a config that have no effect.
 
-    Args:
-      needs_reference: whether the loss uses log-probabilities of the reference model.
+    `needs_reference`: the loss uses log-probabilities of the reference model.
     """
     b, d, lines = c.batch, c.dynamic_sampling, []
     clips_ratio = c.objective.function in ("grpo", "dual_clip", "cispo", "gspo")

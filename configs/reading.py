@@ -70,11 +70,10 @@ class _Parser(flags.ArgumentParser):
 
 
 def read_config(name: str) -> ConfigDict:
-    """Returns the config of a file.
+    """Returns the config of "FILE.py" or "FILE.py:TEXT".
 
-    Args:
-      name: "FILE.py" or "FILE.py:TEXT"; TEXT is the argument of the file's
-        `get_config`, or of `ABLATION.get_config` if the file has an `ABLATION`.
+    TEXT is the argument of the file's `get_config`, or of `ABLATION.get_config` if the
+    file has an `ABLATION`.
 
     Raises:
       UnreadableConfig: the file is missing, fails, or gives no ConfigDict. The message
@@ -108,10 +107,8 @@ def run_file(name: str) -> dict[str, Any]:
 
     The file's folder is added to `sys.path`, so that "module:function" in the config
     can name a module in that folder. If a relative path under configs/ does not exist,
-    the file of that name in this package is used.
-
-    Raises:
-      UnreadableConfig: the file is missing or raises an error.
+    the file of that name in this package is used. Raises UnreadableConfig if the file
+    is missing or raises an error.
     """
     path = user_path(name)
     if not path.is_file() and path.parts[:1] == (_HERE.name,):
@@ -171,10 +168,9 @@ class UnwritableFile(argparse.ArgumentTypeError, ValueError):
 
 
 def output_file(text: str) -> pathlib.Path:
-    """Converts a flag's value to the path of an output file; creates its folder.
+    """Converts a flag's value to a path, and creates the folder of this file.
 
-    Raises:
-      UnwritableFile: the folder cannot be created or written.
+    Raises UnwritableFile if the folder cannot be created or written.
     """
     path = user_path(text)
     with contextlib.suppress(OSError):
@@ -202,10 +198,9 @@ def expand_home(config: ConfigDict) -> None:
 
 
 def changes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of a config that differ from the defaults, by dotted key.
+    """Returns the values that differ from the defaults, by dotted key.
 
-    Args:
-      config: the config as nested dicts of JSON values, after `expand_home`.
+    `config` has nested dicts of JSON values, after `expand_home`.
     """
     base = get_config()
     expand_home(base)

@@ -53,12 +53,9 @@ def section(cls: type[Section]) -> type[Section]:
 def parse(
     cls: type[Section], values: Mapping[str, Any], above: str = "config"
 ) -> Section:
-    """Creates a section from a mapping of its keys to values.
+    """Creates a section, whose dotted key is `above`, from a mapping of its keys.
 
-    `above` is the dotted key of the section, for error messages.
-
-    Raises:
-      ValueError: a key is unknown or missing, or a value does not fit its type.
+    Raises ValueError if a key is unknown or missing, or a value does not fit its type.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     if unknown := sorted(values.keys() - hints.keys()):
@@ -88,12 +85,9 @@ def parse(
 def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
     """Checks the arguments in a config against the signature of a user's function.
 
-    Args:
-      section: the dotted key of the arguments, without "config."; may be empty.
-
-    Raises:
-      ValueError: `values` is not a dict, the function has no argument of that name, or
-        a value does not fit the argument's type.
+    `section` is their dotted key, without "config."; it may be empty. Raises ValueError
+    if `values` is not a dict, the function has no argument of that name, or a value
+    does not fit the argument's type.
     """
     if not hasattr(values, "items"):  # a ConfigDict is not a Mapping
         raise ValueError(f"config.{section}={values!r}: must be a dict")
@@ -115,11 +109,7 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
 
 
 def call(function: Callable, section: str, values: Mapping[str, Any], **others) -> Any:
-    """Calls a user's function with the arguments in a config and with `others`.
-
-    Raises:
-      ValueError: `check` rejects `values`, or the signature does not fit the call.
-    """
+    """Checks the arguments in a config, and calls a user's function with them."""
     check(section, values, function)
     try:
         inspect.signature(function).bind(**values, **others)
@@ -168,13 +158,9 @@ def config_json(config: Any) -> str:
 
 
 def check_same(config: Any, of_leader: str) -> None:
-    """Checks that this process and process 0 have equal configs.
+    """Raises ValueError if this process and process 0 have different configs.
 
-    Args:
-      of_leader: the config of process 0, as returned by `config_json`.
-
-    Raises:
-      ValueError: the configs differ; the message names the first key that differs.
+    `of_leader` is the config of process 0, as returned by `config_json`.
     """
     own = json.loads(config_json(config))
     for key, mine, other in differences(own, json.loads(of_leader)):

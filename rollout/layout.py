@@ -170,7 +170,7 @@ def _round_up(number: int, step: int) -> int:
 
 
 def device_bytes(tree) -> int:
-    """Returns the bytes per device of a tree of arrays or of shapes with shardings.
+    """Returns the bytes per device of arrays, or of shapes with shardings.
 
     Arrays in pinned host memory are not counted.
     """
@@ -274,8 +274,7 @@ def _undivided(count: int, config: DecoderConfig, devices: int) -> list[str]:
 def layout_bytes(layout: Layout) -> int:
     """Returns the bytes per device of the weights, the cache and replicated arrays.
 
-    The replicated arrays are the keys and values of one prefill, and the results of all
-    slots.
+    These are the keys and values of one prefill, and the results of all slots.
     """
     config = layout.model.config
     columns, width = layout.lengths(0, 0, layout.prefix)

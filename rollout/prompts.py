@@ -35,12 +35,9 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """Packs prompts without their last tokens, in order, as many as fit.
+    """Packs prompts without their last tokens, in order, as many as fit in Q = `rows`.
 
-    Args:
-      prompts: the token ids of each prompt, 1 to `length` + 1 tokens.
-      shared: the length of the prefix that all prompts share.
-      rows, length: Q and T, the shape of the rows.
+    All prompts begin with the same `shared` tokens, and have 1 to `length` + 1 tokens.
     """
     ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
     places: list[tuple[int, int, int]] = []

@@ -120,10 +120,7 @@ class Sampler(Protocol):
 
 class PolicySampler(Sampler, Protocol):
     def publish(self, params, version: int) -> None:
-        """Replaces the served weights.
-
-        Later completions report `version`, the policy version, for their tokens.
-        """
+        """Replaces the weights; later completions report `version` for their tokens."""
         ...
 
     def make_room(self) -> None:

@@ -63,9 +63,7 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
     """Arranges the devices in `shape`, with inner axes on the faster network.
 
     TPU slices and GPU nodes are distributed over the data axis first, then over fsdp.
-
-    Raises:
-      ValueError: data x fsdp is not a multiple of the number of slices or nodes.
+    Raises ValueError if data x fsdp is not a multiple of the number of slices or nodes.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -93,9 +91,8 @@ def resolve_shape(
 ) -> tuple[int, int, int]:
     """Returns the sizes of a mesh, with -1 replaced by the size that uses all devices.
 
-    Raises:
-      ValueError: a size is invalid, two sizes are -1, or the sizes do not match the
-        number of devices.
+    Raises ValueError if a size is invalid, two sizes are -1, or the sizes do not match
+    the number of devices.
     """
     sizes = data, fsdp, tensor
     given = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"
