@@ -49,7 +49,7 @@ class Ablation:
         check_seeds(self.seeds)
 
     def get_config(self, text: str = "") -> ConfigDict:
-        """Returns the config of "ARM", "ARM@BASE" or "@BASE" (of the reference)."""
+        """Returns the config of "ARM" or "ARM@BASE"; without ARM, of the reference."""
         arm, _, base = text.partition(SEPARATOR)
         arm = arm or self.reference
         if arm not in self.arms:

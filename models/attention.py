@@ -130,13 +130,14 @@ def decode_attention(
 ) -> jax.Array:
     """Computes attention of the newest position of each row over the cache.
 
-    Reads blocks of `block` columns, a divisor of S, from the newest backwards until
+    The cache contains the newest position; `q` and the result are `[B, N, H]`. Blocks
+    of `block` columns, a divisor of S, are read from the newest column backwards, until
     `cached.seen.reach` columns are covered. The shared prefix is read once for all
-    rows. The cache contains the newest position; `q` and the result are `[B, N, H]`.
+    rows.
 
-    With "triton", a head width that is a power of two and no shared prefix, a kernel
-    stops at each row's own oldest column; `block` must then be a power of two. In all
-    other cases XLA is used.
+    "triton" uses a kernel if the head width is a power of two and there is no shared
+    prefix. The kernel stops at each row's own oldest column, and requires that `block`
+    is a power of two. In all other cases XLA is used.
     """
     attend = functools.partial(_decode_attention, block=block)
     # The kernel requires a head width that is a power of two, as in Qwen2.5.

@@ -60,7 +60,7 @@ class Options(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """Lists the key blocks that each query block visits; in `d_keys`, vice versa."""
+    """Lists the key blocks that each query block visits."""
 
     # int32 [B, I, J], all key blocks: first those to visit without a mask, then those
     # with a mask, then the others.

@@ -206,8 +206,8 @@ def decode(
 ):
     """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
 
-    All devices synchronize when the loop checks how many slots are done. `truncates`,
-    whether to apply `dynamic.top_p`, is compiled separately. `state` is donated.
+    All devices synchronize when the loop checks how many slots are done. `state` is
+    donated. `truncates` says whether `dynamic.top_p` is applied.
 
     Returns the new state, and its done, count, token_ids and logprobs replicated on all
     devices, so that all processes make the same decisions.
@@ -308,7 +308,7 @@ def compact(mesh, state: Slots, keep) -> Slots:
     """Returns a smaller state, copied one array at a time to save memory.
 
     `keep` lists the slots to keep, ordered by copy of the weights and numbered within
-    each copy, which all keep equally many. Arrays of `state` with slots are deleted.
+    each copy. All copies keep equally many. Arrays of `state` with slots are deleted.
     """
 
     def part(array, layout):

@@ -35,7 +35,7 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """Packs prompts without their last tokens, in order, as many as fit in Q = `rows`.
+    """Packs prompts without their last tokens, in order, as many as fit in `rows` rows.
 
     All prompts begin with the same `shared` tokens, and have 1 to `length` + 1 tokens.
     """
