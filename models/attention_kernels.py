@@ -137,9 +137,28 @@ def _attend_forward(q, k, v, rows, options):
 def _attend_backward(options, saved, d_out):
     q, k, v, rows, out, logsumexp = saved
     shift = jnp.sum(out.astype(jnp.float32) * d_out.astype(jnp.float32), axis=-1)
-    inputs = q, k, v, d_out.astype(q.dtype), logsumexp, shift, rows
-    d_k, d_v = _d_keys(*inputs, options)
-    return _d_queries(*inputs, options), d_k, d_v, None
+    arrays = logsumexp, shift, q, k, v, d_out.astype(q.dtype)
+
+    def call(kernel, tiling, pairs, of_keys, wanted):
+        grid, width = _Grid(q, tiling, options, of_keys), q.shape[-1]
+        scalars = grid.queries(whole=of_keys)
+        queries = grid.queries(width, whole=of_keys)
+        keys = grid.keys(whole=not of_keys)
+        specs = scalars, scalars, queries, keys, keys, queries
+        outputs = [
+            (jax.ShapeDtypeStruct(q.shape, x.dtype), grid.queries(width))
+            for x in wanted
+        ]
+        inputs = zip(arrays, specs, strict=True)
+        return _call(kernel, grid, rows, pairs, inputs, outputs)
+
+    tilings = options.tilings
+    (d_q,) = call(_d_queries_kernel, tilings.d_queries, rows.d_queries, False, [q])
+    # Each program computes the part of one query head. Fewer and longer programs would
+    # leave processors idle at the end.
+    parts = call(_d_keys_kernel, tilings.d_keys, rows.d_keys, True, [k, v])
+    d_k, d_v = (jnp.sum(x, axis=2, dtype=jnp.float32).astype(x.dtype) for x in parts)
+    return d_q, d_k, d_v, None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
@@ -311,19 +330,6 @@ def _forward_kernel(grid, order, counts, ids, prefixes, q, k, v, out, logsumexp)
     logsumexp[...] = top + jnp.log(total) * _LOG2_E
 
 
-def _d_queries(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
-    """Returns the gradient with respect to the queries, `[B, K, G, T, H]`."""
-    width = q.shape[-1]
-    grid = _Grid(q, options.tilings.d_queries, options, of_keys=False)
-    scalars, queries = grid.queries(), grid.queries(width)
-    keys = grid.keys(whole=True)
-    specs = scalars, scalars, queries, keys, keys, queries
-    inputs = zip((logsumexp, shift, q, k, v, d_out), specs, strict=True)
-    outputs = [(jax.ShapeDtypeStruct(q.shape, q.dtype), queries)]
-    (d_q,) = _call(_d_queries_kernel, grid, rows, rows.d_queries, inputs, outputs)
-    return d_q
-
-
 def _d_queries_kernel(grid, order, counts, ids, prefixes, *refs):
     tiling, options = grid.tiling, grid.options
     logsumexp, shift, q, k, v, d_out, d_q = refs
@@ -346,25 +352,6 @@ def _d_queries_kernel(grid, order, counts, ids, prefixes, *refs):
 
     total = _visit(counts, visit, jnp.zeros(q.shape, jnp.float32))
     d_q[...] = (total * options.scale).astype(d_q.dtype)
-
-
-def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, options: Options):
-    """Returns the gradients with respect to keys and values, both `[B, K, T, H]`.
-
-    Each program computes the part of one query head, and the parts are then added.
-    Fewer and longer programs would leave processors idle at the end.
-    """
-    width = q.shape[-1]
-    grid = _Grid(q, options.tilings.d_keys, options, of_keys=True)
-    scalars, queries = grid.queries(whole=True), grid.queries(width, whole=True)
-    keys = grid.keys()
-    specs = scalars, scalars, queries, keys, keys, queries
-    inputs = zip((logsumexp, shift, q, k, v, d_out), specs, strict=True)
-    outputs = [
-        (jax.ShapeDtypeStruct(q.shape, x.dtype), grid.queries(width)) for x in (k, v)
-    ]
-    parts = _call(_d_keys_kernel, grid, rows, rows.d_keys, inputs, outputs)
-    return [jnp.sum(x, axis=2, dtype=jnp.float32).astype(x.dtype) for x in parts]
 
 
 def _d_keys_kernel(grid, order, counts, ids, prefixes, *refs):
