@@ -188,8 +188,9 @@ def _late_score(score: Any) -> dict[str, Any]:
 
 def _hash_files(folder: pathlib.Path) -> dict[str, str]:
     """Returns the SHA-256 of each file that `SHA256SUMS` must list, by path."""
-    own = {SUMS, SCORE, f".{SUMS}.part", f".{SCORE}.part"}
-    paths = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
-    names = sorted({path.relative_to(folder).as_posix() for path in paths} - own)
+    # Not hidden files, such as .DS_Store and ._NAME of macOS, or .nfs0123 of NFS.
+    paths = (p for p in folder.rglob("[!.]*") if p.is_symlink() or not p.is_dir())
+    relative = {path.relative_to(folder).as_posix() for path in paths}
+    names = sorted(relative - {SUMS, SCORE})
     hashes = files.sha256_of_each(folder / name for name in names)
     return dict(zip(names, hashes, strict=True))

@@ -68,7 +68,7 @@ class Change(NamedTuple):
 
 def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     """Returns the identity of a run; `base` is the base model's folder."""
-    paths = [p for p in sorted(base.iterdir()) if p.suffix in _MODEL_FILES]
+    paths = [p for p in sorted(base.glob("[!.]*")) if p.suffix in _MODEL_FILES]
     hashes = files.sha256_of_each(paths)
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
     settings = {name: getattr(jax.config, name) for name in _JAX_DEFAULTS}

@@ -258,6 +258,20 @@ def test_a_corrupt_checkpoint_is_set_aside_and_the_one_before_it_loaded(
         shutil.rmtree(folder)
 
 
+@pytest.mark.failure(104)
+def test_hidden_files_of_other_programs_are_no_damage(
+    made, pair, tmp_path, opened, capsys
+):
+    folder = shutil.copytree(pair, tmp_path / "c")
+    for name in (".DS_Store", "state/._manifest.ocdbt", "loop/.nfs000000000160c011"):
+        (folder / "2" / name).write_bytes(b"\x00\x05\x16\x07")
+    step, _, _ = opened(folder).restore(_abstract(made))
+    assert step == 2 and capsys.readouterr().out == ""
+    write_sums(folder / "2")
+    (folder / "2" / ".DS_Store").unlink()
+    verify(folder / "2")
+
+
 @pytest.mark.failure(36)
 def test_with_none_that_is_intact_nothing_is_touched(made, pair, tmp_path, opened):
     folder = shutil.copytree(pair, tmp_path / "c")

@@ -208,7 +208,7 @@ def _chunks(
 
 def checkpoint_hash(folder: pathlib.Path) -> str:
     """Returns a SHA-256 hash of the config and all weight files of a folder."""
-    weights = sorted(folder.glob("*.safetensors"))
+    weights = sorted(folder.glob("[!.]*.safetensors"))
     if not weights:
         raise FileNotFoundError(f"{folder}: no .safetensors file; give a model folder")
     digest = hashlib.sha256()

@@ -187,6 +187,16 @@ def test_what_would_be_another_run_is_refused_with_the_difference(
     assert manifest.begin(workdir, now, accept_changes=False) == []
 
 
+@pytest.mark.failure(104)
+def test_hidden_files_of_other_programs_are_no_part_of_a_base(made, first):
+    hidden = made / "base" / "._model.safetensors"
+    hidden.write_bytes(b"\x00\x05\x16\x07")
+    try:
+        assert _identify(_config(made)) == first
+    finally:
+        hidden.unlink()
+
+
 @pytest.mark.failure(37)
 def test_other_versions_are_shown_and_never_refused(workdir, first):
     now = {**first, "versions": {**first["versions"], "jax": "another"}}
