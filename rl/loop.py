@@ -215,8 +215,8 @@ class _Run:
     latest: dict[str, Any] | None = None  # summary of the newest evaluation
     evaluated: int = -1  # step of the newest evaluation
     healthy: bool = True  # whether the last step had no warning
-    # Unix time at which the run would have started without interruptions.
-    started: float = dataclasses.field(default_factory=time.time)
+    # Time at which the run would have started without interruptions.
+    started: float = dataclasses.field(default_factory=time.monotonic)
     _compiles: Compiles = dataclasses.field(default_factory=Compiles)
     _compiled: int = 0
     _judged: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -233,7 +233,7 @@ class _Run:
             "base": self.base,
             "latest": self.latest,
             "evaluated": self.evaluated,
-            "wall_seconds": time.time() - self.started,
+            "wall_seconds": time.monotonic() - self.started,
         }
 
     def save(
@@ -395,5 +395,5 @@ class _Run:
             "exported": exported,
             "updates": engine.updates,
             "skipped": skipped,
-            "wall_seconds": time.time() - self.started,
+            "wall_seconds": time.monotonic() - self.started,
         }

@@ -27,7 +27,7 @@ class Watch:
 
     def __init__(self, name: str, total: int | None, unit: str):
         self._name, self._total, self._unit = name, total, unit
-        self._began = time.time()
+        self._began = time.monotonic()
         self._done = 0
         # Rates are measured from the first update, which may include compilation.
         self._first: tuple[float, int] | None = None
@@ -36,17 +36,17 @@ class Watch:
     def update(self, done: int = 1) -> None:
         """Counts `done` more finished units."""
         self._done += done
-        self._first = self._first or (time.time(), self._done)
+        self._first = self._first or (time.monotonic(), self._done)
 
     @property
     def seconds(self) -> float:
         """Returns the seconds since the start of the work."""
-        return time.time() - self._began
+        return time.monotonic() - self._began
 
     def text(self, columns: int = 0) -> str:
         """Returns a line of progress, with a bar if a total and `columns` are given."""
         since, first = self._first or (self._began, 0)
-        rate = (self._done - first) / max(time.time() - since, 1e-9)
+        rate = (self._done - first) / max(time.monotonic() - since, 1e-9)
         if self._total and columns:
             return tqdm.tqdm.format_meter(
                 self._done,

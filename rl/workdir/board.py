@@ -41,7 +41,11 @@ class Board:
         hyperparameters by name.
         """
         folder.mkdir(exist_ok=True)
-        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}"
+        # TensorBoard reads files by name, and the clock may have been set back.
+        parts = (p.name.split(".") for p in folder.glob("events.out.tfevents.*"))
+        earlier = [int(part[3]) for part in parts if part[3].isdigit()]
+        number = max([time.time_ns(), *(n + 1 for n in earlier)])
+        name = f"events.out.tfevents.{number}.{socket.gethostname()}"
         self._path = folder / name
         self._file = self._path.open("xb")
         self._records = RecordWriter(self._file)

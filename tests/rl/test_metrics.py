@@ -3,6 +3,7 @@
 import gzip
 import json
 import sys
+import time
 import types
 
 import jax
@@ -54,6 +55,19 @@ def test_a_resumed_run_goes_on_with_its_charts(tmp_path):
     assert points(board, "a/lost") == [(1, 1), (2, 2)]
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
+
+
+@pytest.mark.failure(105)
+def test_charts_do_not_need_a_clock_that_only_goes_forward(tmp_path, monkeypatch):
+    write(tmp_path, [(s, {"a/moves": s / 4}) for s in (1, 2, 3)])
+    # Of another writer in the same folder.
+    (tmp_path / "tensorboard" / "events.out.tfevents.x.host").write_bytes(b"")
+    for hours in (1, 2):  # the clock is set back before each start
+        now = time.time_ns() - hours * 3600 * 10**9
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        write(tmp_path, [(3, {"a/moves": float(hours)})], keep=2)
+    board = read(tmp_path)
+    assert points(board, "a/moves") == [(1, 0.25), (2, 0.5), (3, 2.0)]
 
 
 def test_what_matters_stands_in_front(tmp_path):

@@ -67,6 +67,17 @@ def test_without_a_total_the_time_is_shown(log):
         _until(lambda: re.search(r"^update: \d+\.\d s so far$", log.getvalue(), re.M))
 
 
+@pytest.mark.failure(105)
+def test_a_clock_that_is_set_back_does_not_change_the_time_left(log, monkeypatch):
+    with watch("sample", total=10, unit="completions") as count:
+        count.update()
+        monkeypatch.setattr(time, "time", lambda: 0.0)
+        count.update()
+        _until(lambda: "2 of 10" in log.getvalue())
+    last = log.getvalue().splitlines()[-1]
+    assert re.fullmatch(r"sample: 2 of 10 completions, [\d.,]{1,6}/s, \d.* left", last)
+
+
 def test_work_of_a_moment_prints_nothing(log):
     with watch("sample", total=2, unit="completions") as count:
         count.update(2)
