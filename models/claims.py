@@ -21,18 +21,22 @@ def claim(folder: pathlib.Path, *, text: str = "", mode: int = 0o777) -> int:
     # Until it is locked, the folder has a name that `remove_abandoned` does not match.
     unlocked = folder.with_name(f".{folder.name}.unlocked")
     unlocked.mkdir(mode)
-    lock = os.open(unlocked / OWNER, os.O_RDWR | os.O_CREAT, 0o600)
-    os.write(lock, text.encode())
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        log.warning(
-            "%s: file locks fail (%s); if this process is killed, delete %s",
-            folder.parent,
-            error.strerror,
-            folder,
-        )
-    unlocked.rename(folder)
+        lock = os.open(unlocked / OWNER, os.O_RDWR | os.O_CREAT, 0o600)
+        os.write(lock, text.encode())
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            log.warning(
+                "%s: file locks fail (%s); if this process is killed, delete %s",
+                folder.parent,
+                error.strerror,
+                folder,
+            )
+        unlocked.rename(folder)
+    except BaseException:  # a full disk or a signal
+        shutil.rmtree(unlocked, ignore_errors=True)
+        raise
     return lock
 
 

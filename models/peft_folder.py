@@ -132,7 +132,8 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
     for key, value in _SUPPORTED.items():
         # A missing key and an empty value both mean that the setting is unused.
         if (content.get(key) or None) != (value or None):
-            fields.refuse(key, content.get(key), repr(value))
+            only = f"{value!r}; merge these adapters with merge_and_unload of peft"
+            fields.refuse(key, content.get(key), only)
     fields.size("r")
     fields.positive("lora_alpha", content.get("lora_alpha"))
     return content

@@ -105,8 +105,8 @@ RULES = (
         "skipped_updates",
         _of("policy/skipped_in_a_row"),
         lambda value, limit: value > 0,
-        "{:.0f} consecutive updates were skipped, because they were not finite; the"
-        " run's first skipped step is in dumps/ of the workdir, if it could be written",
+        "skipped updates in a row: {:.0f}, because they were not finite; the run's"
+        " first skipped step is in dumps/ of the workdir, if it could be written",
         counts=True,
         limit=3.0,
     ),

@@ -102,6 +102,8 @@ def _read(
         if not path.is_file():
             key = "" if source == str(path) else f"{source}: "
             what = "is a folder" if path.is_dir() else "no such file"
+            if path.exists() and not path.is_dir():
+                what = "is a pipe or a device; write the data to a file"
             if path.is_dir() or glob.has_magic(str(path)):
                 what += "; give the names of the files, separated by commas"
             raise ValueError(f"{key}{path}: {what}")

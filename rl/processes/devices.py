@@ -53,8 +53,16 @@ def usable_cores() -> int:
 
 
 def take_gpu_memory() -> None:
-    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets it."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", str(GPU_SHARE))
+    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets it.
+
+    Raises ValueError if the environment sets it to a text that is not a number.
+    """
+    name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+    share = os.environ.setdefault(name, str(GPU_SHARE))
+    try:
+        float(share or GPU_SHARE)
+    except ValueError:
+        raise ValueError(f"{name}={share!r}: must be a number, such as 0.9") from None
 
 
 def make_deterministic(workdir: pathlib.Path | None) -> None:

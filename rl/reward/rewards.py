@@ -106,7 +106,9 @@ class Rewards:
         on_lost: Callable[[str], None] = _warn,
     ):
         self._right_from, self._after = right_from, after or None
-        self._limit = f"{timeout_key}={timeout:g} s"
+        self._limit = f"{timeout_key}={timeout:g} s; make the function faster"
+        if "." in timeout_key:  # tools have no flag for their limit
+            self._limit += ", or raise this key"
         self._on_lost = on_lost
         self._terms = {key: parse(text, key=key) for key, text in formulas.items()}
         own: dict[str, str] = {}

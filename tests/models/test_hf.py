@@ -233,6 +233,16 @@ def test_an_interrupted_replacement_restores_the_old_folder(tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_an_interrupted_claim_leaves_no_folder(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt), replaced_folder(tmp_path / "hf"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_unused_folder_is_removed_after_its_lock(tmp_path, monkeypatch, fails):
     """NFS keeps a removed file while it is open."""

@@ -99,11 +99,11 @@ def test_a_gap_between_sampler_and_trainer_warns():
 def test_updates_that_are_not_finite_warn_at_once_and_end_the_run_after_a_few():
     alarms = _alarms()
     warnings, due = alarms.check({"policy/skipped_in_a_row": 1})
-    skipped = "1 consecutive updates were skipped, because they were not finite"
+    skipped = "skipped updates in a row: 1, because they were not finite"
     assert warnings["skipped_updates"].startswith(skipped)
     assert len(warnings) == 1 and due is None
     _, due = alarms.check({"policy/skipped_in_a_row": 3})
-    assert "3 consecutive updates" in due
+    assert "skipped updates in a row: 3" in due
 
 
 @pytest.mark.failure(38)

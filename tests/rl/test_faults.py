@@ -86,7 +86,7 @@ def test_the_report_names_it(ended, name, kind, said):
 def test_a_nan_in_a_batch_costs_its_update_and_is_dumped(ended):
     workdir, done = ended["nan"]
     assert done.returncode == 0, done.stderr
-    assert f"WARNING: step {STEP}: 1 consecutive updates were skipped" in done.stdout
+    assert f"WARNING: step {STEP}: skipped updates in a row: 1, " in done.stdout
     # The group with the NaN was left over, and is of an older version.
     assert (
         "not finite, such as policy/loss, policy/grad_norm, off_policy/stale_gap"

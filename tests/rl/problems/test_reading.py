@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import huggingface_hub.constants
 import pytest
@@ -110,6 +111,7 @@ def test_a_bad_row_is_named(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.failure(106)
 @pytest.mark.failure(82)
 def test_only_files_are_read(tmp_path):
     for name in ("https://x.org/a.jsonl", "s3://bucket/a.jsonl"):
@@ -119,6 +121,9 @@ def test_only_files_are_read(tmp_path):
         load_problems(str(tmp_path), key="x")
     with pytest.raises(ValueError, match=r"\*.jsonl: no such file; give the names"):
         load_problems(str(tmp_path / "*.jsonl"), key="x")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe: is a pipe or a device; write the data"):
+        load_problems(str(tmp_path / "pipe"), key="x")
     with pytest.raises(ValueError, match="x='a.parquet': must be JSONL; convert"):
         load_problems("a.parquet", key="x")
     path = _write(tmp_path / "a.jsonl", {"problem": "1+1?", "answer": "2"})

@@ -31,6 +31,9 @@ def test_a_run_has_of_a_gpu_what_plans_count_on_unless_it_is_told_otherwise(
     monkeypatch.delenv(SHARE)
     take_gpu_memory()
     assert os.environ[SHARE] == "0.92"
+    monkeypatch.setenv(SHARE, "90%")
+    with pytest.raises(ValueError, match=f"^{SHARE}='90%': must be a number, such as"):
+        take_gpu_memory()
 
 
 def test_a_deterministic_run_says_so_to_xla_and_keeps_its_choices(

@@ -220,7 +220,8 @@ def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
         assert math.isnan(scores[1].reward) and rewards.counts["lost"] == 1
     place = f"tests/rl/reward/functions.py:{_line('def hangs')}"
     assert told == [
-        f"{KEY}='{HERE}:hangs': {place}: took too long (config.reward.timeout=1 s);"
+        f"{KEY}='{HERE}:hangs': {place}: took too long (config.reward.timeout=1 s;"
+        " make the function faster, or raise this key);"
         " problem 'a-7', completion 'hang'"
     ]
 
