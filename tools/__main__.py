@@ -40,7 +40,6 @@ def summary(module: str) -> str:
 
 
 def usage() -> str:
-    """Returns the help text of `compass --help`."""
     names = "\n".join(
         f"  {name:<17}{summary(module)}" for name, module in COMMANDS.items()
     )
@@ -48,7 +47,6 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Runs the command that the command line names, or prints the help text."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return

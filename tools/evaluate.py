@@ -79,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     " evaluation"
                 )
             with files.locked(args.rescore):
-                _judge(args.rescore, args, _training_problems(args))
+                train = nearest.training_problems(args.nearest)
+                _judge(args.rescore, args, train)
         else:
             _evaluate(args)
     except (ValueError, OSError, SamplerError, UnreadableConfig) as error:
@@ -93,7 +94,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         run = pathlib.Path(args.model) / "config.json"
         args.reward = judging_reward(args.reward, run, "eval.reward", "reward.function")
     sampler.prepare(args)
-    train = _training_problems(args)
+    train = nearest.training_problems(args.nearest)
     model = find_pretrained(args.model, args.dtype)
     if args.template == "run":
         args.template = held_out(pathlib.Path(args.model))[1]
@@ -152,15 +153,9 @@ def _evaluate(args: argparse.Namespace) -> None:
         _judge(args.out, args, train)
 
 
-def _training_problems(args: argparse.Namespace) -> list[Problem]:
-    """Returns the training problems for `--nearest`; empty without it."""
-    return nearest.training_problems(args.nearest) if args.nearest else []
-
-
 def _judge(
     folder: pathlib.Path, args: argparse.Namespace, train: Sequence[Problem]
 ) -> None:
-    """Judges the stored completions; writes verdicts, results, tables and report."""
     completions, conditions = read_completions(folder), read_conditions(folder)
     if not completions:
         raise FileNotFoundError(
@@ -243,21 +238,20 @@ def _sampled(
     recorded: Mapping[str, Any],
     where: pathlib.Path,
 ) -> list[Problem]:
-    """Returns the problems to judge; checks their hash, if recorded, and all ids."""
+    """Returns the problems that were sampled; checks their hash and all ids."""
     problems = problems[: recorded.get("problems")]
-    if recorded.get("sha256") not in (None, benchmarks.content_hash(problems)):
-        raise ValueError(
-            f"{where}: {name} was sampled from a copy with other problems or answers;"
-            " give the folder of that copy as --data_dir, or restore"
-            f" problems/{name}.jsonl"
-        )
     ids = {problem.id for problem in problems}
-    if unknown := [d.id for d in drawn if d.id not in ids]:
-        raise ValueError(
-            f"{where}: {name} has no problem {unknown[0]!r}; give the folder of the"
-            f" copy that was sampled as --data_dir, or restore problems/{name}.jsonl"
-        )
-    return problems
+    unknown = [d.id for d in drawn if d.id not in ids]
+    if recorded.get("sha256") not in (None, benchmarks.content_hash(problems)):
+        fault = "was sampled from a copy with other problems or answers"
+    elif unknown:
+        fault = f"has no problem {unknown[0]!r}"
+    else:
+        return problems
+    raise ValueError(
+        f"{where}: {name} {fault}; give the folder of the copy that was sampled as"
+        f" --data_dir, or restore problems/{name}.jsonl"
+    )
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -283,62 +277,43 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         slots=64,
         default="those of the preset; --template run uses the workdir's",
     )
-    parser.add_argument(
-        "--benchmarks",
-        type=comma_separated,
-        default=[],
-        help="comma-separated: names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, "
-        "held_out (the held-out problems of a workdir), or perturbed:NAME:DATE (new "
-        "numbers for a benchmark with GSM8K's solutions); default: the paper's five",
+    add = parser.add_argument
+    text = (
+        "comma-separated: names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, held_out"
+        " (the held-out problems of a workdir), or perturbed:NAME:DATE (new numbers for"
+        " a benchmark with GSM8K's solutions); default: the paper's five"
     )
-    parser.add_argument(
-        "--fields",
-        default="",
-        help="columns of .jsonl files by field, such as problem=question,answer=gold",
+    add("--benchmarks", type=comma_separated, default=[], help=text)
+    text = "columns of .jsonl files by field, such as problem=question,answer=gold"
+    add("--fields", default="", help=text)
+    text = "folder with NAME.jsonl or eval/NAME.jsonl"
+    add("--data_dir", type=user_path, help=text)
+    add("--out", type=user_path, help="folder of this evaluation")
+    text = (
+        "also print the accuracy of a nearest-neighbour baseline over the training"
+        " problems of this config"
     )
-    parser.add_argument(
-        "--data_dir", type=user_path, help="folder with NAME.jsonl or eval/NAME.jsonl"
+    add("--nearest", metavar="CONFIG", help=text)
+    add("--preset", choices=PRESETS, default="paper")
+    text = "also measure whether the model has memorized the problems"
+    add("--audit", action="store_true", help=text)
+    add = parser.add_argument_group("judging").add_argument
+    text = (
+        "verifier, module:function, or a sum, as config.reward.function; a function"
+        " that the evaluation recorded runs only if it is given here"
     )
-    parser.add_argument("--out", type=user_path, help="folder of this evaluation")
-    parser.add_argument(
-        "--nearest",
-        metavar="CONFIG",
-        help="also print the accuracy of a nearest-neighbour baseline over the "
-        "training problems of this config",
+    add("--reward", help=text)
+    text = "minimum reward of a correct completion, as config.reward.right_from"
+    add("--right_from", type=float, default=1.0, help=text)
+    add = parser.add_argument_group("other modes").add_argument
+    text = "judge the stored completions of DIR again"
+    add("--rescore", type=user_path, metavar="DIR", help=text)
+    text = (
+        "compare judged evaluations with the first, problem by problem; separate"
+        " evaluations that differ only in the training seed by commas; --out receives"
+        " compare.md"
     )
-    parser.add_argument("--preset", choices=PRESETS, default="paper")
-    parser.add_argument(
-        "--audit",
-        action="store_true",
-        help="also measure whether the model has memorized the problems",
-    )
-    judged = parser.add_argument_group("judging")
-    judged.add_argument(
-        "--reward",
-        help="verifier, module:function, or a sum, as config.reward.function; a "
-        "function that the evaluation recorded runs only if it is given here",
-    )
-    judged.add_argument(
-        "--right_from",
-        type=float,
-        default=1.0,
-        help="minimum reward of a correct completion, as config.reward.right_from",
-    )
-    other = parser.add_argument_group("other modes")
-    other.add_argument(
-        "--rescore",
-        type=user_path,
-        metavar="DIR",
-        help="judge the stored completions of DIR again",
-    )
-    other.add_argument(
-        "--compare",
-        nargs="+",
-        metavar="DIR",
-        help="compare judged evaluations with the first, problem by problem; separate "
-        "evaluations that differ only in the training seed by commas; --out receives "
-        "compare.md",
-    )
+    add("--compare", nargs="+", metavar="DIR", help=text)
     args = parser.parse_args(argv)
     if args.compare and len(args.compare) < 2:
         parser.error("--compare: give at least two evaluations")

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 class Source:
     """Describes the origin of a data set and how to read its file."""
 
-    kind: str  # "eval" or "train"
+    kind: str = "eval"  # or "train"
     repo: str  # OWNER/NAME on GitHub
     commit: str
     path: str  # path of the file in the repository
@@ -105,16 +105,12 @@ def _svamp(row: Row) -> Row:
 
 
 def _svamp_half(row: Row, half: int) -> Row | None:
-    """Returns a row's problem if it is in `half` (0: svamp_dev, 1: svamp_test)."""
     found = _svamp(row)
     return found if _hash_byte(found) % 2 == half else None
 
 
 def _mawps_asdiv(row: Row) -> Row | None:
-    """Returns a problem with one operation on two whole numbers up to 20, else None.
-
-    By the hash of their text, about 49 in 256 of these problems are selected.
-    """
+    """Selects 49 in 256 problems with one operation on two whole numbers up to 20."""
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)
     if not small or not re.fullmatch(r"[-+*/] number\d number\d", row["Equation"]):
@@ -131,7 +127,6 @@ def _hash_byte(row: Row) -> int:
 
 _harness = functools.partial(
     Source,
-    kind="eval",
     repo="sail-sg/understand-r1-zero",
     commit="dfca49dd460ee7cc8e4a5a162c876a7fd6993b87",
 )
@@ -144,7 +139,6 @@ _gsm8k_set = functools.partial(
 )
 _svamp_set = functools.partial(
     Source,
-    kind="eval",
     repo="arkilpatel/SVAMP",
     commit="689d7ccac74b9983a2ac7cc3b264f441b99e7c53",
     path="SVAMP.json",
@@ -167,7 +161,6 @@ SOURCES = {
         read=_numbers,
     ),
     "math500": Source(
-        kind="eval",
         repo="hkust-nlp/simpleRL-reason",
         commit="cf1c7858bfc145a27aa733e75d930d34f0d318a6",
         path="examples/simplelr_math_eval/data/math500/test.jsonl",
@@ -184,7 +177,6 @@ SOURCES = {
         read=_minerva,
     ),
     "olympiadbench675": Source(
-        kind="eval",
         repo="QwenLM/Qwen2.5-Math",
         commit="a45202bd16f1ec06f433442dc1152d0074773465",
         path="evaluation/data/olympiadbench/test.jsonl",
@@ -194,7 +186,6 @@ SOURCES = {
         read=_olympiad,
     ),
     "gsm8k_test": _gsm8k_set(
-        kind="eval",
         path="grade_school_math/data/test.jsonl",
         sha256="3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
         rows=1319,
@@ -218,14 +209,11 @@ SOURCES = {
 
 
 def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
-    """Downloads the set `name` of `SOURCES` to a file in the data folder `out`.
-
-    Returns:
-      The set's entry in OUT/sources.json, and the path of the new file as `file`.
+    """Downloads a set of `SOURCES`; returns its entry in OUT/sources.json and its file.
 
     Raises:
       ValueError: the download failed, has another hash or needs pyarrow, or
-        OUT/sources.json is not a JSON object; nothing was written.
+        OUT/sources.json is damaged; nothing was written.
     """
     source = SOURCES[name]
     url = f"{mirror.rstrip('/')}/{source.repo}/{source.commit}/{source.path}"
@@ -248,12 +236,10 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
         for i, row in enumerate(filter(None, map(source.read, _rows(name, data))))
     ]
     register = out / "sources.json"
-    try:
-        known = json.loads(register.read_text("utf-8")) if register.is_file() else {}
-    except ValueError as error:
-        raise ValueError(f"{register}: not JSON ({error}); delete it") from None
-    if not isinstance(known, dict):
-        raise ValueError(f"{register}: must be a JSON object; delete it")
+    known: dict[str, Row] = {}
+    if register.is_file():
+        with files.damaged(register, "delete it"):
+            known = dict(json.loads(register.read_text("utf-8")))
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     files.replace_rows(path, rows)
@@ -271,18 +257,12 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", help="sets, or: eval, train, all")
-    parser.add_argument("--list", action="store_true", help="list the sets and exit")
-    parser.add_argument(
-        "--out",
-        type=user_path,
-        default=pathlib.Path("data"),
-        help="data folder (default: data)",
-    )
-    parser.add_argument(
-        "--mirror", default=GITHUB, help="URL in place of raw.githubusercontent.com"
-    )
-    parser.add_argument("--json", type=output_file, help="also write the result here")
+    add = parser.add_argument
+    add("names", nargs="*", help="sets, or: eval, train, all")
+    add("--list", action="store_true", help="list the sets and exit")
+    add("--out", type=user_path, default="data", help="data folder (default: data)")
+    add("--mirror", default=GITHUB, help="URL in place of raw.githubusercontent.com")
+    add("--json", type=output_file, help="also write the result here")
     arguments = parser.parse_args(argv)
     if arguments.list:
         for name, s in SOURCES.items():

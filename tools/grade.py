@@ -99,7 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Reads up to `--limit` rows with an answer, in the schema of `Row.record`."""
     fields = parse_fields(args.fields)
     rows = [
         row.record()
@@ -123,7 +122,6 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
-    """Samples and judges completions; returns grades by row id."""
     keys = ("id", "problem", "meta")
     problems = [
         Problem(**{key: row[key] for key in keys}, answers=tuple(row["answers"]))
@@ -168,7 +166,7 @@ def _drawn(
 def make_grades(
     scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
 ) -> dict[str, Grade]:
-    """Returns the grade of each problem, by id; for `classes` see `answer_classes`."""
+    """Returns the grade of each problem by id, from its `answer_classes`."""
     grades = {}
     for id, group in by_problem(scored).items():
         votes = collections.Counter(kind for kind in classes[id] if kind is not None)
@@ -189,10 +187,7 @@ def make_grades(
 def add_grades(
     rows: list[dict[str, Any]], grades: Mapping[str, Grade], level_source: str | None
 ) -> None:
-    """Adds grades and their solve rates to rows; then sets levels from solve rates.
-
-    `level_source` is the name of the scale of the levels; None keeps the old levels.
-    """
+    """Adds grades to rows; sets levels from solve rates if `level_source` is given."""
     for row in rows:
         if grade := grades.get(row["id"]):
             interval = wilson_interval(grade.correct, grade.samples)
@@ -256,30 +251,22 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     default = dataclasses.asdict(_CONDITIONS).items()
     text = ", ".join(f"{name} {value}" for name, value in default)
     add_flags(parser, slots=256, default=text)
-    parser.add_argument(
-        "--input",
-        type=comma_separated,
-        required=True,
-        help="comma-separated JSONL, JSON or Parquet files, in any of the formats that "
-        "tools/curation/formats.py lists",
+    add = parser.add_argument
+    text = (
+        "comma-separated JSONL, JSON or Parquet files, in any of the formats that"
+        " tools/curation/formats.py lists"
     )
-    parser.add_argument(
-        "--fields",
-        default="",
-        help="columns of --input files of another format: "
-        "problem=COLUMN,answer=COLUMN.key[0]",
+    add("--input", type=comma_separated, required=True, help=text)
+    text = "columns of files of other formats: problem=COLUMN,answer=COLUMN.key[0]"
+    add("--fields", default="", help=text)
+    add("--out", type=user_path, required=True, help="output folder")
+    text = (
+        "percentile: fifths of the solve rates, from 1 (most solved) to 5, where equal"
+        " rates share a level; keep: the levels of the input (default)"
     )
-    parser.add_argument("--out", type=user_path, required=True, help="output folder")
-    parser.add_argument(
-        "--levels",
-        choices=("percentile", "keep"),
-        default="keep",
-        help="percentile: fifths of the solve rates, from 1 (most solved) to 5, where"
-        " equal rates share a level; keep: the levels of the input (default)",
-    )
-    parser.add_argument(
-        "--level_source", help="name of the scale of new levels (default: grade:MODEL)"
-    )
+    add("--levels", choices=("percentile", "keep"), default="keep", help=text)
+    text = "name of the scale of new levels (default: grade:MODEL)"
+    add("--level_source", help=text)
     args = parser.parse_args(argv)
     if not args.model and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")

@@ -25,18 +25,11 @@ from tools.evaluation.pretrained import Pretrained, find_pretrained, split_model
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredText:
-    """Holds a text's tokens and the log-probability of each token given its prefix.
+    """Holds a text's tokens and the log-probability of each token given its prefix."""
 
-    Attributes:
-      token_ids: token ids, int32 `[n]`, which start with the tokenizer's begin-of-text
-        token, if any.
-      tokens: the same tokens, each decoded to text.
-      logprobs: log-probabilities in nats, float32 `[n]`; the first is NaN.
-    """
-
-    token_ids: np.ndarray
-    tokens: Sequence[str]
-    logprobs: np.ndarray
+    token_ids: np.ndarray  # int32 [n]; starts with a begin-of-text token, if any
+    tokens: Sequence[str]  # the same tokens, each decoded to text
+    logprobs: np.ndarray  # in nats, float32 [n]; the first is NaN
 
 
 def logprobs(
@@ -50,8 +43,8 @@ def logprobs(
       dtype: "float32", "bfloat16", "float16", or "auto" for the dtype of config.json.
 
     Raises:
-      ValueError: `find_pretrained` fails, `texts` is empty, or a text cannot be encoded
-        or exceeds the model's positions.
+      ValueError: the model cannot be used, or a text cannot be encoded or exceeds the
+        model's positions.
     """
     found = find_pretrained(model, dtype)
     begin, bare = encode_texts(found, texts)
@@ -82,8 +75,8 @@ def encode_texts(
 def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.ndarray]]:
     """Loads a model and returns a function from token ids to log-probabilities.
 
-    The function takes sequences of at most `context` token ids, and a callback
-    `on_scored` that gets the number of sequences of each scored batch.
+    The function takes sequences of at most `context` token ids. It calls `on_scored`
+    with the number of sequences of each scored batch.
     """
     folder, positions = found.folder, found.config.max_positions
     if context > positions:

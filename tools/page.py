@@ -21,16 +21,15 @@ _MOST_TICKS = 5  # maximum number of intervals between the ticks of an axis
 
 
 def document(title: str, body: str) -> str:
-    """Returns a complete page; `title` is plain text, `body` is HTML."""
+    """Returns a complete page; `body` is HTML."""
     template = string.Template(_TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(title=html.escape(title), body=body)
 
 
 def tag(element: str, body: str = "", /, **attributes: Any) -> str:
-    """Returns an HTML or SVG element; `body` is HTML, attributes are plain text.
+    """Returns an HTML or SVG element; `body` is HTML.
 
-    A final underscore of an attribute's name is removed: `class_` sets class. Other
-    underscores become hyphens. Floats are rounded to one decimal.
+    `class_` sets class; other underscores become hyphens. Floats get one decimal.
     """
     words = []
     for key, value in attributes.items():
@@ -82,8 +81,7 @@ def filtered(
     """Returns rows below radio buttons that show all rows or only those of a kind.
 
     Args:
-      kinds: kinds in the order of the buttons, each a word of ASCII letters; kinds
-        without rows get no button.
+      kinds: kinds in the order of the buttons, each a word of ASCII letters.
       rows: the kinds of each row, separated by spaces, and its HTML.
       name: name of the button group, unique in the page.
     """
@@ -177,11 +175,7 @@ class Series:
 
 
 def lines(title: str, series: Sequence[Series]) -> str:
-    """Returns a chart of lines over steps, with round ticks and values on hover.
-
-    At least one line must have a point. Of a line with more than 200 points, only
-    every n-th point and the last one are drawn.
-    """
+    """Returns a chart of lines over steps; at least one line must have a point."""
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
     drawn = [point for s in series for point in (*s.points, *s.raw, *s.band)]
     xs = [x for x, *_ in drawn]
@@ -232,7 +226,7 @@ def lines(title: str, series: Sequence[Series]) -> str:
 def ticks(values: Sequence[float], *, whole: bool = False) -> list[float]:
     """Returns at most six evenly spaced round numbers that enclose the values.
 
-    Their distance is 1, 2 or 5 times a power of ten, and at least 1 if `whole` is set.
+    Their distance is at least 1 if `whole` is set.
     """
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low <= 1e-9 * abs(high):  # equal up to rounding errors
@@ -250,7 +244,6 @@ def ticks(values: Sequence[float], *, whole: bool = False) -> list[float]:
 
 
 def is_number(value: Any) -> bool:
-    """Returns whether a value is an integer or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -28,15 +28,13 @@ from tools import tables
 from tools.evaluation.pretrained import Pretrained, find_pretrained
 from tools.logprobs import encode_texts, open_scorer
 
-TEXTS, WINDOWS = 3, 40
-"""Minimum numbers of texts and of windows for the interval of a difference."""
+TEXTS, WINDOWS = 3, 40  # minimum numbers for the interval of a difference
 
 
 def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
-    """Splits token ids into windows in which each token but the first is scored once.
+    """Splits token ids into windows of at most `length` tokens, of about equal length.
 
     Each window after the first begins with the last token of the previous window.
-    Windows have at most `length` tokens, and their lengths differ by at most one.
     """
     count = math.ceil((len(ids) - 1) / (length - 1))
     edges = np.linspace(0, len(ids) - 1, count + 1).round().astype(int)
@@ -48,9 +46,8 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
     """Scores texts under a model, in windows of at most `context` tokens.
 
-    In the result, `tokens` is the number of scored tokens, `nats` their mean -log p,
-    and `of_windows` the mean -log p of each window. `bits_per_byte` is the sum of
-    -log2 p, divided by the number of UTF-8 bytes.
+    In the result, `nats` is the mean -log p of all tokens, and `of_windows` has that of
+    each window. `bits_per_byte` is the sum of -log2 p per UTF-8 byte.
     """
     begin, ids = encode_texts(model, texts)
     length = context - len(begin)
@@ -86,9 +83,7 @@ def compared(
 ) -> dict[str, Any] | None:
     """Returns the loss of another model minus that of the first, in nats per token.
 
-    The arguments are results of `score` on the same texts. The 95% interval over
-    windows is None if there are too few texts or windows. The result is None if the
-    token ids or the numbers of windows differ.
+    Returns None if the token ids or the numbers of windows differ.
     """
     same_ids = first["ids"] == other["ids"]
     if not same_ids or len(first["of_windows"]) != len(other["of_windows"]):
@@ -102,7 +97,6 @@ def compared(
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Renders the results as a table that compares all models with the first."""
     rows: list[dict[str, str]] = []
     for name, part in result["models"].items():
         difference = "tokens differ" if rows else ""
@@ -136,15 +130,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--text", required=True, help="UTF-8 files, comma-separated")
-    parser.add_argument(
-        "--context", type=int, default=1024, help="tokens per window (default 1024)"
-    )
-    parser.add_argument("--dtype", default="auto", help="auto: that of config.json")
-    parser.add_argument(
-        "--json", type=output_file, metavar="OUT", help="also write the result here"
-    )
+    add = parser.add_argument
+    add("models", nargs="+", metavar="MODEL")
+    add("--text", required=True, help="UTF-8 files, comma-separated")
+    add("--context", type=int, default=1024, help="tokens per window (default 1024)")
+    add("--dtype", default="auto", help="auto: that of config.json")
+    add("--json", type=output_file, metavar="OUT", help="also write the result here")
     args = parser.parse_args(argv)
     try:
         result = _scored(args)
@@ -173,9 +164,8 @@ def _scored(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read(path: pathlib.Path) -> str:
-    """Reads a UTF-8 text without changing its line ends."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8")  # read_text would change line ends
     except UnicodeDecodeError as error:
         raise ValueError(
             f"--text={path}: not UTF-8 ({error.reason}); convert the file"

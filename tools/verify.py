@@ -30,26 +30,17 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="*", type=user_path, metavar="FILE.jsonl")
-    parser.add_argument("--pred", metavar="ANSWER", help="the answer, without \\boxed")
-    parser.add_argument("--gold", metavar="GOLD", help="the gold answer")
-    parser.add_argument(
-        "--problem",
-        metavar="TEXT",
-        help="problem text, to reject copies and to check requested units",
-    )
-    parser.add_argument(
-        "--explain", action="store_true", help="with --pred: also show sympy objects"
-    )
-    parser.add_argument(
-        "--self_check", action="store_true", help="check the gold answers of data files"
-    )
-    parser.add_argument(
-        "--list", type=int, default=20, metavar="N", help="print at most N rows (20)"
-    )
-    parser.add_argument(
-        "--json", type=output_file, metavar="OUT", help="also write the result here"
-    )
+    add = parser.add_argument
+    add("files", nargs="*", type=user_path, metavar="FILE.jsonl")
+    add("--pred", metavar="ANSWER", help="the answer, without \\boxed")
+    add("--gold", metavar="GOLD", help="the gold answer")
+    text = "problem text, to reject copies and to check requested units"
+    add("--problem", metavar="TEXT", help=text)
+    add("--explain", action="store_true", help="with --pred: also show sympy objects")
+    text = "check the gold answers of data files"
+    add("--self_check", action="store_true", help=text)
+    add("--list", type=int, default=20, metavar="N", help="print at most N rows (20)")
+    add("--json", type=output_file, metavar="OUT", help="also write the result here")
     arguments = parser.parse_args(argv)
     explained = arguments.pred is not None and arguments.gold is not None
     if explained == bool(arguments.files):
@@ -104,7 +95,7 @@ def _in_sympy(answer: str) -> str:
 
 
 def judge_pairs(paths: list[pathlib.Path]) -> dict:
-    """Returns the verdict on each row of the files, and the agreement with labels."""
+    """Judges each row of the files, and computes the agreement with labels."""
     verdicts: list[dict] = []
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
@@ -113,30 +104,27 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
         predicted = row.get("pred")
         texts = isinstance(golds, list) and all(isinstance(g, str) for g in golds)
         if not isinstance(predicted, str) or not texts:
-            shown = f"{golds!r:.60} and {predicted!r:.60}"
-            what = "'gold' (or a list 'golds') and 'pred' must be text"
-            raise ValueError(f"{where}: {what}, not {shown}")
-        answer: str | None = predicted
-        if row.get("mode") == "response":
-            answer = extract_answer(predicted)
+            raise ValueError(
+                f"{where}: 'gold' (or a list 'golds') and 'pred' must be text, not"
+                f" {golds!r:.60} and {predicted!r:.60}"
+            )
+        is_response = row.get("mode") == "response"
+        answer = extract_answer(predicted) if is_response else predicted
         correct = answer is not None and any(is_equivalent(answer, g) for g in golds)
         verdict = {"id": row.get("id"), "correct": correct, "answer": answer}
         if isinstance(row.get("label"), bool):
-            verdict["label"] = row["label"]
-            verdict |= {"gold": golds, "pred": predicted[-200:]}
+            verdict |= {"label": row["label"], "gold": golds, "pred": predicted[-200:]}
             agreement[row["label"], correct] += 1
         verdicts.append(verdict)
-    labelled = sum(agreement.values())
-    result = {
+    result: dict[str, Any] = {
         "verifier": VERSION,
         "pairs": len(verdicts),
         "correct": sum(bool(v["correct"]) for v in verdicts),
         "pairs_per_second": len(verdicts) / (time.perf_counter() - started),
     }
-    if labelled:
-        agreeing = agreement[True, True] + agreement[False, False]
+    if labelled := agreement.total():
         result |= {
-            "agreement": agreeing / labelled,
+            "agreement": (agreement[True, True] + agreement[False, False]) / labelled,
             "false_positives": agreement[False, True],
             "false_negatives": agreement[True, False],
         }
@@ -149,8 +137,9 @@ def check_answers(paths: list[pathlib.Path]) -> dict:
     for where, row in each(_rows(paths), "verify", "rows"):
         answers = row.get("answers") or [row.get("answer")]
         if not isinstance(answers, list):
-            shown = f"answers={answers!r:.60}"
-            raise ValueError(f"{where}: {shown}: must be a list of texts")
+            raise ValueError(
+                f"{where}: answers={answers!r:.60}: must be a list of texts"
+            )
         for answer in answers:
             if not isinstance(answer, str) or not answer.strip():
                 missing += 1

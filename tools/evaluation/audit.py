@@ -39,11 +39,9 @@ def tasks(
     model: Pretrained,
     context: int,
 ) -> Iterator[Task]:
-    """Yields a task NAME@PERCENT for each entry of `SHARES`.
+    """Yields a greedy task NAME@PERCENT for each entry of `SHARES`.
 
-    The prompts are the beginnings of texts of at least two words. Without such texts
-    there are no tasks. Sampling is greedy. The token limit is slightly above the length
-    of the longest rest, and at most `_LONGEST`.
+    The prompts are the beginnings of texts. Texts of one word are left out.
     """
     for percent in SHARES:
         asked = [
@@ -72,13 +70,8 @@ def memory(
 ) -> dict[str, Any]:
     """Returns the share of problems that a model completes word for word.
 
-    Args:
-      problems: problems of the benchmark.
-      drawn: completions of problem beginnings, by the percentage in the prompt.
-
-    Returns:
-      By percentage, as text: the share of problems (`completed`), its 95% `interval`,
-      and the number of `problems`. Percentages without completions are missing.
+    `drawn` has the completions by the percentage of the text in the prompt. The result
+    has the share `completed`, its 95% `interval` and the number of `problems`.
     """
     texts = {p.id: p.problem for p in problems}
     found = {}

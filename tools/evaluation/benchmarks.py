@@ -52,7 +52,6 @@ def benchmark_name(spec: str) -> str:
 
 
 def title(name: str) -> str:
-    """Returns the display name of a benchmark for tables."""
     of, _, date = name.partition("@")
     if of not in BENCHMARKS:
         return name
@@ -60,7 +59,6 @@ def title(name: str) -> str:
 
 
 def _original(spec: str) -> tuple[str, str]:
-    """Splits `perturbed:SPEC:DATE` into SPEC and DATE."""
     original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
     if not original:
         raise ValueError(f"{spec}: must be perturbed:BENCHMARK:DATE")
@@ -78,17 +76,15 @@ def load_benchmark(
 
     Args:
       spec: a name of `BENCHMARKS`, the path of a JSONL file, a hub file
-        `hf://OWNER/DATASET/PATH.jsonl`, or `perturbed:SPEC:DATE`
-        (`perturbed_problems`).
+        `hf://OWNER/DATASET/PATH.jsonl`, or `perturbed:SPEC:DATE`.
       data_dir: folder with NAME.jsonl or eval/NAME.jsonl; only names need it.
-      limit: number of problems to read from the start; None for all. A perturbed set
-        is made from the first `limit` problems of its original.
-      fields: columns by field name, where they differ; used only if the spec is a file.
+      limit: number of problems to read from the start. A perturbed set is made from
+        the first `limit` problems of its original.
+      fields: columns of a file by field, where the names differ.
 
     Raises:
       FileNotFoundError: `data_dir` lacks the file of a known benchmark.
-      ValueError: the spec has none of these forms or needs `data_dir`, any other file
-        is missing, a file is not valid, or `perturbed_problems` fails.
+      ValueError: the spec or a file is not valid, or a file is missing.
     """
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
@@ -145,10 +141,7 @@ def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
-    """Returns the name in `problems` of the set from which the set `name` was made.
-
-    Returns None if no problem of `name` was made from a problem of such a set.
-    """
+    """Returns the name of the set in `problems` from which `name` was made, or None."""
     original = name.rpartition("@")[0]
     known = {problem.id: problem.problem for problem in problems.get(original, ())}
     some = any(known.get(p.id) == p.meta.get("from", "") for p in problems[name])

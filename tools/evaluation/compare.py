@@ -36,19 +36,11 @@ _ABOUT = {
 
 
 def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
-    """Compares each arm with the first one, problem by problem; see `paired`.
+    """Compares each arm, a list of evaluation folders, with the first; see `paired`.
 
     If both arms have several models, interval and p-value are about the methods:
     Student's t over the models (`rl.statistics.compare_seeds`). Otherwise they are
     about these checkpoints only.
-
-    Args:
-      arms: judged evaluation folders of each arm.
-
-    Returns:
-      The common benchmarks, the `arms` with their accuracies, and the `pairs`: one
-      comparison for each arm but the first. A pair has the sampling `conditions` that
-      differ, results by name in `benchmarks`, and `pooled` results over all problems.
 
     Raises:
       FileNotFoundError: a folder has no verdicts.jsonl.
@@ -74,7 +66,6 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
 
 
 def compare_markdown(result: Mapping[str, Any]) -> str:
-    """Renders the comparison as tables, with the first lost and gained problem ids."""
     first, *others = result["arms"]
     report = []
     for arm, pair in zip(others, result["pairs"], strict=True):
@@ -118,7 +109,6 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
 
 
 def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Returns a table row per benchmark; if there are several, also one for all."""
     parts = {title(name): part for name, part in pair["benchmarks"].items()}
     if len(parts) > 1:
         parts["all problems"] = pair["pooled"]
@@ -139,7 +129,7 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawn(arm: Arm) -> str:
-    """Returns the text of `sampling`; raises ValueError if it differs in an arm."""
+    """Describes the sampling of an arm, which must not differ between evaluations."""
     words = [sampling(e.conditions.get("drawing", {})) for e in arm]
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
@@ -186,7 +176,7 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
 def _of_models(
     ids: Sequence[str], a: np.ndarray, b: np.ndarray, clusters: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Compares two arms with accuracies `[models, problems]`; see `compare`."""
+    """Compares two arms with accuracies `[models, problems]`."""
     result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
         result["interval_over_problems"] = result["difference_interval"]
@@ -209,7 +199,7 @@ def _accuracies(arm: Arm, name: str, ids: Iterable[str]) -> np.ndarray:
 def against_original(
     original: Sequence[Scored], perturbed: Sequence[Scored]
 ) -> dict[str, Any]:
-    """Compares a perturbed set with its original problems by id; see `paired`."""
+    """Compares a perturbed set with its original problems, which have the same ids."""
     known, other = by_problem(original), by_problem(perturbed)
     ids = [id for id in other if id in known]
     first, second = (
@@ -225,16 +215,11 @@ def paired(
     b: np.ndarray,
     clusters: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Compares two arms on the same problems; differences are second minus first.
+    """Compares accuracies `[problems]` of two arms; differences are second minus first.
 
-    The interval is Student's t, and the p-value that of `sign_flip_p_value`, over
-    problems or templates. Problems with an accuracy above 0.5 in only the first arm are
-    `lost`, those in only the second arm `gained`.
-
-    Args:
-      ids: problem ids.
-      a, b: accuracies of the first and the second arm, `[problems]`.
-      clusters: template of each problem, or None if problems are independent.
+    Interval (Student's t) and p-value are over problems, or over `clusters` (the
+    template of each problem). Problems with an accuracy above 0.5 in only the first arm
+    are `lost`, those in only the second arm `gained`.
     """
     flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {
@@ -255,9 +240,8 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
 
     The p-value is the share of all sign patterns of `differences [problems]` whose sum
     is at least as far from 0 as the observed sum. With one completion per problem, the
-    test equals McNemar's exact test. Sign patterns are counted exactly if the
-    differences are fractions with small denominators and have at most `most_sums`
-    possible sums. Otherwise up to 100,000 patterns are sampled.
+    test equals McNemar's exact test. If there are more than `most_sums` possible sums,
+    up to 100,000 patterns are sampled.
     """
     differences = np.asarray(differences, np.float64)
     if np.count_nonzero(differences) < 2:

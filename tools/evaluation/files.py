@@ -24,8 +24,7 @@ COMPLETIONS = "completions.jsonl"
 def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> None:
     """Writes conditions.json; checks it against an evaluation already in the folder.
 
-    New benchmarks may be added to an existing evaluation. Any other difference is an
-    error, because the folder would mix two evaluations.
+    Raises ValueError for any difference but a new benchmark.
     """
     wanted = json.loads(json.dumps(conditions))
     if stored := read_conditions(folder):
@@ -40,16 +39,13 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
 
 
 def read_conditions(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns the recorded conditions of an evaluation; empty if there are none."""
     path = folder / "conditions.json"
     return files.read_json(path) if path.exists() else {}
 
 
 def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """Returns the path of the evaluation's copy of a benchmark's problems.
-
-    `name` must be a plain file name, so that the path cannot leave the folder.
-    """
+    """Returns the path of the evaluation's copy of a benchmark's problems."""
+    # The name may come from an untrusted file; the path must not leave the folder.
     if not name or pathlib.PurePath(name).name != name:
         raise ValueError(
             f"{folder}: benchmark {name!r}: must be a plain file name; correct it in"
@@ -87,15 +83,10 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
 
 
 def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> str:
-    """Returns the formula of the reward that judges completions.
+    """Returns the reward formula of the command line, or else the verifier.
 
-    Args:
-      given: formula from the command line, or None.
-      recorded_in: JSON file with the reward of an earlier run; may be missing.
-      keys: dotted keys of that file; the first with a text is the recorded reward.
-
-    Raises:
-      ValueError: a function is recorded, but `given` is None; files must not run code.
+    Raises ValueError if only the JSON file `recorded_in` names a function, under one of
+    the dotted `keys`: files must not run code.
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():
@@ -114,7 +105,7 @@ def write_verdicts(
     scored: Mapping[str, Sequence[Scored]],
     clusters: Mapping[str, Mapping[str, str] | None] | None = None,
 ) -> None:
-    """Writes verdicts.jsonl from judged completions and templates, by benchmark."""
+    """Writes verdicts.jsonl; `clusters` has the templates of problems by benchmark."""
     rows = []
     for benchmark, of_benchmark in scored.items():
         templates = (clusters or {}).get(benchmark)
@@ -133,7 +124,7 @@ def write_verdicts(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Holds the verdicts and conditions in the folder of an evaluation."""
+    """Holds the verdicts and conditions of an evaluation."""
 
     folder: pathlib.Path
     conditions: Mapping[str, Any]  # see `read_conditions`
@@ -144,7 +135,6 @@ class Evaluation:
 
 
 def read_evaluation(folder: pathlib.Path) -> Evaluation:
-    """Reads the verdicts and conditions of an evaluation."""
     path = folder / "verdicts.jsonl"
     if not path.exists():
         raise FileNotFoundError(

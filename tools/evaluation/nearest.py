@@ -1,11 +1,10 @@
 """Computes a nearest-neighbour baseline for word problems.
 
-The baseline finds the training problem with the most similar set of words. It finds the
-operation on two numbers of that problem that gives the known answer. It then applies
-this operation to the numbers at the same positions of the new problem. Subtraction and
-division take the larger number first. With the 10,000 training problems of
-configs/smollm2_words.py, the accuracy on SVAMP is 17.3%. Only a higher accuracy of a
-model shows understanding.
+The baseline finds the training problem with the most similar set of words, and the
+operation on two of its numbers that gives the known answer. It applies this operation
+to the numbers at the same positions of the new problem. With the 10,000 training
+problems of configs/smollm2_words.py, the accuracy on SVAMP is 17.3%. Only a higher
+accuracy of a model shows understanding.
 """
 
 import itertools
@@ -35,11 +34,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 def nearest_correct(
     problems: Sequence[Problem], train: Sequence[Problem]
 ) -> list[bool]:
-    """Returns for each problem whether the baseline's answer is correct.
-
-    The baseline uses the training problems whose answer is one operation on two numbers
-    of the text.
-    """
+    """Returns for each problem whether the baseline's answer is correct."""
     known = [(_words(p), found) for p in train if (found := _sum_of(p))]
     if not known:
         return [False] * len(problems)
@@ -59,7 +54,7 @@ def nearest_correct(
 
 
 def _sum_of(problem: Problem) -> _Sum | None:
-    """Returns the first operation that gives the answer, None if there is none."""
+    """Returns the first operation that gives the answer, or None."""
     numbers = _numbers(problem.problem)
     try:
         gold = Fraction(problem.answers[0])
@@ -85,8 +80,10 @@ def _words(problem: Problem) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z]+", problem.problem.lower()))
 
 
-def training_problems(config: str) -> list[Problem]:
-    """Returns the training problems of a config file (its `data.train`)."""
+def training_problems(config: str | None) -> list[Problem]:
+    """Returns the problems of `data.train` of a config file; none without a config."""
+    if not config:
+        return []
     d = from_config(read_config(config)).data
     key = "config.data.train"
     return load_problems(d.train, key=key, fields=d.fields, **d.train_args)

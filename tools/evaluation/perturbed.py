@@ -61,14 +61,9 @@ _MEANT = [
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
     """Returns copies of problems with new numbers; leaves out all other problems.
 
-    A copy has the id of its original, and the text of the original as `meta["from"]`.
-
-    Args:
-      problems: problems with a `solution` in their `meta`, annotated as in GSM8K.
-      date: the random seed, such as 2026-11-22.
-
-    Raises:
-      ValueError: `date` has no digits, or no problem can be changed.
+    The `meta` of a problem must have a `solution`, annotated as in GSM8K. A copy has
+    the id of its original, and the text of the original as `meta["from"]`. The digits
+    of `date`, such as 2026-11-22, are the random seed.
     """
     digits = re.sub(r"\D", "", date)
     if not digits:
@@ -111,7 +106,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
     """Returns the numbers of the text, and the steps of the solution as expressions.
 
     In an expression, `text0` is the first number of the text and `step0` the result of
-    the first step. Returns None if the problem does not allow new numbers.
+    the first step. None means that the problem does not allow new numbers.
     """
     meta = problem.meta
     solution = meta.get("solution") or (meta.get("meta") or {}).get("solution") or ""
@@ -184,11 +179,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number between about half and twice a positive value.
-
-    Both have the same number of decimals. If the value is below 4, the minimum is 2, or
-    the value itself if that is below 2.
-    """
+    """Samples a number between about half and twice a value, in steps of its unit."""
     unit = Fraction(1)
     while value % unit:
         unit /= 10
@@ -199,12 +190,12 @@ def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
 
 def _alike(before: Fraction, after: Fraction) -> bool:
     """Returns whether signs are equal, and an integer result is still an integer."""
-    whole = after.denominator == 1 if before.denominator == 1 else True
+    whole = before.denominator != 1 or after.denominator == 1
     return whole and (after > 0) == (before > 0) and (after < 0) == (before < 0)
 
 
 def _like(number: str, value: Fraction) -> str:
-    """Formats a value with the number of decimals that `number` has."""
+    """Formats a value with the decimals of `number`."""
     return f"{float(value):.{len(number.partition('.')[2])}f}"
 
 

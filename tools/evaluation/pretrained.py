@@ -13,6 +13,7 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from models.hf import DTYPES
 from models.hub import resolve_folder
+from rl.files import damaged
 from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
 from rl.problems.tokenizer import (
@@ -24,7 +25,7 @@ from rl.types import Problem
 from sharding.mesh import make_mesh
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Pretrained:
     """Describes a Hugging Face model whose weights are not loaded yet."""
 
@@ -44,8 +45,7 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
         (bfloat16 if it has none).
 
     Raises:
-      ValueError: the model is missing, cannot be downloaded or read, or is not
-        supported, or its dtype is unknown.
+      ValueError: the model or its dtype cannot be used.
     """
     path = pathlib.Path(os.path.expanduser(model))
     if (path / "hf" / "config.json").is_file():
@@ -67,13 +67,7 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
             f"{folder}: dtype={dtype!r}: must be one of {known}; set --dtype"
         )
     stop = default_stop_ids(folder, tokenizer, vocab_size=config.vocab_size)
-    return Pretrained(
-        folder=folder,
-        dtype=dtype,
-        tokenizer=tokenizer,
-        config=config,
-        stop_token_ids=tuple(stop),
-    )
+    return Pretrained(folder, dtype, tokenizer, config, tuple(stop))
 
 
 def split_model(found: Pretrained) -> tuple[Decoder, Mesh]:
@@ -90,10 +84,7 @@ def split_model(found: Pretrained) -> tuple[Decoder, Mesh]:
 
 
 def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
-    """Returns the held-out problems of a run, and the template of its prompts.
-
-    Functions that the run's config names are not imported.
-    """
+    """Returns the held-out problems of a run, and the template of its prompts."""
     path = workdir / HELD_OUT
     if not path.is_file():
         raise ValueError(
@@ -101,11 +92,7 @@ def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
             " as --model"
         )
     config = workdir / "config.json"
-    try:
+    with damaged(config, "correct data.template"):
         template = json.loads(config.read_text("utf-8"))["data"]["template"]
         check_template(template)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{config}: cannot read data.template ({error}); correct it"
-        ) from None
     return read_problems(path), template

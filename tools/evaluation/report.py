@@ -71,10 +71,7 @@ def benchmark_result(
 
 
 def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
-    """Returns the mean accuracy on the five benchmarks of the paper.
-
-    Returns None if a benchmark is missing or its problems differ from the known ones.
-    """
+    """Returns the mean accuracy on the paper's five benchmarks; None if one differs."""
     found = [benchmarks[name] for name in FIVE if name in benchmarks]
     if len(found) < len(FIVE) or any("another_copy" in figures for figures in found):
         return None
@@ -82,11 +79,7 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Returns the tables for a results.json.
-
-    They compare the model with published results, if one of these benchmarks is among
-    those evaluated, and give details and conditions.
-    """
+    """Returns the tables of a results.json: published results, details, conditions."""
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
     report = []
@@ -168,7 +161,6 @@ def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -
 
 
 def _memory(result: Figures) -> str:
-    """Formats the shares of memorized problems; see `tools.evaluation.audit`."""
     if "memory" not in result:
         return "not audited"
     shares = result["memory"].items()
@@ -176,7 +168,6 @@ def _memory(result: Figures) -> str:
 
 
 def _original(result: Figures) -> str:
-    """Formats the comparison of a perturbed set with its original problems."""
     if "original" not in result:
         return ""
     known = result["original"]
@@ -223,12 +214,8 @@ def results_page(
 ) -> str:
     """Returns the HTML page of an evaluation, where `#BENCHMARK/ID` links to a problem.
 
-    Args:
-      results: content of results.json.
-      problems: problems by benchmark.
-      scored: judged completions by benchmark.
-      max_characters: limit on the characters of completions. If it is exceeded, the
-        page has only the first completions of each problem, at least one.
+    If completions have over `max_characters`, the last ones of each problem are left
+    out.
     """
     shown, samples = _samples_that_fit(scored, max_characters)
     scores = [
@@ -267,7 +254,6 @@ def _samples_that_fit(
 def _block(
     anchor: str, problem: Problem, group: Sequence[Scored], shown: int
 ) -> tuple[str, str]:
-    """Returns the kinds of a problem for the filter, and its completions as HTML."""
     right = sum(s.correct for s in group)
     kinds = "solved" if right == len(group) else "mixed" if right else "unsolved"
     if any(s.drawn.finish_reason == "length" for s in group):

@@ -82,7 +82,7 @@ def make_task(
     model: Pretrained,
     conditions: Conditions,
 ) -> Task:
-    """Returns a task whose prompts use the template of `conditions`."""
+    """Encodes the prompts of a task with the template of `conditions`."""
     template, size = conditions.template, model.config.vocab_size
     prompts = [
         encode_checked(model.tokenizer, template, p, vocab_size=size) for p in problems
@@ -93,8 +93,7 @@ def make_task(
 def check_prompts(task: Task, max_positions: int) -> int:
     """Returns how many prompts leave fewer than `max_tokens` tokens of the context.
 
-    Raises:
-      ValueError: the context exceeds `max_positions`, or a prompt fills the context.
+    Raises ValueError if the context exceeds `max_positions`, or a prompt fills it.
     """
     conditions = task.conditions
     if conditions.context > max_positions:
@@ -125,9 +124,7 @@ def complete(
 ) -> None:
     """Samples the missing completions of all tasks and stores each when it is finished.
 
-    A completion is limited to `max_tokens` tokens and to the rest of the context. If
-    the sampler raises an error, the completions stored so far remain. `open_sampler` is
-    called only if a completion is missing.
+    `open_sampler` is called only if a completion is missing.
     """
     stored = [{(drawn.id, drawn.sample) for drawn in present(task)} for task in tasks]
     total = sum(len(task.problems) * task.conditions.samples for task in tasks)
@@ -150,7 +147,6 @@ def _complete_task(
     model: Pretrained,
     on_stored: Callable[[], object],
 ) -> None:
-    """Samples the incomplete chunks; writes the completions not yet in `stored`."""
     problems, conditions = task.problems, task.conditions
     with contextlib.closing(Rows(task.folder / COMPLETIONS)) as rows:
 
@@ -193,7 +189,7 @@ def _complete_task(
 def _chunks(
     prompts: Sequence[Sequence[int]], conditions: Conditions
 ) -> list[tuple[int, list[int]]]:
-    """Returns chunks of the problems: pairs of a token limit and problem indices."""
+    """Returns chunks of problems with the same token limit: (limit, indices)."""
     by_budget: dict[int, list[int]] = {}
     for i, prompt in enumerate(prompts):
         budget = min(conditions.max_tokens, conditions.context - len(prompt))

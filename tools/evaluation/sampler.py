@@ -27,53 +27,33 @@ def comma_separated(text: str) -> list[str]:
 
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
-    """Adds the flags of a command that samples from a model.
-
-    `slots` is the default of `--slots`, and `default` describes the default conditions.
-    """
+    """Adds the flags of a command that samples; `default` describes the conditions."""
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
     parser.add_argument("--json", type=output_file, help="also write the result here")
-    group = parser.add_argument_group(f"conditions (default: {default})")
-    group.add_argument("--template", help="none, qwen_math, r1, model, or a text")
-    group.add_argument("--samples", type=int, help="completions per problem")
-    group.add_argument("--temperature", type=float, help="0 is greedy")
-    group.add_argument("--top_p", type=float)
-    group.add_argument("--max_tokens", type=int, help="maximum tokens per completion")
-    group.add_argument("--context", type=int, help="tokens of prompt and completion")
-    group.add_argument("--seed", type=int)
-    group.add_argument("--chunk", type=int, help="completions per sampler call")
-    group = parser.add_argument_group("sampler")
-    group.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
-    group.add_argument("--dtype", default="auto", help="auto: that of config.json")
-    group.add_argument(
-        "--slots", type=int, default=slots, help="completions decoded together (jax)"
-    )
-    group.add_argument(
-        "--vllm_python",
-        default=".venv-vllm/bin/python",
-        help="Python of the environment with vLLM",
-    )
-    group.add_argument(
-        "--url",
-        type=comma_separated,
-        default=[],
-        help="comma-separated URLs of servers that already serve this model (vllm)",
-    )
-    group.add_argument(
-        "--devices",
-        default="",
-        help="GPUs of each server to start, such as 0,1;2,3 (vllm)",
-    )
+    add = parser.add_argument_group(f"conditions (default: {default})").add_argument
+    add("--template", help="none, qwen_math, r1, model, or a text")
+    add("--samples", type=int, help="completions per problem")
+    add("--temperature", type=float, help="0 is greedy")
+    add("--top_p", type=float)
+    add("--max_tokens", type=int, help="maximum tokens per completion")
+    add("--context", type=int, help="tokens of prompt and completion")
+    add("--seed", type=int)
+    add("--chunk", type=int, help="completions per sampler call")
+    add = parser.add_argument_group("sampler").add_argument
+    add("--sampler", choices=("jax", "vllm"), default="jax")
+    add("--dtype", default="auto", help="auto: that of config.json")
+    add("--slots", type=int, default=slots, help="completions decoded together (jax)")
+    add("--vllm_python", default=".venv-vllm/bin/python", help="Python with vLLM")
+    urls = "comma-separated URLs of servers that already serve this model (vllm)"
+    add("--url", type=comma_separated, default=[], help=urls)
+    add("--devices", default="", help="GPUs of each server, such as 0,1;2,3 (vllm)")
 
 
 def conditions_of(
     args: argparse.Namespace, default: Conditions, model: Pretrained
 ) -> Conditions:
-    """Returns the default conditions with the overrides of the command line.
-
-    The default context is limited to the positions of the model.
-    """
+    """Returns the default conditions with the overrides of the command line."""
     context = min(default.context, model.config.max_positions)
     values = dataclasses.asdict(default) | {"context": context}
     given = {name: getattr(args, name) for name in values}
@@ -89,10 +69,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> Sampler:
-    """Opens the sampler that the flags of `add_flags` select.
-
-    Logs of the vLLM servers that it starts are written to the folder `args.out`.
-    """
+    """Opens the sampler of the flags; vLLM servers write their logs into `args.out`."""
     if args.sampler == "jax":
         return open_jax_sampler(model, slots=args.slots, context=context)
     key = os.environ.get("VLLM_API_KEY", "")
@@ -112,11 +89,7 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
 
 
 def open_jax_sampler(found: Pretrained, *, slots: int, context: int) -> JaxSampler:
-    """Loads a model onto all devices and returns its sampler.
-
-    Each copy of the weights is split over as few devices as can hold it together with
-    its part of the cache.
-    """
+    """Loads a model onto all devices and returns its sampler."""
     model, mesh = split_model(found)
     longest = make_layout(
         model,
@@ -142,12 +115,7 @@ def serve_fixed(
 ) -> FleetSampler:
     """Returns a sampler over vLLM servers whose weights are never updated.
 
-    The `servers` must have `load_format` "auto", to load the model when they start. For
-    `max_model_len` see `FleetSampler`, for the other arguments `ServerFleet`.
-
-    Raises:
-      ServerFailed: a server did not start, or a server of `urls` does not answer.
-      ServerRefused: a server rejects a request, or its maximum length is too small.
+    The `servers` must have `load_format` "auto", to load the model when they start.
     """
     fleet = ServerFleet(
         servers=servers, urls=urls, api_key=api_key, concurrency=concurrency

@@ -14,12 +14,8 @@ def maj_at_k(
 ) -> np.ndarray:
     """Returns the score of each problem's most frequent answer, `[problems]`.
 
-    The score is 1 if the answer is correct and 0 if it is wrong or missing. If n
-    answers are equally frequent and c of them are correct, the score is c / n.
-
-    Args:
-      votes: for each problem, the class of each completion; see `answer_classes`.
-      correct: for each problem, whether each completion is correct.
+    `votes` has the class of each completion, from `answer_classes`. If n answers are
+    equally frequent and c of them are correct, the score is c / n.
     """
     scores = []
     for classes, verdicts in zip(votes, correct, strict=True):
@@ -36,13 +32,7 @@ def answer_classes(
 ) -> dict[str, list[int | None]]:
     """Groups the answers to each problem into classes of equivalent answers.
 
-    Answers with equal canonical keys share a class. In each round, the first
-    unclassified answer of each problem starts a class and is compared with the other
-    unclassified answers.
-
-    Returns:
-      By problem id, the class number of each completion, or None for a completion
-      without an answer.
+    Returns the class number of each completion by problem id; None without an answer.
     """
     keys: dict[str, list[str | None]] = {}
     texts: dict[str, dict[str, str]] = {}  # an answer by its key
@@ -55,6 +45,7 @@ def answer_classes(
                 texts[id].setdefault(key, s.answer)
     class_of: dict[str, dict[str, int]] = {id: {} for id in keys}
     number = 0
+    # In a round, one answer per problem starts a class and is compared with the rest.
     while open_ids := [id for id in keys if len(class_of[id]) < len(texts[id])]:
         asked = []
         for id in open_ids:

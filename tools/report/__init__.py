@@ -1,1 +1,1 @@
-"""Writes an HTML report of training runs, finished or running, from their workdirs."""
+"""Writes an HTML report of training runs from their workdirs."""

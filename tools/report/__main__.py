@@ -25,13 +25,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("workdir", type=user_path, nargs="+", metavar="WORKDIR")
-    parser.add_argument(
-        "--out",
-        type=user_path,
-        help="file of the page (default: report.html in the first workdir)",
-    )
-    parser.add_argument("--json", type=output_file, help="also write the findings here")
+    add = parser.add_argument
+    add("workdir", type=user_path, nargs="+", metavar="WORKDIR")
+    text = "file of the page (default: report.html in the first workdir)"
+    add("--out", type=user_path, help=text)
+    add("--json", type=output_file, help="also write the findings here")
     args = parser.parse_args(argv)
     out = args.out or args.workdir[0] / "report.html"
     try:

@@ -67,12 +67,10 @@ def _alarms(run: Run) -> list[Finding]:
 def _declines(run: Run) -> list[Finding]:
     """Finds accuracies that end clearly below their first or their best value.
 
-    A decline of held-out accuracy is clear if it exceeds its 95% interval,
-    Bonferroni-corrected for the number of evaluations. The interval treats the
-    evaluations as independent although the problems are the same, so the test is
-    conservative. Training accuracy is averaged over windows of a tenth of the steps of
-    the last stage, at least five steps, and windows are compared in the same way. A
-    decline of 0.01 or less is not reported.
+    A decline is clear if it exceeds its 95% interval, Bonferroni-corrected for the
+    number of evaluations. The interval treats evaluations on the same problems as
+    independent, so the test is conservative. Training accuracy is averaged over windows
+    of a tenth of the steps of the last stage, at least five steps.
     """
     found = []
     ends = [part(run.summary, key) for key in ("final", "base")]
@@ -110,10 +108,9 @@ def _declines(run: Run) -> list[Finding]:
 def _decline(
     name: str, scores: Sequence[tuple[float, float]], error: float, count: int
 ) -> list[Finding]:
-    """Compares the last score with the first and the best; returns at most one finding.
+    """Compares the last of `scores`, pairs (step, score), with the first and the best.
 
-    `scores` are pairs of step and score, `error` is the standard error of a difference
-    of two scores, and the significance level is divided by `count`.
+    `error` is the standard error of a difference of two scores.
     """
     z = float(stats.norm.ppf(1 - 0.025 / count))
     (first_step, first), (last_step, last) = scores[0], scores[-1]
@@ -129,7 +126,6 @@ def _decline(
 
 
 def _end(run: Run) -> list[Finding]:
-    """Finds an early or unhealthy end, and a run that was stopped or that failed."""
     texts = [
         f"{text}: {reason}"
         for key, text in (("ended", "ended early"), ("unhealthy", "ended unhealthy"))

@@ -39,7 +39,6 @@ class Run:
 
     @property
     def done(self) -> int:
-        """Returns the number of steps done."""
         return int(self.steps[-1]["step"]) if self.steps else 0
 
     def series(self, tag: str) -> list[tuple[float, float]]:
@@ -50,7 +49,7 @@ class Run:
 
 
 def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """Reads workdirs and names the runs uniquely; ValueError if one is given twice."""
+    """Reads workdirs and names the runs uniquely."""
     runs = [read_run(workdir) for workdir in workdirs]
     if len({run.name for run in runs}) < len(runs):
         named = zip(runs, workdirs, strict=True)
@@ -62,7 +61,6 @@ def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
 
 
 def read_run(workdir: pathlib.Path) -> Run:
-    """Reads a workdir; it must have a config.json."""
     if not (workdir / "config.json").is_file():
         raise ValueError(f"{workdir}: no config.json; give the workdir of a run")
     wrong: list[str] = []
@@ -112,7 +110,6 @@ def interval_of(figures: Row) -> tuple[float, float] | None:
 
 
 def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
-    """Reads a JSON object, or returns {}; adds the reason to `wrong` if not valid."""
     if not path.is_file():
         return {}
     try:
@@ -130,17 +127,13 @@ def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
 def _rows(
     path: pathlib.Path, wrong: list[str], fits: Callable[[Row], bool]
 ) -> list[dict[str, Any]]:
-    """Reads a JSONL file and returns the rows that are valid and that `fits` accepts.
-
-    Returns [] if the file is missing. Ignores a last line without newline, and reports
-    other rejected or too long lines in `wrong`.
-    """
+    """Returns the rows of a JSONL file that `fits` accepts; adds others to `wrong`."""
     if not path.is_file():
         return []
     rows, bad = [], []
     for number, line in read_lines(path):
         if not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
-            break
+            break  # the run is still writing it
         try:
             if len(line) > MAX_LINE_BYTES:
                 raise ValueError("longer than the limit")
@@ -158,7 +151,7 @@ def _rows(
 
 
 def _is_sample(row: Row) -> bool:
-    """Returns whether a row has the types of samples.jsonl, or raises a `_WRONG`."""
+    """Checks the types of a row of samples.jsonl; may also raise one of `_WRONG`."""
     why = row.get("shown_as") or []
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])
@@ -166,7 +159,6 @@ def _is_sample(row: Row) -> bool:
 
 
 def _is_held(lock: pathlib.Path) -> bool:
-    """Returns whether a process has locked this file."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

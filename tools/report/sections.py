@@ -18,6 +18,7 @@ from tools.page import Series, is_number, note, section, shown, table, tag
 from tools.report.health import findings
 from tools.report.reading import Run, interval_of, part
 
+# The metrics of each chart, by title. Metrics that a run lacks are not drawn.
 CURVES = HEADLINE | {
     "pass@k": tuple(f"eval/pass@{2**i}" for i in range(1, 7)),
     "groups all right, all wrong": ("sampling/solve_all", "sampling/solve_none"),
@@ -26,8 +27,6 @@ CURVES = HEADLINE | {
     "sampler gap, nats": ("policy/sampler_gap_mean",),
     "learning rate": ("schedule/learning_rate",),
 }
-"""The metrics of each chart, by title. Metrics that a run lacks are not drawn."""
-
 # Limits on the characters of one completion and of all completions together.
 _MOST_OF_A_TEXT, _MOST_TEXT = 6_000, 2_500_000
 _SMOOTHED = 20  # curves are moving averages over 1 / _SMOOTHED of a run
@@ -127,10 +126,7 @@ def _curves(runs: Sequence[Run]) -> str:
 def _lines(
     members: Sequence[Run], metric: str, label: str, colour: int
 ) -> list[Series]:
-    """Returns the curve of one run, or the mean of several with its 95% interval.
-
-    The list is empty if no run has the metric, or if the runs with it share no step.
-    """
+    """Returns the curve of one run, or the mean of several with its 95% interval."""
     raw = [points for run in members if (points := run.series(metric))]
     if not raw:
         return []
@@ -150,10 +146,10 @@ def _lines(
 
 
 def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Groups runs into arms by name; runs of an arm differ in no setting but the seed.
+    """Groups runs that differ only in the seed into arms.
 
-    Of a value, the first 60 characters are compared. An arm of one run has the run's
-    name. Other names list the settings that vary between arms, or are "all".
+    An arm of one run has the run's name. Other names list the settings that vary
+    between arms, or are "all".
     """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
@@ -168,10 +164,7 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Returns the config keys whose values differ, each with every run's value as JSON.
-
-    Only the first 60 characters of a value are compared and returned.
-    """
+    """Returns config keys whose values differ in their first 60 characters as JSON."""
     configs = [flatten(run.config) for run in runs]
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
@@ -194,7 +187,6 @@ def _range(interval: tuple[float, float] | None) -> str:
 
 
 def _before_and_after(runs: Sequence[Run]) -> str:
-    """Renders accuracies before and after training, by set, source and level."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in runs:
         first = next(iter(part(run.config, "data", "eval")), "all problems")
@@ -271,7 +263,6 @@ def _total(run: Run, metric: str) -> float:
 
 
 def _spent(run: Run) -> str:
-    """Renders the seconds of each phase, summed over all steps, as a bar chart."""
     phases = {key for row in run.steps for key in row if key.startswith("seconds/")}
     seconds = {key[8:]: _total(run, key) for key in phases - {"seconds/step"}}
     rest = _total(run, "seconds/step") - sum(seconds.values())
@@ -287,7 +278,6 @@ def _spent(run: Run) -> str:
 
 
 def _samples(runs: Sequence[Run]) -> str:
-    """Renders completions with a filter by kind; leaves some out of long lists."""
     several = len(runs) > 1
     rows = [(_kinds(row), _sample(r, row, several)) for r in runs for row in r.samples]
     if not rows:
