@@ -1,7 +1,6 @@
 """Defines advantage functions, which compare the completions of a group.
 
-An advantage function is called once per group. It receives the arguments that its
-signature names:
+An advantage function is called once per group, with the arguments that it names:
 
     rewards      float64 `[G]`, rewards after the length penalty
     correct      bool `[G]`, true for correct completions
@@ -9,9 +8,9 @@ signature names:
     completions  the G `Completion` records, with `token_ids`
     batch        list of the rewards `[G]` of every group of the step
 
-It returns `[G]` numbers, one per completion, or a list of G arrays with one number per
-token. G may differ between groups: completions without a verdict are removed, and a
-group may come from a stage with another group size.
+It returns one number per completion, or a list of G arrays with one number per token. G
+may differ between groups: completions without a verdict are removed, and a group may
+come from a stage with another group size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,6 @@ from rl.types import Group
 
 # An array `[G]`, or an array of token advantages for each completion.
 Advantages = np.ndarray | Sequence[np.ndarray]
-Advantage = Callable[..., Advantages]
 _EPSILON = 1e-6
 
 
@@ -81,7 +79,7 @@ def leave_one_out(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]
     return mean(rewards) * (len(rewards) / max(len(rewards) - 1, 1))
 
 
-ADVANTAGES: Mapping[str, Advantage] = {
+ADVANTAGES: Mapping[str, Callable[..., Advantages]] = {
     "std": std,
     "mean": mean,
     "batch_std": batch_std,
@@ -98,17 +96,13 @@ _GIVEN = {
 
 
 def load_advantage(function: str) -> Callable[[Sequence[Group]], list[Advantages]]:
-    """Loads the advantage function of a config.
+    """Returns a function from the groups of a step to the advantages of each group.
 
     Args:
       function: name of a function in `ADVANTAGES`, or a user's "module:function".
 
-    Returns:
-      A function from the groups of a step to the advantages of each group.
-
     Raises:
-      ValueError: the name is unknown, the function cannot be imported, or it has an
-        unknown argument.
+      ValueError: the function cannot be loaded, or has an unknown argument.
     """
     named = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"
@@ -129,11 +123,7 @@ def load_advantage(function: str) -> Callable[[Sequence[Group]], list[Advantages
 def check_advantages(
     values: Sequence[Any] | np.ndarray, group: Group, *, key: str
 ) -> Advantages:
-    """Checks the advantages of a group and converts them to float64.
-
-    Raises:
-      ValueError: a value is not a finite number, or the number or shape is wrong.
-    """
+    """Converts the advantages of a group to float64; raises ValueError if not valid."""
     try:
         parts = [np.asarray(value, np.float64) for value in values]
     except (TypeError, ValueError) as error:

@@ -19,8 +19,7 @@ from rollout.types import EMPTY, Completion, SamplingParams
 
 _G = TypeVar("_G", Group, "PartialGroup")
 
-MAX_SHORTFALLS = 5
-"""Number of consecutive steps without an update after which the run ends."""
+MAX_SHORTFALLS = 5  # consecutive steps without an update after which the run ends
 
 
 class Shortfall(RuntimeError):
@@ -31,18 +30,13 @@ class Shortfall(RuntimeError):
 class PartialGroup:
     """Represents a group with at least one unfinished completion.
 
-    Attributes:
-      draw: the draw of the group's problem.
-      created_step: step in which the group's first token was sampled. For a group
-        without tokens, the step in which it was last passed to the sampler. Increased
-        by 1 after each later step without an update, since the policy does not change
-        in such a step.
-      completions: the G completions, finished or not.
+    `created_step` is the step of the group's first token, as in `rl.types.Group`. For a
+    group without tokens it is the step in which the sampler last received the group.
     """
 
     draw: Draw
     created_step: int
-    completions: tuple[Completion, ...]
+    completions: tuple[Completion, ...]  # G, finished or not
 
     @property
     def tokens(self) -> int:
@@ -60,29 +54,20 @@ class PartialGroup:
 class Collector:
     """Collects informative groups for each step and retains surplus groups.
 
-    If the sampler and the judge are deterministic, equal `state()`, weights and step
-    give equal groups.
+    If sampler and judge are deterministic, equal `state()`, weights and step give equal
+    groups.
 
-    Attributes:
-      draws: source of problems and of the curriculum's stages.
-      sample: function with the arguments of `Sampler.sample`.
-      judge: function that builds groups from completions (`build_groups`).
-      prompt_of: function from a problem to its prompt's token ids, int32 `[P]`.
-      sampling: sampling parameters of the run; `n` is the group size G.
-      seed: seed of the run; each round derives its own seed.
-      prompts_per_step: number of groups of a full batch.
-      filter_on: criterion of informative groups (see `informative`).
-      settings: section `config.dynamic_sampling`. Without `filter`, every group with
-        two or more verdicts counts as informative. With `carry`, a round ends once
-        enough groups are informative (APRIL, arXiv 2509.18521) and all groups older
-        than `max_age` steps are complete. Unfinished groups continue in the next round.
+    Without `settings.filter`, every group with two or more verdicts counts as
+    informative. With `settings.carry`, a round ends once enough groups are informative
+    (APRIL, arXiv 2509.18521) and all groups older than `max_age` steps are complete.
+    Unfinished groups continue in the next round.
     """
 
     draws: Draws
-    sample: Callable[..., list[list[Completion]]]
-    judge: Callable[..., list[Group]]
-    prompt_of: Callable[[Problem], np.ndarray]
-    sampling: SamplingParams
+    sample: Callable[..., list[list[Completion]]]  # like `Sampler.sample`
+    judge: Callable[..., list[Group]]  # `build_groups`, with its settings bound
+    prompt_of: Callable[[Problem], np.ndarray]  # token ids of a prompt, int32 [P]
+    sampling: SamplingParams  # of the run; a stage may override some
     seed: int
     prompts_per_step: int
     filter_on: FilterOn
@@ -98,13 +83,9 @@ class Collector:
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Collects `prompts_per_step` informative groups in up to `max_rounds` rounds.
 
-        Args:
-          step: policy version, which is the number of steps done.
-
-        Returns:
-          The groups and the rollout stats. If too few groups are informative, the list
-          is shorter (`on_shortfall="partial"`) or empty. With an empty list the step
-          has no update.
+        `step` is the number of steps done, which is the policy version. If too few
+        groups are informative, the returned list is shorter (`on_shortfall="partial"`)
+        or empty. With an empty list the step has no update.
 
         Raises:
           Shortfall: too few groups are informative, and `on_shortfall` is "stop" or
@@ -147,12 +128,11 @@ class Collector:
         if self.settings.carry:
             # Oldest first, then by a hash. In the order of completion, the longest
             # groups would always be the surplus.
-            kept.sort(
-                key=lambda g: (
-                    g.created_step,
-                    zlib.crc32(f"{g.created_step} {g.problem.id}".encode()),
-                )
-            )
+            def order(g: Group) -> tuple[int, int]:
+                text = f"{g.created_step} {g.problem.id}"
+                return g.created_step, zlib.crc32(text.encode())
+
+            kept.sort(key=order)
         stats.unfinished = sum(
             c.unfinished for g in self._partial if g.tokens for c in g.completions
         )
@@ -195,13 +175,11 @@ class Collector:
         return not self.settings.filter or informative(group, on=self.filter_on)
 
     def _due(self, group: PartialGroup, step: int) -> bool:
-        """Returns whether a partial group must be completed in this step."""
         return group.tokens > 0 and step - group.created_step >= self._max_age
 
     def _round(
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
-        """Samples one round of groups, and returns those that were judged."""
         carry, oversample = self.settings.carry, self.settings.oversample
         needed = max(0, missing) / max(self._acceptance, 0.1)
         if carry:
@@ -232,12 +210,12 @@ class Collector:
                 max_tokens=params.max_tokens,
                 seed=run_seed(self.seed, Stream.SHUFFLING, number),
             )
-            new = {
-                i: SampledGroup(groups[i].draw, group, sampled=params.n)
+            new = [
+                SampledGroup(groups[i].draw, group, sampled=params.n)
                 for i, group in zip(ended, found, strict=True)
-            }
-            judged.update(new)
-            self.draws.observe(list(new.values()))
+            ]
+            judged.update(zip(ended, new, strict=True))
+            self.draws.observe(new)
             ended.clear()
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
@@ -279,7 +257,7 @@ class Collector:
         return number
 
     def state(self) -> dict[str, Any]:
-        """Returns the state of the collector and its draws as JSON, for `restore`."""
+        """Returns the state as JSON, for `restore`."""
         return {
             "problems": self.draws.state(),
             "rounds": self._rounds,
@@ -291,7 +269,6 @@ class Collector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`."""
         self.draws.restore(state["problems"])
         self._rounds = state["rounds"]
         self._left = list(from_json(list[Group], state["left"]))
@@ -302,10 +279,7 @@ class Collector:
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:
-    """Adds 1 to the step and the policy versions of each group after a skipped step.
-
-    The step changed no weights, so the groups must not become a version older.
-    """
+    """Adds 1 to `created_step` and policy versions, after a step without an update."""
     return [
         dataclasses.replace(
             group,

@@ -29,25 +29,17 @@ from rollout.seeds import generator
 
 _COUNTED = "offered refused refused_in_vain compared expected found".split()
 _RETIRE_AT = 0.9  # minimum solve rate of retired problems
-# Separates these random numbers from the sampler's, which uses the same seed.
-_OFFERS = 1
+_OFFERS = 1  # separates these random numbers from the sampler's of the same seed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Draw:
-    """Holds a problem that was drawn for sampling.
-
-    Attributes:
-      problem: problem to sample completions for.
-      place: index of the problem in the run's problems.
-      chance: probability with which the offered problem was drawn.
-      rate: estimate of the problem's solve rate at the time of the draw.
-    """
+    """Holds a problem that was drawn for sampling."""
 
     problem: Problem
-    place: int
-    chance: float
-    rate: Rate
+    place: int  # index in the run's problems
+    chance: float  # probability with which the offered problem was drawn
+    rate: Rate  # estimate of the solve rate at the time of the draw
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,10 +79,7 @@ class Draws:
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:
-        """Draws `n` problems for groups of `size` completions.
-
-        The seed decides which of the offered problems are skipped.
-        """
+        """Draws `n` problems for groups of `size`; `seed` decides which are skipped."""
         rates = self._rates.at(self._step)
         teaches = rates.mixed(size)
         chances = self._chances(rates, teaches)
@@ -129,7 +118,6 @@ class Draws:
                 count["found"] += bool(correct.any() and not correct.all())
 
     def end_step(self, counts: Counts, *, updates: bool) -> None:
-        """Reports the step to the curriculum; arguments as in `Curriculum.observe`."""
         self._curriculum.observe(counts, updates=updates)
 
     def metrics(self) -> dict[str, float]:
@@ -144,15 +132,11 @@ class Draws:
         * draws/expected, draws/found: predicted and observed share of groups with both
           correct and wrong completions, among groups with at least two verdicts
         """
-        count, rates = self._counts, self._rates.at(self._step)
-        pool = self._pool
-        values = {
-            name: float(count[name])
-            for name in ("offered", "refused", "refused_in_vain")
-        } | {
-            "retired": float((rates.mean[pool] >= _RETIRE_AT).mean()),
-            "coverage": float(self._rates.seen[pool].mean()),
-        }
+        count, pool = self._counts, self._pool
+        values = {k: float(count[k]) for k in ("offered", "refused", "refused_in_vain")}
+        solved = self._rates.at(self._step).mean[pool] >= _RETIRE_AT
+        values["retired"] = float(solved.mean())
+        values["coverage"] = float(self._rates.seen[pool].mean())
         if count["compared"]:
             for name in ("expected", "found"):
                 values[name] = count[name] / count["compared"]

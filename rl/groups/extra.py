@@ -31,11 +31,9 @@ _NAMES = ("groups", "step", "problems", "encode", "tokenize")
 
 
 def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
-    """Loads the function that adds groups to a step.
+    """Loads the function that adds groups to a step; returns None for "".
 
-    Args:
-      function: a user's "module:function", or "", for which the result is None.
-      **given: values of `problems`, `encode` and `tokenize`.
+    `given` holds the values of `problems`, `encode` and `tokenize`.
 
     Raises:
       ValueError: the function cannot be imported, or has an unknown argument.

@@ -23,16 +23,10 @@ def build_groups(
     decode: Callable[[Sequence[int]], str],
     settings: base.Reward,
 ) -> list[Group]:
-    """Returns one group per problem; completions without a verdict are removed.
+    """Returns one group per problem, without the completions that have no verdict.
 
-    The first four arguments have one entry per group.
-
-    Args:
-      created_step: step in which the sampling of each group started.
-      max_tokens: maximum number of tokens of a completion.
-      seed: seed of the permutation if `settings.shuffle` is set.
-      reward, decode: functions that score and decode completions.
-      settings: section `config.reward`.
+    The first four arguments have one entry per group. `seed` permutes the rewards if
+    `settings.shuffle` is set.
     """
     texts = [
         [decode(c.token_ids.tolist()) for c in of_group] for of_group in completions
@@ -57,25 +51,22 @@ def build_groups(
         buffer=settings.overlong_buffer,
         factor=settings.overlong_factor,
     )
-    groups = []
-    end = 0
+    groups, end = [], 0
     for problem, prompt, of_group, began in zip(
         problems, prompts, completions, created_step, strict=True
     ):
-        own = slice(end, end := end + len(of_group))
-        judged = np.flatnonzero(~np.isnan(rewards[own])).tolist()
+        start, end = end, end + len(of_group)
+        judged = start + np.flatnonzero(~np.isnan(rewards[start:end]))
         groups.append(
             Group(
                 problem=problem,
                 prompt_ids=np.asarray(prompt, np.int32),
-                completions=tuple(of_group[j] for j in judged),
-                correct=correct[own][judged],
-                raw=raw[own][judged],
-                rewards=rewards[own][judged],
-                components={
-                    name: part[own][judged] for name, part in components.items()
-                },
-                rules=tuple(scores[own][j].verdict.rule for j in judged),
+                completions=tuple(of_group[j - start] for j in judged),
+                correct=correct[judged],
+                raw=raw[judged],
+                rewards=rewards[judged],
+                components={name: part[judged] for name, part in components.items()},
+                rules=tuple(scores[j].verdict.rule for j in judged),
                 created_step=began,
             )
         )
@@ -87,7 +78,7 @@ def overlong_penalty(
 ) -> np.ndarray:
     """Computes the soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13).
 
-    For a completion of L tokens, including its stop token, it is
+    For L tokens, including the stop token, it is
     `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least `-factor`.
     """
     if not factor:

@@ -1,8 +1,7 @@
 """Packs prompts with completions into rows, and rows into micro-batches.
 
-Also computes the weight of each token in the loss (`weigh`). The loss of a mini-batch
-is a weighted sum over tokens, so packing, micro-batches and the mesh change the
-gradient by rounding only.
+The loss of a mini-batch is a sum over tokens, weighted by `weigh`, so packing,
+micro-batches and the mesh change the gradient by rounding only.
 """
 
 import collections
@@ -37,7 +36,7 @@ def pack_groups(
         the mini-batches in turn and do not count towards `prompts_per_update`.
 
     Returns:
-      For each mini-batch, its micro-batches with advantages and loss weights set.
+      The micro-batches of each mini-batch.
     """
     advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -77,8 +76,8 @@ def make_segments(
 ) -> list[Segment]:
     """Builds one segment per completion of a mini-batch.
 
-    If the trainer's own devices sampled the completions (`sampler_is_trainer`), only
-    tokens of other policy versions are off-policy; otherwise all tokens are.
+    If `sampler_is_trainer`, only tokens of other policy versions are off-policy;
+    otherwise all tokens are.
     """
     segments = []
     for index, (group, values) in enumerate(zip(groups, advantages, strict=True)):
@@ -103,19 +102,20 @@ def best_fit(
 ) -> list[list[list[int]]]:
     """Assigns segments to rows of `capacity` positions, by best fit decreasing.
 
-    Groups with the most tokens come first, and within a group the longest segments. A
-    row that holds another segment of the group needs room only for the completion and
-    one prompt token; such a row is preferred. Any other row needs room for the whole
-    segment. Among possible rows the fullest is used.
+    Groups with the most tokens come first, and within a group the longest segments.
+    Rows that hold another segment of the group are preferred: there a segment needs
+    room only for its completion and one prompt token. Among possible rows the fullest
+    is used.
 
     Args:
-      lengths: number of tokens of each segment; ValueError if one exceeds `capacity`.
-      capacity: number T of positions of a row.
+      lengths, prompts: number of all tokens and of prompt tokens of each segment.
       groups: group of each segment; segments of a group share the prompt within a row.
-      prompts: number of prompt tokens of each segment.
 
     Returns:
       For each row, a list of its groups, each of which is a list of segment indices.
+
+    Raises:
+      ValueError: a segment is longer than `capacity`.
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(
@@ -157,20 +157,18 @@ def pack(
     row_multiple: int,
     share_prompts: bool,
 ) -> list[Batch]:
-    """Packs a mini-batch into micro-batches of equal shape.
+    """Packs the segments of a mini-batch into micro-batches of equal shape.
 
     Args:
-      segments: all segments of the mini-batch.
       row_lengths: allowed row lengths T. Among those that hold the longest segment, the
         one that needs the fewest positions in total is used.
       micro_tokens: maximum number of positions of a micro-batch, with padding. A
         micro-batch has at least `row_multiple` rows, even if these exceed the maximum.
-      row_multiple: as in `pack_groups`.
       share_prompts: whether completions of a group share the prompt within a row.
 
     Returns:
       Micro-batches of NumPy arrays `[R, T]`, where R is a multiple of `row_multiple`.
-      The last one is filled up with padding. `loss_weights` are 0; `weigh` sets them.
+      `loss_weights` are 0; `weigh` sets them.
 
     Raises:
       ValueError: a segment is longer than the longest row.
@@ -186,29 +184,25 @@ def pack(
         starts = range(0, len(rows), per_micro)
         packings.append((len(starts) * per_micro * length, length, per_micro, rows))
     _, length, per_micro, rows = min(packings, key=lambda packing: packing[0])
-    return [
-        _fill(
-            segments, rows[start : start + per_micro], Batch.padding(per_micro, length)
-        )
-        for start in range(0, len(rows), per_micro)
-    ]
+    batches = []
+    for start in range(0, len(rows), per_micro):
+        batch = Batch.padding(per_micro, length)
+        _fill(batch, rows[start : start + per_micro], segments)
+        batches.append(batch)
+    return batches
 
 
 def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
-    """Returns the number R of rows of a micro-batch with rows of `length` tokens.
-
-    `micro_tokens` and `row_multiple` are those of `pack`.
-    """
+    """Returns the number of rows of a micro-batch; arguments as in `pack`."""
     return max(1, micro_tokens // (length * row_multiple)) * row_multiple
 
 
 def padding_fraction(batches: Sequence[Batch]) -> float:
-    """Returns the share of padding among all positions."""
     filled = sum(int((b.segment_ids != 0).sum()) for b in batches)
     return 1 - filled / sum(b.segment_ids.size for b in batches)
 
 
-def _fill(segments, rows, batch: Batch) -> Batch:
+def _fill(batch: Batch, rows, segments) -> None:
     for row, sharing in enumerate(rows):
         start, number = 0, 0
         for members in sharing:
@@ -241,13 +235,12 @@ def _fill(segments, rows, batch: Batch) -> Batch:
                 batch.off_policy[tail] = segment.off_policy
                 batch.stale[tail] = segment.stale
                 start = stop
-    return batch
 
 
 def weigh(
     mini_batch: Sequence[Batch], *, aggregation: Aggregation, constant: int
 ) -> list[Batch]:
-    """Returns the mini-batch with `loss_weights` filled in.
+    """Returns the mini-batch, of NumPy arrays, with `loss_weights` filled in.
 
     The weight of a token depends on the aggregation:
 
@@ -255,13 +248,10 @@ def weigh(
     * group: 1 / (groups * tokens of the group), the literal formula of the
       Compass-Thinker paper
     * sequence: 1 / (completions * tokens of the completion) (GRPO)
-    * constant: 1 / (completions * `constant`) (Dr. GRPO)
+    * constant: 1 / (completions * `constant`), where `constant` is the maximum length
+      of a completion (Dr. GRPO)
 
     Only tokens in `loss_mask` count, and only groups and completions with such tokens.
-
-    Args:
-      mini_batch: micro-batches of NumPy arrays.
-      constant: divisor for "constant", the maximum length of a completion in tokens.
     """
     masks = [np.asarray(batch.loss_mask) for batch in mini_batch]
     groups = [np.asarray(batch.group_ids) for batch in mini_batch]
@@ -292,10 +282,9 @@ def weigh(
 
 
 def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
-    """Returns for each token a number that identifies its completion.
+    """Returns for each token the number of its completion within the mini-batch.
 
-    Numbers are unique within the mini-batch. Padding and the prompts that several
-    completions share have their own numbers.
+    Padding and prompts that several completions share have their own numbers.
     """
     numbers, first = [], 0
     for batch in mini_batch:
@@ -309,6 +298,5 @@ def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
 def _counts(
     numbers: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> Float64[np.ndarray, " _"]:
-    """Counts the tokens inside the masks by their number, `[largest number + 1]`."""
     inside = [number[mask] for number, mask in zip(numbers, masks, strict=True)]
     return np.bincount(np.concatenate(inside)).astype(np.float64)

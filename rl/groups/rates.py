@@ -40,9 +40,9 @@ class Rate(NamedTuple):
 
 
 def _row(this, other, n: int):
-    """Computes the probability that `n` draws in a row have the outcome `this`.
+    """Computes B(this + n, other) / B(this, other), with the beta function B.
 
-    It is B(this + n, other) / B(this, other), with the beta function B.
+    This is the probability that `n` draws in a row have the outcome `this`.
     """
     chance = 1.0
     for i in range(n):
@@ -51,11 +51,7 @@ def _row(this, other, n: int):
 
 
 class SolveRates:
-    """Maintains an estimate of the solve rate of each problem of a run.
-
-    `observe` takes a problem's index in `problems`. The weight of a completion halves
-    every `half_life` steps.
-    """
+    """Maintains an estimate of the solve rate of each problem of a run."""
 
     def __init__(self, problems: Sequence[Problem], *, half_life: float):
         levels = sorted({p.level for p in problems}, key=str)
@@ -75,7 +71,7 @@ class SolveRates:
         return self._last >= 0
 
     def at(self, step: int) -> Rate:
-        """Returns the Beta parameters of all solve rates at `step`, as arrays `[P]`."""
+        """Returns the Beta parameters of the problems at `step`, as arrays `[P]`."""
         prior = self._priors()
         kept = self._kept(step, slice(None))
         return Rate(
@@ -88,7 +84,7 @@ class SolveRates:
         return np.exp2(-age / self._half_life)
 
     def _priors(self) -> Rate:
-        """Fits the priors, as arrays over the levels, by the method of moments."""
+        """Fits the prior of each level by the method of moments."""
         total = self._groups.sum()
         of_all = (self._moments.sum(0) + _WEIGHT * _UNIFORM) / (total + _WEIGHT)
         moments = self._moments + _WEIGHT * of_all
@@ -100,7 +96,7 @@ class SolveRates:
     def observe(
         self, problem: int, correct: Int[np.ndarray, " G"], *, chance: float, step: int
     ) -> None:
-        """Adds the verdicts of a group, which was judged in step `step`.
+        """Adds the verdicts of a group of the problem with index `problem`.
 
         `chance` is the probability with which the problem was drawn. A group of at
         least two verdicts counts 1 / chance times in the prior of its level.

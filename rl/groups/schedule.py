@@ -36,12 +36,6 @@ class Rollouts:
         max_staleness: Count,
         steps: Count,
     ):
-        """
-        Args:
-          schedule: name of the schedule; see the module's docstring.
-          max_staleness: number of steps that "async" samples ahead.
-          steps: number of steps of the run, after which nothing is sampled.
-        """
         self._collector = collector
         ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}
         self._staleness = ahead[schedule]
@@ -53,10 +47,9 @@ class Rollouts:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Returns the groups of a step and their rollout stats, once they are sampled.
+        """Returns the result of `Collector.collect` for a step, once it is sampled.
 
-        `step` must equal the served policy version. Raises the errors of
-        `Collector.collect`.
+        `step` must equal the served policy version.
         """
         if not self._staleness:
             return self._collector.collect(step)
@@ -71,27 +64,24 @@ class Rollouts:
     def wait(self) -> None:
         """Waits until the next batch is sampled, if the schedule is `one_step_off`.
 
-        Must be called before a publish, so that one version samples the whole batch.
+        Call it before a publish, so that one version samples the whole batch.
         """
         if self._waits:
             concurrent.futures.wait([batch for _, batch in self._ahead])
 
     def state(self) -> dict[str, Any]:
-        """Returns the state for `restore`.
-
-        A restored run samples again every batch that `take` has not returned yet.
-        """
+        """Returns the state before the first batch that `take` has not returned yet."""
         if not self._ahead:
             return self._collector.state()
         state, _ = self._ahead[0]
         return state.result()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`; must be called before the first `take`."""
+        """Restores a result of `state()`; call it before the first `take`."""
         self._collector.restore(state)
 
     def close(self) -> None:
-        """Cancels batches that have not started; does not wait for a running batch."""
+        """Cancels batches that have not started; does not wait for a running one."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, first: int, last: int) -> None:

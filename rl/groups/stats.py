@@ -18,12 +18,10 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def informative(group: Group, *, on: FilterOn = "correct") -> bool:
-    """Returns whether the completions of a group differ in correctness or reward.
+    """Returns whether the completions of a group, at least one, differ.
 
-    Args:
-      group: group with at least one completion.
-      on: criterion. "correct" requires correct and wrong completions (DAPO, arXiv
-        2503.14476, eq. 11). "reward" requires different rewards before shaping.
+    With "correct", some must be correct and some wrong (DAPO, arXiv 2503.14476,
+    eq. 11). With "reward", their rewards before shaping must differ.
     """
     if on == "reward":
         return bool(np.ptp(group.raw) > 0)
@@ -31,10 +29,9 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
 
 
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
-    """Returns whether the end of a completion repeats itself.
+    """Returns whether fewer than half of the last 512 tokens' 8-grams are distinct.
 
-    A completion of at least 15 tokens does if fewer than half of the 8-grams in its
-    last 512 tokens are distinct. The function compares 64-bit hashes of the 8-grams.
+    Compares 64-bit hashes of the 8-grams. Under 15 tokens the result is False.
     """
     token_ids = token_ids[-_TAIL:]
     count = len(token_ids) - _WINDOW + 1
@@ -56,35 +53,27 @@ def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]
 class RolloutStats:
     """Holds statistics of all groups judged in one step, including those filtered out.
 
-    Attributes:
-      stage: curriculum stage of the step.
-      filter_on: criterion of informative groups (see `informative`).
-      curriculum: metrics of curriculum and draws, set when the step has been sampled.
-      completions: number of sampled completions, with or without a verdict.
-      aged_out: number of groups from earlier steps that were dropped. Groups without
-        tokens do not count here, nor in `partial` and `unfinished`.
-      carried: number of surplus groups from earlier steps that were retained.
-      partial: number of partial groups from earlier steps that were retained.
-      unfinished: number of unfinished completions left for the next step.
-      of_offered: for each group, the number of offered problems that it represents
-        (1 / probability of the draw), and the verdicts of its completions.
+    Groups without tokens do not count in `aged_out`, `partial` and `unfinished`.
     """
 
     stage: Stage
     filter_on: FilterOn = "correct"
+    # Metrics of curriculum and draws, set when the step has been sampled.
     curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     rounds: int = 0
-    sampled: int = 0
-    completions: int = 0
+    sampled: int = 0  # groups
+    completions: int = 0  # with or without a verdict
     solve_all: int = 0
     solve_none: int = 0
     informative: int = 0
-    aged_out: int = 0
-    carried: int = 0
-    partial: int = 0
-    unfinished: int = 0
-    unjudged: int = 0
+    aged_out: int = 0  # groups from earlier steps that were dropped
+    carried: int = 0  # surplus groups from earlier steps that were retained
+    partial: int = 0  # partial groups from earlier steps that were retained
+    unfinished: int = 0  # unfinished completions left for the next step
+    unjudged: int = 0  # completions
+    # For each group, the number of offered problems that it represents (1 / probability
+    # of the draw), and the verdicts of its completions.
     of_offered: list[tuple[float, np.ndarray]] = dataclasses.field(default_factory=list)
     correct: list[np.ndarray] = dataclasses.field(default_factory=list)
     rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
@@ -122,8 +111,7 @@ class RolloutStats:
     def counts(self) -> Counts:
         """Returns (numerator, denominator) of each metric by which stages can advance.
 
-        Groups are weighted so that they represent all offered problems, including the
-        skipped ones.
+        Groups are weighted to represent all offered problems, including skipped ones.
         """
         judged = right = groups = solved = 0.0
         for count, correct in self.of_offered:
