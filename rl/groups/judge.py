@@ -44,9 +44,9 @@ def build_groups(
         # information in the reward is not the cause.
         order = generator(seed).permutation(len(raw))
         correct, raw = correct[order], raw[order]
-    lengths = np.array([len(c.token_ids) for of_group in completions for c in of_group])
+    every = [c for of_group in completions for c in of_group]
     rewards = raw + overlong_penalty(
-        lengths,
+        np.array([len(c.token_ids) for c in every]),
         max_tokens=max_tokens,
         buffer=settings.overlong_buffer,
         factor=settings.overlong_factor,
@@ -56,12 +56,12 @@ def build_groups(
         problems, prompts, completions, created_step, strict=True
     ):
         start, end = end, end + len(of_group)
-        judged = start + np.flatnonzero(~np.isnan(rewards[start:end]))
+        judged = (start + np.flatnonzero(~np.isnan(rewards[start:end]))).tolist()
         groups.append(
             Group(
                 problem=problem,
                 prompt_ids=np.asarray(prompt, np.int32),
-                completions=tuple(of_group[j - start] for j in judged),
+                completions=tuple(every[j] for j in judged),
                 correct=correct[judged],
                 raw=raw[judged],
                 rewards=rewards[judged],

@@ -1,9 +1,8 @@
 """Generates sums of two numbers below 100, and trains a small base model on them.
 
-The quickstart needs no download, because it trains its own base model. The base has the
-Qwen2.5 architecture and a tokenizer of characters. It is trained by next-token
-prediction on worked additions, many of them wrong. It then knows the format and is
-sometimes correct, like a pretrained base model on harder problems.
+The base has the Qwen2.5 architecture and a tokenizer of characters. It is trained by
+next-token prediction on worked additions, many of them wrong. It then knows the format
+and is sometimes correct, like a pretrained base model on harder problems.
 """
 
 import functools
@@ -36,19 +35,14 @@ _BOX = "\\boxed{"
 # Symbols of byte-level BPE, as in Qwen2: \u0120 is a space, \u010a a line break.
 _SYMBOLS = (_EOS, *"0123456789", *"+=,?{}", "\u0120", "\u010a", *"\\boxed")
 _MERGES = (("b", "o"), ("bo", "x"), ("box", "e"), ("boxe", "d"))
-
-# Length of the rows of a training batch; the longest solution has 36 tokens.
-_LENGTH = 48
+_LENGTH = 48  # of the rows of a training batch; the longest solution has 36 tokens
 
 
 def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
     """Returns the sums a + b of one split, with a and b below 100.
 
-    Args:
-      split: "train" or "held_out". If one split has a + b, the other has neither a + b
-        nor b + a.
-      held_out: number of held-out problems.
-      seed: seed of the split.
+    If one split, "train" or "held_out", has a + b, the other has neither a + b nor
+    b + a. `held_out` is the number of held-out problems.
     """
     pairs = [(a, b) for a in range(LIMIT) for b in range(a, LIMIT)]
     order = generator(seed).permutation(len(pairs))
@@ -80,11 +74,8 @@ def worked_solution(
 ) -> str:
     """Returns a solution of a + b that adds units, then tens, and boxes the result.
 
-    Args:
-      a: first summand.
-      b: second summand.
-      slip: error that is added to the sum of the units.
-      forget_carry: whether the carry is always 0.
+    `slip` is an error that is added to the sum of the units. With `forget_carry` the
+    carry is 0.
     """
     units = a % 10 + b % 10 + slip
     carry = 0 if forget_carry else units // 10
@@ -111,33 +102,24 @@ def make_base(
     seed: int,
     described_in: pathlib.Path | None = None,
 ) -> pathlib.Path:
-    """Trains a base model and saves it in a cache as a Hugging Face folder.
-
-    A base that is already in the cache is not trained again.
+    """Trains a base model and returns its Hugging Face folder.
 
     Args:
       cache: folder of the base models. Their names have a hash of this file and of the
-        arguments, so any change trains a new base.
-      hidden_size: width of the model.
-      layers: number of layers.
+        arguments, so any change trains a new base. A base that is already there is not
+        trained again.
       heads: number of query heads; two query heads share one key-value head.
-      steps: number of steps of supervised training.
       batch: number of solutions per step.
       learning_rate: initial learning rate, which decays linearly to 0.
       slips: share of solutions with a random error in the sum of the units.
       forgotten_carries: share of solutions in which the carry is 0. Above one half, the
         base forgets carries when it decodes greedily.
       held_out: number of held-out problems, which the base is not trained on.
-      seed: seed of the split, the parameters and the training data.
       described_in: folder for the config and the tokenizer if the base is not in the
-        cache. The base is then not trained.
-
-    Returns:
-      The folder of the base, or `described_in`.
+        cache. The base is then not trained, and this folder is returned.
     """
     settings = dict(locals())
     del settings["cache"], settings["described_in"]
-    # A change of this file or of the arguments gives another base.
     recipe = pathlib.Path(__file__).read_text() + json.dumps(settings, sort_keys=True)
     digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
@@ -155,21 +137,9 @@ def make_base(
     count = math.gcd(batch, len(devices))
     mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
     model = Decoder(DecoderConfig.from_hf(raw), mesh=mesh)
-    params = _pretrain(
-        model,
-        init_params(model, mesh, seed),
-        _corpus(
-            tokens,
-            slips=slips,
-            forgotten_carries=forgotten_carries,
-            held_out=held_out,
-            seed=seed,
-        ),
-        steps=steps,
-        batch=batch,
-        learning_rate=learning_rate,
-        seed=seed,
-    )
+    params = init_params(model, mesh, seed)
+    corpus = _corpus(tokens, slips, forgotten_carries, held_out, seed)
+    params = _pretrain(model, params, corpus, steps, batch, learning_rate, seed)
     save_folder(folder, params, model.config, assets=folder, dtype="float32")
     return folder
 
@@ -206,10 +176,9 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
     }
 
 
-def _corpus(tokenizer, *, slips, forgotten_carries, held_out, seed) -> np.ndarray:
+def _corpus(tokenizer, slips, forgotten_carries, held_out, seed) -> np.ndarray:
     """Returns token ids `[n, 48]` of all training problems with solutions."""
     rng = generator(seed, 1)
-    eos = tokenizer.eos_token_id
     rows = []
     for problem in problems(split="train", held_out=held_out, seed=seed):
         a, b = map(int, problem.problem.split("+"))
@@ -218,18 +187,15 @@ def _corpus(tokenizer, *, slips, forgotten_carries, held_out, seed) -> np.ndarra
             slip = -slip
         forget = bool(rng.random() < forgotten_carries)
         solution = worked_solution(a, b, slip=slip, forget_carry=forget)
-        text = f"{problem.problem}?\n{solution}"
-        ids = [*tokenizer.encode(text), eos]
+        ids = tokenizer.encode(f"{problem.problem}?\n{solution}")
+        ids.append(tokenizer.eos_token_id)
         rows.append(ids + [-1] * (_LENGTH - len(ids)))
     return np.array(rows, np.int32)
 
 
-def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
-    optimizer = optax.adamw(
-        optax.linear_schedule(learning_rate, 0.0, steps), b2=0.95, weight_decay=0.01
-    )
-
-    rows_sharding = laid_out(model.mesh, "batch")
+def _pretrain(model, params, corpus, steps, batch, learning_rate, seed):
+    schedule = optax.linear_schedule(learning_rate, 0.0, steps)
+    optimizer = optax.adamw(schedule, b2=0.95, weight_decay=0.01)
 
     def loss(params, rows):
         tokens = jnp.maximum(rows, 0)
@@ -254,9 +220,8 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
     with watch("base", total=steps, unit="steps") as count:
         for _ in range(steps):
             rows = corpus[rng.choice(len(corpus), batch, replace=False)]
-            params, opt_state, value = step(
-                params, opt_state, jax.device_put(rows, rows_sharding)
-            )
+            rows = jax.device_put(rows, laid_out(model.mesh, "batch"))
+            params, opt_state, value = step(params, opt_state, rows)
             value.block_until_ready()  # so that the progress bar counts finished steps
             count.update()
     line = f"base: next-token loss {float(value):.3f} nats after {steps} steps"

@@ -21,13 +21,8 @@ def readable(
     """Selects the problems with at least one gold answer that the verifier can read.
 
     Plain numbers are readable. Other golds are readable if the verifier can parse them
-    and then finds them equal to themselves.
-
-    Args:
-      problems: problems that the verifier will judge.
-      where: name of the problems' source, with which messages begin.
-      timeout: seconds that one gold may take.
-      unreadable: largest share of problems that may be left out.
+    and then finds them equal to themselves. Messages begin with `where`; `timeout` is
+    in seconds per gold.
 
     Returns:
       The selected problems, and a message about the others ("" if there are none).
@@ -38,10 +33,8 @@ def readable(
     golds = list(dict.fromkeys(g for p in problems for g in p.answers if not _plain(g)))
     faults: dict[str, str | None] = {}
     if golds:
-        requests = [
-            ((self_check,), golds[start : start + 64])
-            for start in range(0, len(golds), 64)
-        ]
+        starts = range(0, len(golds), 64)
+        requests = [((self_check,), golds[start : start + 64]) for start in starts]
         with (
             watch("golds", total=len(golds), unit="golds") as count,
             Workers(workers, timeout, "functools:partial") as pool,
@@ -76,13 +69,10 @@ def _tail(gold: str) -> str:
 def describe_repeats(
     train: Sequence[Problem], held_out: Iterable[Problem]
 ) -> list[str]:
-    """Describes duplicates, contradictions and the overlap with held-out problems.
+    """Returns a sentence for each kind of repeated problem that occurs.
 
     Two texts are equal if they differ in white space only. The answers of two problems
     agree if an answer of one equals, or is equivalent to, an answer of the other.
-
-    Returns:
-      A sentence for each kind of repeat that occurs.
     """
     earlier: dict[str, Problem] = {}
     held = {_text(problem) for problem in held_out}

@@ -50,16 +50,10 @@ class Stage:
 
 
 class Curriculum:
-    """Draws problems stage by stage.
+    """Draws problems stage by stage; the last stage never ends.
 
     Each step calls `begin`, then `draw` any number of times, then `observe` and
-    `metrics`.
-
-    Args:
-      stages: at least one stage; the last stage never ends.
-      problems: all problems that may be drawn.
-      seed: seed of the order within each level.
-      on_message: function called with a message when a later stage or pass begins.
+    `metrics`. `on_message` receives a message when a later stage or pass begins.
 
     Raises:
       ValueError: a stage before the last one cannot end.
@@ -125,11 +119,9 @@ class Curriculum:
         total = sum(shares.values())
         problems = []
         for _ in range(n):
-            count = sum(self._drawn.values()) + 1
-            # Draw from the level that is furthest behind its share.
-            level = max(
-                shares, key=lambda k: shares[k] / total * count - self._drawn[k]
-            )
+            count = self._drawn.total() + 1
+            behind = {k: shares[k] / total * count - self._drawn[k] for k in shares}
+            level = max(behind, key=lambda k: behind[k])
             self._drawn[level] += 1
             stream = self._streams[level]
             passes = stream.epoch
@@ -140,10 +132,9 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Records a step, after which the stage may end.
+        """Records a step that `updates` the policy, after which the stage may end.
 
-        A step that `updates` nothing is ignored. A step in which a denominator of
-        `counts` is 0 is not part of the window.
+        If a denominator of `counts` is 0, the step is not part of the window.
         """
         if not updates:
             return
@@ -195,10 +186,8 @@ def fill_gaps(
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Replaces levels without problems by the nearest level that has problems.
 
-    Of two levels that are equally near, the lower one is used.
-
-    Returns:
-      The stages with the new levels, and a message for each replaced level.
+    Of two levels that are equally near, the lower one is used. Also returns a message
+    for each replaced level.
 
     Raises:
       NoProblem: a stage has a level outside the range of the problems' levels.

@@ -7,12 +7,7 @@ from typing import Any
 
 
 def load_function(where: str, *, key: str) -> Callable[..., Any]:
-    """Imports "module:function".
-
-    Raises:
-      ValueError: the module cannot be imported or has no such function; the message
-        begins with `key`.
-    """
+    """Imports "module:function"; raises ValueError, which begins with `key`."""
     module_name, _, name = where.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -37,8 +32,7 @@ def load_named(
     """Returns the function `known[where]`, or imports "module:function".
 
     Raises:
-      ValueError: the name is unknown, or the import fails; the message begins with
-        `key`.
+      ValueError: the name is unknown, or the import fails.
     """
     if ":" in where:
         return load_function(where, key=key)
@@ -55,7 +49,7 @@ def by_name(
     """Returns a function that passes on only the arguments that `function` names.
 
     Raises:
-      ValueError: an argument is not in `known`; the message begins with `key`.
+      ValueError: an argument of `function` is not in `known`.
     """
     named = inspect.signature(function).parameters.keys()
     for name in sorted(named - {*known}):

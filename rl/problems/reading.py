@@ -18,8 +18,7 @@ from rl.problems.functions import load_function
 from rl.types import Problem
 from rollout.seeds import generator
 
-# File in a run's workdir with the problems of the run's evaluations.
-HELD_OUT = "held_out.jsonl"
+HELD_OUT = "held_out.jsonl"  # in a run's workdir: the problems of its evaluations
 FIELDS = ("id", "problem", "answer", "answers", "source", "level")
 
 
@@ -77,11 +76,7 @@ def read_problems(
 
 
 def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
-    """Writes problems to a JSONL file, which `read_problems` reads.
-
-    Raises:
-      ValueError: there are no problems, or one is not valid.
-    """
+    """Writes problems to a JSONL file; raises ValueError if one is not valid."""
     rows = ((f"{path}, problem {i}", p) for i, p in enumerate(problems, 1))
     replace_rows(path, map(dataclasses.asdict, _checked(rows, str(path))))
 
@@ -154,9 +149,9 @@ def _parse(
 ) -> Problem:
     def wrong(name: str, wanted: str) -> ValueError:
         column, there = columns[name], ", ".join(map(repr, row))
-        what = (
-            f"is {row[column]!r:.80}, not {wanted}" if column in row else "is missing"
-        )
+        what = "is missing"
+        if column in row:
+            what = f"is {row[column]!r:.80}, not {wanted}"
         if name == "answer" and isinstance(row.get(column), list):
             what, name = f"{what} (for a list use `answers`)", "answers"
         return ValueError(
@@ -203,10 +198,10 @@ def _as_text(answer: Any) -> Any:
 
 
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Returns `message` as a warning that `count` of `total` problems are left out.
+    """Returns `message` with a note that `count` of `total` problems are left out.
 
     Raises:
-      ValueError: their share exceeds `unreadable`, which is `config.data.unreadable`.
+      ValueError: their share exceeds `unreadable`.
     """
     if count > unreadable * total:
         raise ValueError(
@@ -217,32 +212,27 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 
 
 class ProblemStream:
-    """Draws problems in passes.
+    """Draws problems in passes, each of which draws every problem once.
 
-    Each pass draws every problem once, unless `next_pass` restarts it. The order
-    depends on the seed, the number of the pass, and the calls of `next_pass`.
-
-    Attributes:
-      epoch: index of the current pass, from 0.
+    The order depends on the seed, the number of the pass, and the calls of `next_pass`.
     """
 
     def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
         self._problems = list(problems)
         self._seed = [seed] if isinstance(seed, int) else list(seed)
-        self.epoch, self._cursor = 0, 0
+        self._begin(0)
+
+    def _begin(self, epoch: int) -> None:
+        self.epoch, self._cursor = epoch, 0  # index of the pass, problems drawn in it
         # Positions in this pass at which `next_pass` was called.
         self._turns: list[int] = []
-        self._order = self._shuffle()
-
-    def _shuffle(self) -> np.ndarray:
-        return generator(*self._seed, self.epoch).permutation(len(self._problems))
+        self._order = generator(*self._seed, epoch).permutation(len(self._problems))
 
     def draw(self, n: int) -> list[Problem]:
         drawn = []
         for _ in range(n):
             if self._cursor == len(self._order):
-                self.epoch, self._cursor, self._turns = self.epoch + 1, 0, []
-                self._order = self._shuffle()
+                self._begin(self.epoch + 1)
             drawn.append(self._problems[self._order[self._cursor]])
             self._cursor += 1
         return drawn
@@ -264,8 +254,7 @@ class ProblemStream:
         return {"epoch": self.epoch, "cursor": self._cursor, "turns": turns}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.epoch, self._cursor = state["epoch"], state["cursor"]
-        self._turns = []
-        self._order = self._shuffle()
+        self._begin(state["epoch"])
         for cursor in state["turns"]:
             self._turn(cursor)
+        self._cursor = state["cursor"]

@@ -71,16 +71,15 @@ def check_template(template: str) -> None:
 
 
 def chat_arguments(template: str) -> dict[str, Any] | None:
-    """Returns the chat-template arguments in a template name.
+    """Returns the JSON object of a template `model:{"enable_thinking": false}`.
 
-    They are the JSON object of `model:{"enable_thinking": false}`, or `{}` for "model".
-    The result is None for all other templates, and if the JSON is not a valid object.
+    For "model" it is empty. Other templates, and other JSON, give None.
     """
-    name, colon, text = template.partition(":")
-    if name != "model" or not colon:
-        return {} if name == "model" else None
+    name, _, text = template.partition(":")
+    if name != "model":
+        return None
     try:
-        arguments = json.loads(text)
+        arguments = json.loads(text if template != name else "{}")
     except ValueError:
         return None
     return arguments if isinstance(arguments, dict) else None
@@ -92,16 +91,15 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
     Raises:
       ValueError: the tokenizer has no chat template, or several without a default.
     """
-    if not tokenizer.chat_template:
-        name = tokenizer.name_or_path
+    templates, name = tokenizer.chat_template, tokenizer.name_or_path
+    if not templates:
         raise ValueError(
             f"the tokenizer of {name!r} has no chat template; set config.data.template"
             " or --template to another"
         )
-    templates = tokenizer.chat_template
     if isinstance(templates, dict) and "default" not in templates:
         raise ValueError(
-            f"the tokenizer of {tokenizer.name_or_path!r} has several chat templates"
+            f"the tokenizer of {name!r} has several chat templates"
             f" ({', '.join(sorted(templates))}); rename one to default in"
             " tokenizer_config.json, or set config.data.template or --template to"
             " another"
@@ -231,13 +229,11 @@ def encode_set(
     vocab_size: int,
     unreadable: Share,
 ) -> tuple[dict[str, np.ndarray], list[Problem], str]:
-    """Encodes the prompts of a set and selects the problems whose prompts fit.
-
-    A prompt fits if it has at most `max_prompt_tokens` tokens.
+    """Encodes the prompts of a set.
 
     Returns:
-      The token ids of readable prompts by problem text, the problems whose prompts are
-      readable and fit, and a message about unreadable prompts ("" if there are none).
+      The token ids of readable prompts by problem text, the problems whose prompts have
+      at most `max_prompt_tokens`, and a message about unreadable prompts, or "".
 
     Raises:
       ValueError: the share of unreadable prompts is larger than `unreadable`, or

@@ -1,8 +1,8 @@
 """Loads tokenizers of transformers without importing torch.
 
-If torch is installed, transformers imports it with the first tokenizer. The import
-takes seconds and hundreds of megabytes, and the trainer never uses torch. This module
-hides torch during the import of transformers, unless the process has imported torch.
+If torch is installed, transformers would import it with the first tokenizer, which
+takes seconds and hundreds of megabytes. This module hides torch during the import of
+transformers, unless the process has imported torch.
 """
 
 import collections
@@ -32,7 +32,6 @@ from transformers import (  # noqa: E402
 
 if _HIDE:
     del sys.modules["torch"]
-
 
 __all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]
 
@@ -73,14 +72,10 @@ def default_stop_ids(
 ) -> tuple[int, ...]:
     """Returns the ids that end a completion of a model, sorted.
 
-    They are those of:
-
-    * `eos_token_id` of `generation_config.json`; without this file, of `config.json`
-    * the end-of-sequence token of the tokenizer
-    * `<|endoftext|>` and `<|im_end|>` if the vocabulary has them, because a Qwen base
-      model may end a text with either
-
-    Ids from the tokenizer that have no row in the embedding are left out.
+    They are `eos_token_id` of `generation_config.json` (without this file, of
+    `config.json`), the tokenizer's end-of-sequence token, `<|endoftext|>` and
+    `<|im_end|>`. A Qwen base model may end a text with either of the last two. Ids from
+    the tokenizer that have no row in the embedding are left out.
 
     Raises:
       ValueError: a file cannot be read, an id in a file has no row in the embedding, or
@@ -105,10 +100,8 @@ def default_stop_ids(
 
 
 def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
-    """Raises UnreadableText if a token id has no row in the model's embedding.
-
-    For such ids the decoder would use a wrong embedding, without an error.
-    """
+    """Raises UnreadableText if a token id has no row in the model's embedding."""
+    # The decoder would use a wrong embedding, without an error.
     if beyond := sorted(i for i in ids if not 0 <= i < vocab_size):
         raise UnreadableText(
             f"{what}: token id {beyond[0]}: must be at least 0 and less than"
@@ -131,7 +124,6 @@ def check_text(
 
     Raises:
       UnreadableText: an id has no row in the embedding, or the decoded text differs.
-        The message begins with `what`.
     """
     check_ids(ids, vocab_size=vocab_size, what=what)
     # transformers checks every entry of a list in Python, which takes a third longer.
@@ -162,9 +154,9 @@ def decode_completion(
 ) -> str:
     """Returns a completion as text, without a special stop token at its end.
 
-    Other special tokens stay, because a reward may read them. An id beyond the
-    tokenizer's last one, as in a padded vocabulary, is left out, or with `show_unknown`
-    written as `<|id 151700|>`.
+    Other special tokens stay, because a reward may read them. Ids of a padded
+    vocabulary, beyond the tokenizer's last one, are left out; with `show_unknown` they
+    are written as `<|id 151700|>`.
     """
     ids = list(token_ids)
     if ids and ids[-1] in stop_token_ids:
@@ -182,7 +174,6 @@ def decode_completion(
 
 
 def _stated(path: pathlib.Path) -> set[int]:
-    """Reads the `eos_token_id` of a config file as a set."""
     try:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated]) - {None}

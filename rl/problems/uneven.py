@@ -10,13 +10,10 @@ from rollout.seeds import generator
 def problems(
     *, count: int, easy: float, hard: float, held_out: int, seed: int
 ) -> list[Problem]:
-    """Returns training problems of `rl.problems.arithmetic`, some with other answers.
+    """Returns `count` training problems of `rl.problems.arithmetic`.
 
-    Args:
-      count: number of problems, at most the number of training sums.
-      easy: expected share of problems that accept every number from 0 to 199.
-      hard: expected share of problems that accept only 200; the largest sum is 198.
-      held_out, seed: as in `arithmetic.problems`.
+    `easy` is the expected share of problems that accept every number from 0 to 199;
+    `hard` is that of problems that accept only 200, although the largest sum is 198.
     """
     sums = arithmetic.problems(split="train", held_out=held_out, seed=seed)
     random = generator(seed)

@@ -80,13 +80,11 @@ def problems(
     Args:
       split: "train" or "held_out"; the splits have no template in common.
       count: number of problems, distributed evenly over the levels.
-      levels: levels to use. Problems of level 1, 2 and 3 have 1, 2 and 3 steps. Level 4
-        has one step with larger numbers. Level 5 has stories, most with unused numbers.
+      levels: problems of level 1, 2 and 3 have 1, 2 and 3 steps. Level 4 has one step
+        with larger numbers. Level 5 has stories, most with unused numbers.
       most: largest number that is drawn; the smallest is 2. Factors of a product are at
         most half of `most`. At levels 4 and 5 both maxima are ten times as large, and
-        the logarithms of the numbers are uniform. Sums and products of the numbers, in
-        texts and as answers, may be larger.
-      seed: seed of the draws.
+        the logarithms of the numbers are uniform. Sums and products may be larger.
 
     Raises:
       ValueError: an argument is not valid, or too few distinct texts are found.
@@ -124,7 +122,7 @@ def problems(
 def _draw(
     templates: dict[str, str], most: int, larger: bool, rng: np.random.Generator
 ) -> tuple[str, str, int]:
-    """Draws a problem, and returns its text, its answer and its template's index."""
+    """Returns the text, the answer and the template's index of a random problem."""
     index = int(rng.integers(len(templates)))
     template = list(templates)[index]
     who, other = rng.choice([*_NAMES], 2, replace=False).tolist()

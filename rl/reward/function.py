@@ -59,20 +59,17 @@ def open_function(
     source: str | None,
     problem: Problem | None,
 ) -> Callable[[Sequence[str] | None], Form | list[Score] | Fault]:
-    """Loads a user's function and returns the function that a worker runs.
+    """Loads a user's function "module:function", which the config key `key` names.
 
     Args:
-      where: "module:function".
-      key: config key of `where`, for error messages.
       right_from, after: see `rl.reward.rewards.Rewards`.
       source: `Form.source` at the start of the run. A new worker would import a file
         that was edited since, so a difference is a `Fault`. None accepts any.
       problem: problem of the completions; None if only the form is requested.
 
     Returns:
-      A function from completions of the problem to a `Score` for each. Called with
-      None, it returns the `Form` of the user's function. After an error it returns a
-      `Fault` instead.
+      The function that a worker runs. It returns a `Score` for each completion, or for
+      None the `Form` of the user's function. After an error it returns a `Fault`.
     """
     named = f"{key}={where!r}"
     try:
@@ -113,10 +110,7 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Calls a function and returns one value per text.
-
-    The exception of an async call for one text is returned as its value.
-    """
+    """Returns the user's value for each text; an async call's exception is a value."""
     if not form.grouped:
         return [function(text, problem) for text in texts]
     if not form.batch:  # async with one text per call: run concurrently
@@ -145,7 +139,6 @@ _runner = asyncio.Runner()
 
 
 def _form(function: Callable, named: str) -> Form:
-    """Returns the form of a function, after checking the names of its arguments."""
     code = inspect.unwrap(function)
     code = getattr(code, "__code__", getattr(type(code).__call__, "__code__", None))
     place = f"{_short_path(code.co_filename)}:{code.co_firstlineno}" if code else "?"
@@ -182,7 +175,6 @@ def _hash(path: str) -> str:
 
 
 def _score(value: Any, text: str, right_from: float, after: str | None) -> Score:
-    """Converts the value that a reward function returned for one completion."""
     if isinstance(value, Exception):  # of an async call
         raise value
     found = extract_answer(text, after=after)
@@ -226,18 +218,12 @@ def _number(value: Any, name: str = "", *, most: float = math.inf) -> float:
 
 def _place(error: BaseException, form: Form) -> str:
     """Returns `file:line` of the innermost frame outside libraries, or `form.place`."""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
-    if not theirs:
-        return form.place
-    return f"{_short_path(theirs[-1].filename)}:{theirs[-1].lineno}"
-
-
-_NOT_THE_USERS = (
-    __file__,
-    "<",
-    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
-)
+    folders = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
+    others = (__file__, "<", *folders)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(others):
+            return f"{_short_path(frame.filename)}:{frame.lineno}"
+    return form.place
 
 
 def _short_path(path: str) -> str:
@@ -246,7 +232,6 @@ def _short_path(path: str) -> str:
 
 
 def describe_item(problem: Problem, completion: str) -> str:
-    """Returns the problem id and the shortened completion, for an error message."""
     return f"problem {problem.id!r}, completion {_shown(completion)}"
 
 

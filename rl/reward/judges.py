@@ -1,7 +1,4 @@
-"""Defines reward functions for comparison with the verifier.
-
-Ablations in `configs/ablations/` train with them as `reward.function`.
-"""
+"""Defines reward functions with which ablations in `configs/ablations/` train."""
 
 import functools
 import hashlib
@@ -42,8 +39,7 @@ def flipped(
 ) -> dict:
     """Returns the verifier's reward, with its sign inverted for some completions.
 
-    Without a verdict the reward is None. `share` is the expected share of completions
-    whose reward is inverted. A hash of problem and completion selects them. With
+    Their expected share is `share`. A hash of problem and completion selects them. With
     `systematic`, a hash of the problem alone does, which imitates wrong gold answers.
     """
     ((score,),) = _verify([[completion]], [problem])

@@ -1,8 +1,8 @@
 """Parses `reward.function` and `eval.reward`, and runs their terms in workers.
 
-Their values are sums of terms with optional weights, such as "verifier" or
-"verifier + 0.1*my_reward:brevity". The first term decides whether a completion is
-correct. If one of the terms cannot judge a completion, the completion has no verdict.
+Both are sums of terms with optional weights, such as "verifier" or "verifier +
+0.1*my_reward:brevity". The first term decides whether a completion is correct. If one
+of the terms cannot judge a completion, the completion has no verdict.
 """
 
 import contextlib
@@ -31,19 +31,12 @@ class RewardError(ValueError):
 
 
 class Term(NamedTuple):
-    """Represents a weighted term of a reward."""
-
     weight: float
     name: str  # "verifier" or "module:function"
 
 
 def parse(function: str, *, key: str) -> tuple[Term, ...]:
-    """Parses `reward.function` or `eval.reward` into its terms.
-
-    Raises:
-      ValueError: the text is not a sum of terms, or repeats a term. The message begins
-        with `key`.
-    """
+    """Parses a reward; raises ValueError if it is not a sum of different terms."""
     terms: list[Term] = []
     at = 0
     while at < len(function) or not terms:
@@ -86,8 +79,8 @@ class Rewards:
       after: text such as "</think>"; the verifier reads only what follows its last
         occurrence. Empty: the whole completion.
       timeout_key: config key of `timeout`, for messages.
-      on_lost: function called with a message if every attempt to call a user function
-        timed out or ended its worker. By default a warning is printed.
+      on_lost: receives a message if every attempt to call a user function timed out or
+        ended its worker.
 
     Raises:
       ValueError: a value is not a sum of terms, or a function cannot be used.
@@ -174,7 +167,6 @@ class Rewards:
         return sum_terms
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
-        """Returns a reward that calls a user's function in worker processes."""
         named = f"{key}={name!r}"
         hints = {LATE: self._limit, ENDED: "correct the function"}
         opened = (name, key, self._right_from, self._after)
@@ -196,37 +188,33 @@ class Rewards:
                 [tuple(texts)] if form.grouped else [(text,) for text in texts]
                 for texts in groups
             ]
-            results = workers.map(
-                [
-                    ((*opened, form.source, p), c)
-                    for p, c in zip(problems, calls, strict=True)
-                ]
-            )
+            requests = [
+                ((*opened, form.source, problem), of_problem)
+                for problem, of_problem in zip(problems, calls, strict=True)
+            ]
             scores: list[list[Score]] = [[] for _ in groups]
-            for i, problem in enumerate(problems):
-                for call, result in zip(calls[i], results[i], strict=True):
+            for i, results in enumerate(workers.map(requests)):
+                for call, result in zip(calls[i], results, strict=True):
                     if isinstance(result, Fault):
                         raise RewardError(result.text)
                     if isinstance(result, Lost):
                         reason = (
                             f"{named}: {form.place}: {result.reason}"
                             f" ({hints[result.reason]});"
-                            f" {describe_item(problem, call[0])}"
+                            f" {describe_item(problems[i], call[0])}"
                         )
                         self._on_lost(reason)
                         with self._lock:
                             self._lost += len(call)
                         lost = Score.of(Verdict(None, None, "lost", reason))
-                        scores[i] += [lost] * len(call)
-                    else:
-                        scores[i] += result
+                        result = [lost] * len(call)
+                    scores[i] += result
             return scores
 
         return call_function
 
 
 def uses_verifier(formula: str, *, key: str) -> bool:
-    """Returns whether the verifier is a term of a reward; see `parse`."""
     return any(term.name == VERIFIER for term in parse(formula, key=key))
 
 
@@ -247,20 +235,24 @@ def try_out(
       ValueError: a value is not a sum of terms; or a function cannot be imported,
         fails, breaks its contract, takes too long or ends its worker.
     """
-    names = {
-        key: [t.name for t in parse(formula, key=key) if t.name != VERIFIER]
-        for key, formula in formulas.items()
-    }
-    own = {key: " + ".join(of_key) for key, of_key in names.items() if of_key}
+    own = {}
+    for key, formula in formulas.items():
+        names = [t.name for t in parse(formula, key=key) if t.name != VERIFIER]
+        if names:
+            own[key] = " + ".join(names)
     if not own:
         return
+
+    def refuse(reason: str) -> None:
+        raise RewardError(reason)
+
     opened = Rewards(
         own,
         workers=1,
         timeout=timeout,
         right_from=right_from,
         timeout_key=timeout_key,
-        on_lost=_refuse,
+        on_lost=refuse,
     )
     with contextlib.closing(opened) as rewards:
         texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
@@ -268,16 +260,11 @@ def try_out(
             rewards.reward(key)([texts], [problem])
 
 
-def _refuse(reason: str) -> None:
-    raise RewardError(reason)
-
-
 def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     """Returns the weighted sum of one completion's scores.
 
-    The verdict is that of the first term, or of the first term that could not judge the
-    completion. If there are several terms, the components include the unweighted reward
-    of each term.
+    The verdict is that of the first term, or of the first term that could not judge.
+    The components of several terms include the unweighted reward of each term.
     """
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]

@@ -23,7 +23,6 @@ class Score:
 
     @classmethod
     def of(cls, verdict: Verdict) -> "Score":
-        """Returns the score of a verdict: +1 if correct, -1 if wrong, NaN if None."""
         worth = {True: 1.0, False: -1.0, None: math.nan}
         return cls(reward=worth[verdict.correct], verdict=verdict)
 
@@ -38,9 +37,10 @@ Item = tuple[str, tuple[str, ...], str]
 def verifier_reward(judge_all: Callable[[Sequence[Item]], Sequence[Verdict]]) -> Reward:
     """Returns the verifier as a reward: +1 if correct, -1 if wrong, NaN if unjudged.
 
-    The reward reads two entries of `Problem.meta`. A `unit` that begins with a letter,
-    or is a percent sign, is added to golds, because a gold without a unit may match any
-    unit. `error` is the absolute tolerance of decimal answers.
+    The reward reads two entries of `Problem.meta`. A `unit` that begins with a letter
+    is appended to the golds, because a gold without a unit may match any unit. A `unit`
+    that is a percent sign adds a gold with this sign for each gold without it. `error`
+    is the absolute tolerance of decimal answers.
 
     `judge_all` returns the verdicts of items, like `VerifierPool.judge`.
     """
@@ -58,17 +58,11 @@ def verifier_reward(judge_all: Callable[[Sequence[Item]], Sequence[Verdict]]) ->
 
 def _score(verdict: Verdict, problem: Problem) -> Score:
     if not verdict.correct and _within_tolerance(verdict.answer, problem):
-        verdict = dataclasses.replace(
-            verdict, correct=True, rule="tolerance", reason=""
-        )
+        verdict = Verdict(True, verdict.answer, "tolerance")
     return Score.of(verdict)
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """Returns the gold answers, with the problem's unit if that begins with a letter.
-
-    If the unit is a percent sign, adds a gold with this sign for each gold without it.
-    """
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
     if unit in ("%", r"\%"):
@@ -81,7 +75,6 @@ def _golds(problem: Problem) -> tuple[str, ...]:
 
 
 def _within_tolerance(answer: str | None, problem: Problem) -> bool:
-    """Returns whether a decimal answer is within the tolerance of a gold answer."""
     error = problem.meta.get("error")
     value = _decimal(answer) if answer and error else None
     if value is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 
 from sharding.rules import laid_out
 
@@ -21,11 +21,10 @@ class NotFinite(ValueError):
 class Finding(NamedTuple):
     """Holds the result for one array.
 
-    The digest has 32 bits and is equal for every sharding. A single flipped bit always
-    changes it.
+    The digest is equal for every sharding. A single flipped bit always changes it.
     """
 
-    digest: int
+    digest: int  # 32 bits
     nonfinite: int  # number of entries that are NaN or infinite
 
 
@@ -46,11 +45,9 @@ def examine(tree: Any) -> dict[str, Finding]:
 
 
 def check_finite(tree: Any, where: str) -> dict[str, Finding]:
-    """Returns `examine(tree)`, after checking that all entries are finite.
+    """Returns `examine(tree)`; raises NotFinite if an entry is NaN or infinite.
 
-    Raises:
-      NotFinite: an entry is NaN or infinite. The message begins with `where` and names
-        the first such array.
+    The message begins with `where` and names the first such array.
     """
     found = examine(tree)
     if bad := [name for name, of_array in found.items() if of_array.nonfinite]:
@@ -79,10 +76,8 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 
 def _mesh(array: jax.Array) -> Mesh | None:
-    sharding = array.sharding
-    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
-        return sharding.mesh
-    return None
+    mesh = getattr(array.sharding, "mesh", None)
+    return mesh if isinstance(mesh, Mesh) else None
 
 
 @functools.cache
@@ -99,11 +94,9 @@ def _nonfinite(array: jax.Array) -> jax.Array:
 
 
 def _digest(array: jax.Array) -> jax.Array:
-    """Computes the sum of `weight(index) * bits` modulo 2**32, with odd weights.
-
-    Integer sums do not depend on order or sharding. A flipped bit changes the sum,
-    because an odd weight times a power of two below 2**32 is never 0 modulo 2**32.
-    """
+    # The sum of weight(index) * bits modulo 2**32, which does not depend on order or
+    # sharding. Weights are odd: times a power of two below 2**32, such as a flipped
+    # bit, they are never 0 modulo 2**32.
     width = 8 * array.dtype.itemsize
     if array.dtype == jnp.bool_:
         bits = array.astype(jnp.uint32)

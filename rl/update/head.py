@@ -9,10 +9,9 @@ If the vocabulary exceeds one block, neither the forward nor the backward pass h
 3. For each block it visits the tokens in chunks.
 
 On a GPU the loop covers all positions, because the host would wait for each iteration
-of a loop of unknown length. GPU blocks are also larger.
+of a loop of unknown length.
 
 Axes: R rows, T positions, D model width, V vocabulary, W vocabulary entries of a block.
-`sharding.rules` defines how the mesh splits rows, vocabulary and model width.
 """
 
 import functools
@@ -46,21 +45,19 @@ def score_tokens(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Computes `log p(target)` and the entropy of p at each position of the mask.
+    """Computes `log p(target)` and the entropy of p, in nats, in the mask; 0 elsewhere.
 
     Args:
       hidden: hidden states in the compute dtype.
       table: output embeddings, cast to the compute dtype block by block.
       target_ids: token that each hidden state predicts.
-      mask: positions to score; both results are 0 elsewhere.
-      temperature: divisor of the logits.
       mesh: device mesh over which rows and table are sharded.
       chunk: number of tokens per device that are processed at a time.
 
     Returns:
-      `log p(target)` and the entropy of p in nats, both float32 (float64 for float64
-      inputs). Both are differentiable in `hidden` and `table`. The backward pass skips
-      the entropy if the loss does not depend on it.
+      Two arrays in float32 (float64 for float64 inputs), both differentiable in
+      `hidden` and `table`. The backward pass skips the entropy if the loss does not
+      depend on it.
     """
     return _forward(hidden, table, target_ids, mask, temperature, mesh, chunk)[0]
 
@@ -94,16 +91,14 @@ def _backward(mesh, chunk, saved, gradients):
     with_entropy = not isinstance(of_entropy, SymbolicZero)
     by_entropy = (entropy, of_entropy) if with_entropy else ()
     rows, of_table = spec("batch"), spec("vocab", "embed")
+    specs = rows, of_table, rows, rows, spec(), rows, rows, *(rows for _ in by_entropy)
     shard: Callable[..., Any] = functools.partial(
         _backward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"
     )
     d_hidden, d_table = jax.shard_map(
         shard,
         mesh=mesh,
-        in_specs=(
-            *(rows, of_table, rows, rows, spec(), rows, rows),
-            *(rows for _ in by_entropy),
-        ),
+        in_specs=specs,
         out_specs=(rows, of_table),
         check_vma=False,
     )(*inputs, of_logprobs, *by_entropy)
@@ -117,11 +112,9 @@ def _scored_first(hidden, table, target_ids, mask, chunk, gpu):
     """Sorts the positions of the mask to the front.
 
     Returns:
-      hidden: hidden states, `[positions, D]`.
-      targets: target ids, relative to this device's first vocabulary entry.
-      order: indices of the positions. First come those inside the mask. The others are
-        distinct and past the end: gathers clip or fill them, and scatters drop them.
-      chunk, chunks: length of a chunk of positions, and number of chunks to process.
+      The hidden states `[positions, D]`, the target ids relative to this device's first
+      vocabulary entry, the order of the positions, the length of a chunk of positions,
+      and the number of chunks to process.
     """
     targets = target_ids.reshape(-1)
     targets -= jax.lax.axis_index(mesh_axes("vocab")) * table.shape[0]
@@ -130,6 +123,8 @@ def _scored_first(hidden, table, target_ids, mask, chunk, gpu):
     count = jnp.sum(flat)
     order = jnp.pad(jnp.argsort(~flat, stable=True), (0, -flat.size % chunk))
     number = jnp.arange(order.size)
+    # Indices outside the mask are distinct and past the end: gathers clip or fill them,
+    # and scatters drop them.
     order = jnp.where(number < count, order, flat.size + number)
     chunks = order.size // chunk if gpu else (count + chunk - 1) // chunk
     hidden = hidden.reshape(-1, hidden.shape[-1]).at[order].get(mode="clip")
@@ -149,7 +144,6 @@ def _logits(hidden, words, temperature, gpu):
 
 
 def _gathered(part: jax.Array) -> jax.Array:
-    """Gathers a block `[W, D]` from the devices that split its columns."""
     _, columns, _ = table_axes()
     if jax.lax.axis_size(columns) == 1:
         # XLA on CPU would transpose the table and back even for an axis of size 1.
@@ -160,7 +154,7 @@ def _gathered(part: jax.Array) -> jax.Array:
 def _scattered(whole: jax.Array) -> jax.Array:
     """Returns this device's columns of a block's gradient `[W, D]`.
 
-    The gradient is first summed over devices that split both the columns and the batch.
+    Sums the gradient over the devices that split both the columns and the batch.
     """
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)
@@ -174,10 +168,10 @@ def _scattered(whole: jax.Array) -> jax.Array:
 
 
 def _over_vocabulary(visit, carry, table, dtype, block):
-    """Returns the last carry of `visit(carry, start, words)`, called for each block.
+    """Folds `carry = visit(carry, start, words)` over the blocks of the table.
 
     `start` is the index of the block's first entry on this device. `words [W, D]` are
-    the block's embeddings with all columns, in `dtype`.
+    the block's embeddings with all columns.
     """
     vocab = table.shape[0]
     size = min(block, vocab)

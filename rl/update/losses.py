@@ -49,14 +49,12 @@ Loss = Callable[..., Result]
 class Segments(flax.struct.PyTreeNode):
     """Maps the tokens of packed rows to their completions.
 
-    Attributes:
-      ids: segment number of each token within its row; 0 is padding.
-      mask: loss mask; sums, means and lengths ignore the tokens outside it.
-      groups: number of each completion token's group within the mini-batch. A group may
-        be split over several micro-batches.
+    Sums, means and lengths ignore the tokens outside the loss mask. `groups` is the
+    number of each completion token's group within the mini-batch. A group may be split
+    over several micro-batches.
     """
 
-    ids: Int[jax.Array, "R T"]
+    ids: Int[jax.Array, "R T"]  # number of the segment within its row; 0 is padding
     mask: Bool[jax.Array, "R T"]
     groups: Int[jax.Array, "R T"]
 
@@ -194,11 +192,8 @@ def clipped(
     low = (advantages < 0) & (ratio < 1 - eps_low)
     high = (advantages > 0) & (ratio > 1 + eps_high)
     held = jnp.where(low, 1 - eps_low, jnp.where(high, 1 + eps_high, ratio))
-    return -held * advantages, {
-        "ratio": ratio,
-        "clipped_low": low,
-        "clipped_high": high,
-    }
+    metrics = {"ratio": ratio, "clipped_low": low, "clipped_high": high}
+    return -held * advantages, metrics
 
 
 def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
@@ -249,15 +244,13 @@ SCALARS = ("eps_low", "eps_high")
 def load_loss(
     function: str, arguments: Mapping[str, Any]
 ) -> tuple[Loss, frozenset[str]]:
-    """Loads a loss and binds the arguments of `objective.function_args`.
+    """Loads a loss and binds `arguments`, which are `objective.function_args`.
 
     Args:
       function: name of a loss in `LOSSES`, or a user's "module:function".
-      arguments: values of the loss's arguments other than `ARRAYS` and `SCALARS`.
 
     Returns:
-      The loss with `arguments` bound, and the names of `ARRAYS` and `SCALARS` that it
-      takes as keyword arguments.
+      The loss, and the names of `ARRAYS` and `SCALARS` that it takes.
 
     Raises:
       ValueError: the loss cannot be loaded, or its arguments are not valid.

@@ -35,18 +35,14 @@ KL_ESTIMATES = {"k1": k1, "k3": k3}
 class Objective(NamedTuple):
     """Holds the function that the update minimizes.
 
-    Attributes:
-      loss: function `(policy_logprobs [R, T], entropy [R, T], Batch, Hyper) -> (loss,
-        Stats)`. The loss is a weighted sum over tokens. The statistics in "sum" are
-        added over micro-batches; those in "max" are reduced by the maximum.
-      needs_reference: whether the loss reads `Batch.reference_logprobs`.
-      keeps_reference: whether training resets the reference to the policy. Checkpoints
-        then contain the reference.
+    `loss(policy_logprobs [R, T], entropy [R, T], Batch, Hyper)` returns a weighted sum
+    over tokens, and statistics. Those in "sum" are added over micro-batches; those in
+    "max" are reduced by the maximum.
     """
 
     loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]
-    needs_reference: bool
-    keeps_reference: bool
+    needs_reference: bool  # the loss reads `Batch.reference_logprobs`
+    keeps_reference: bool  # training resets the reference, and checkpoints contain it
 
 
 # Names of the statistics of every objective; metrics of a loss must not use them.
@@ -60,8 +56,7 @@ def objective_from_config(c: RunConfig) -> Objective:
     """Builds the objective of a run from `config.objective`.
 
     The correction "truncate" multiplies the weight of off-policy tokens by
-    `min(exp(old - sampler), correction_cap)`. Other corrections remove or weight
-    tokens before the loss is computed (`rl.update.rejection`).
+    `min(exp(old - sampler), correction_cap)`.
 
     Raises:
       ValueError: `objective.function` or its arguments are not valid.
@@ -102,7 +97,7 @@ def objective_from_config(c: RunConfig) -> Objective:
         off_policy = loss_mask & batch.off_policy
         log_weight = jnp.clip(old - sampled, -MAX_LOG_RATIO, MAX_LOG_RATIO)
         weight = jnp.ones_like(log_weight)
-        if o.correction == TRUNCATE:  # other corrections removed tokens earlier
+        if o.correction == TRUNCATE:  # others act before: `rl.update.rejection`
             weight = jnp.exp(jnp.minimum(log_weight, jnp.log(o.correction_cap)))
         weight = jax.lax.stop_gradient(jnp.where(off_policy, weight, 1))
         # The importance weight also applies to the entropy and KL terms.
@@ -156,10 +151,7 @@ def objective_from_config(c: RunConfig) -> Objective:
 
 
 def _check_result(surrogate, named, key: str) -> None:
-    """Checks the shapes and metric names that a loss returns, before expensive work.
-
-    Error messages begin with `key`, the config key and value of the loss.
-    """
+    """Checks the shapes and metric names that a loss returns, before expensive work."""
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
     of_segments: Any = (tokens[np.int32], tokens[bool], tokens[np.int32])
     arrays: dict[str, Any] = dict.fromkeys(named, tokens[np.float32]) | {
@@ -174,9 +166,9 @@ def _check_result(surrogate, named, key: str) -> None:
         shapes = {"the loss": loss.shape, **{k: v.shape for k, v in metrics.items()}}
     except Exception as error:  # a user's function may raise anything
         reason = " ".join(str(error).split())[:200]
-        reason = f"{type(error).__name__}: {reason}"
         raise ValueError(
-            f"{key}: fails on arrays of shape [2, 8] ({reason}); correct the function"
+            f"{key}: fails on arrays of shape [2, 8] ({type(error).__name__}:"
+            f" {reason}); correct the function"
         ) from None
     for name, shape in shapes.items():
         if shape != (2, 8):
@@ -200,7 +192,7 @@ def token_logprobs(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Computes the log-probability and entropy of each token of the loss mask.
+    """Computes log-probabilities and entropies of the tokens in the loss mask.
 
     The hidden state at position t - 1 predicts the token at position t. The results are
     shifted, so that entry t belongs to `token_ids[t]`.

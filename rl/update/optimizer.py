@@ -28,8 +28,7 @@ def make_optimizer(
     that then applies is `max_grad_norm`.
 
     Raises:
-      ValueError: the name is unknown, or the user's function cannot be imported or
-        returns another type.
+      ValueError: the function cannot be loaded, or returns another type.
     """
     function = settings.function
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
@@ -107,8 +106,7 @@ def make_hypers(
 ) -> list[Hyper]:
     """Returns the scalars of each update of a step, after `updates` earlier updates.
 
-    Settings of the curriculum's stage override those of the config. Each of the
-    `mini_batches` is used `batch.ppo_epochs` times.
+    Settings of the curriculum's stage override those of the config.
     """
     schedule = make_schedule(c.schedule)
     scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate

@@ -38,9 +38,8 @@ def geometric(
 ) -> np.ndarray:
     """Removes completions whose mean importance weight is not in [1/cap, cap].
 
-    The mean is the geometric mean over the off-policy tokens of the completion. All
-    tokens of a completion are removed together. A mean over thousands of tokens is
-    close to 1, so a useful cap is also close to 1, for example 1.001.
+    The mean is the geometric mean over the off-policy tokens of the completion. Over
+    thousands of tokens it is close to 1, so a useful cap is too, for example 1.001.
     """
     counts = np.bincount(completions, off_policy)
     sums = np.bincount(completions, np.where(off_policy, log_weights, 0))
@@ -55,7 +54,7 @@ def load_rejection(name: str) -> Rejection | None:
     """Loads the function that `objective.correction` names; None for "truncate".
 
     Raises:
-      ValueError: the name is unknown, or the user's function cannot be imported.
+      ValueError: the function cannot be loaded.
     """
     if name == TRUNCATE:
         return None
@@ -67,10 +66,7 @@ def rejection_weights(
 ) -> list[np.ndarray]:
     """Computes the rejection weights of each micro-batch, `[R, T]`; 0 outside the mask.
 
-    Args:
-      mini_batch: micro-batches of NumPy arrays, with `old_logprobs` filled in.
-      rejection: rejection function; see the module's docstring.
-      cap: value of `objective.correction_cap`.
+    The micro-batches hold NumPy arrays, with `old_logprobs` filled in.
 
     Raises:
       ValueError: the rejection function does not return a finite weight per token.
@@ -97,11 +93,10 @@ def rejection_weights(
             f" with {finite} finite numbers; it must return one finite weight for each"
             f" token, of shape {gaps.shape}"
         )
-    of_batches, start = [], 0
+    of_batches = []
     for inside in masks:
         of_batch = np.zeros(inside.shape, np.float32)
-        stop = start + int(inside.sum())
-        of_batch[inside], start = weights[start:stop], stop
+        of_batch[inside], weights = np.split(weights, [inside.sum()])
         of_batches.append(of_batch)
     return of_batches
 
@@ -116,8 +111,7 @@ def reject(
     """Removes tokens of weight 0 and computes the loss weights of the others.
 
     Removed tokens do not count in sums, statistics or divisors. The loss weights of the
-    other tokens are multiplied by `weights`, the result of `rejection_weights`. The
-    other arguments are those of `rl.groups.packing.weigh`.
+    other tokens are multiplied by `weights`, the result of `rejection_weights`.
     """
     kept = []
     for batch, of_batch in zip(mini_batch, weights, strict=True):

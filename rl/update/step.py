@@ -1,5 +1,6 @@
 """Defines the jitted update: gradient accumulation, then one optimizer step."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, no_type_check
 
@@ -27,46 +28,28 @@ Score = Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
 
 @no_type_check  # fields may also hold shardings or shapes instead of arrays
 class TrainState(flax.struct.PyTreeNode):
-    """Holds the training state: parameters, optimizer state and counters.
+    """Holds the training state.
 
-    Attributes:
-      params: trained parameters, which are all parameters or the LoRA adapters; float32
-        by default.
-      opt_state: state of the optimizer.
-      updates: number of optimizer steps so far, without skipped updates.
-      skipped: number of consecutive updates skipped up to now. An update is skipped if
-        its loss, its gradient or the resulting state is not finite.
-      skipped_in_all: number of updates skipped since the run began.
-      reference: parameters of the reference model, in the compute dtype, if
-        `objective.reset_every` resets them; else `{}`.
+    An update is skipped if its loss, its gradient or the resulting state is not finite.
     """
 
-    params: Params
+    params: Params  # all parameters, or the LoRA adapters; float32 by default
     opt_state: optax.OptState
-    updates: Int32[jax.Array, ""]
-    skipped: Int32[jax.Array, ""]
-    skipped_in_all: Int32[jax.Array, ""]
+    updates: Int32[jax.Array, ""]  # optimizer steps so far, without skipped updates
+    skipped: Int32[jax.Array, ""]  # consecutive updates skipped up to now
+    skipped_in_all: Int32[jax.Array, ""]  # since the run began
+    # The reference model in the compute dtype, if `objective.reset_every` resets it.
     reference: Params = flax.struct.field(default_factory=dict)
 
 
 class Step(NamedTuple):
     """Holds the functions of a training step and their shardings.
 
-    Attributes:
-      init: function `params -> TrainState`. It takes the trained parameters and
-        donates them.
-      score: function `(params, Batch, Hyper) -> log-probabilities [R, T]`.
-      update: function `(TrainState, micro-batches, Hyper, base) -> (TrainState,
-        Stats)` that donates the state. `base` holds frozen parameters, by default none.
-        The function runs `zeros`, `accumulate` for each micro-batch, then `apply`.
-      zeros: function `(params, Batch, Hyper) -> Carry` that returns the initial carry.
-        `params` holds the trained and the frozen parameters in one tree.
-      accumulate: function `(Carry, params, Batch, Hyper) -> Carry` that donates the
-        carry.
-      apply: function `(TrainState, Carry, Hyper) -> (TrainState, Stats)` that donates
-        the state.
-      shardings: sharding of every array of the `TrainState`.
-      rows: sharding of the arrays of a `Batch`.
+    `update(TrainState, micro-batches, Hyper, base={})` runs `zeros`, `accumulate` for
+    each micro-batch, then `apply`; `base` holds the frozen parameters. `init` takes the
+    trained parameters. `score`, `zeros` and `accumulate` take trained and frozen
+    parameters in one tree. All functions but `score` and `zeros` donate their first
+    argument.
     """
 
     init: Callable[[Params], TrainState]
@@ -75,8 +58,8 @@ class Step(NamedTuple):
     zeros: Callable[[Params, Batch, Hyper], Carry]
     accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
     apply: Callable[[TrainState, Carry, Hyper], tuple[TrainState, Stats]]
-    shardings: TrainState
-    rows: NamedSharding
+    shardings: TrainState  # of every array of the state
+    rows: NamedSharding  # of the arrays of a `Batch`
 
 
 def make_step(
@@ -94,7 +77,6 @@ def make_step(
       model: decoder, which defines the dtypes and the rematerialization policy.
       optimizer: optimizer at learning rate 1 (see `rl.update.optimizer`).
       mesh: device mesh over which batches and state are sharded.
-      objective: loss to minimize.
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
         updates, so that it takes no device memory while gradients are computed.
@@ -108,20 +90,14 @@ def make_step(
             lambda s: s.with_memory_kind("pinned_host"), on_device.opt_state
         )
         shardings = on_device.replace(opt_state=on_host)
-    rows = laid_out(mesh, "batch")
     whole = laid_out(mesh)
+    logprobs = functools.partial(token_logprobs, model, mesh=mesh, chunk=head_chunk)
 
     def loss(
         trained: Params, base: Params, batch: Batch, hyper: Hyper
     ) -> tuple[Float[jax.Array, ""], Stats]:
-        policy, entropy = token_logprobs(
-            model,
-            lora.join(trained, base),
-            batch,
-            temperature=hyper.temperature,
-            mesh=mesh,
-            chunk=head_chunk,
-        )
+        params = lora.join(trained, base)
+        policy, entropy = logprobs(params, batch, temperature=hyper.temperature)
         with jax.named_scope("loss"):
             return objective.loss(policy, entropy, batch, hyper)
 
@@ -153,14 +129,12 @@ def make_step(
     def accumulate(carry: Carry, params: Params, batch: Batch, hyper: Hyper) -> Carry:
         grads, value, stats = carry
         (v, s), g = gradient(*lora.split(params), batch, hyper)
-        return (
-            jax.tree.map(jnp.add, grads, g),
-            value + v,
-            {
-                "sum": jax.tree.map(jnp.add, stats["sum"], s["sum"]),
-                "max": jax.tree.map(jnp.maximum, stats["max"], s["max"]),
-            },
-        )
+        grads, value = jax.tree.map(jnp.add, grads, g), value + v
+        stats = {
+            "sum": jax.tree.map(jnp.add, stats["sum"], s["sum"]),
+            "max": jax.tree.map(jnp.maximum, stats["max"], s["max"]),
+        }
+        return grads, value, stats
 
     @jax.named_scope("optimizer")
     def propose(
@@ -213,12 +187,9 @@ def make_step(
         }
         return new, stats | of_update
 
-    carry_shardings = (shardings.params, whole, whole)
-    init_jit = jax.jit(init, out_shardings=shardings, donate_argnums=0)
-    zeros_jit = jax.jit(zeros, out_shardings=carry_shardings)
-    accumulate_jit = jax.jit(
-        accumulate, out_shardings=carry_shardings, donate_argnums=0
-    )
+    of_carry = (shardings.params, whole, whole)
+    zeros_jit = jax.jit(zeros, out_shardings=of_carry)
+    accumulate_jit = jax.jit(accumulate, out_shardings=of_carry, donate_argnums=0)
     apply_jit = jax.jit(apply, out_shardings=(shardings, whole), donate_argnums=0)
 
     def update(
@@ -234,28 +205,24 @@ def make_step(
         return apply_jit(state, carry, hyper)
 
     return Step(
-        init=init_jit,
+        init=jax.jit(init, out_shardings=shardings, donate_argnums=0),
         score=make_score(model, mesh, head_chunk),
         update=update,
         zeros=zeros_jit,
         accumulate=accumulate_jit,
         apply=apply_jit,
         shardings=shardings,
-        rows=rows,
+        rows=laid_out(mesh, "batch"),
     )
 
 
 def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
-    """Returns the jitted function `(params, Batch, Hyper) -> log-probs [R, T]`."""
+    """Returns the jitted function that computes `Step.score`."""
 
     def score(params: Params, batch: Batch, hyper: Hyper) -> Float[jax.Array, "R T"]:
+        temperature = hyper.temperature
         logprobs, _ = token_logprobs(
-            model,
-            params,
-            batch,
-            temperature=hyper.temperature,
-            mesh=mesh,
-            chunk=head_chunk,
+            model, params, batch, temperature=temperature, mesh=mesh, chunk=head_chunk
         )
         return logprobs
 
@@ -268,7 +235,6 @@ def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:
-    """Returns the sharding of each array of a training state without `reference`."""
     shapes, _ = lora.split(abstract_params(model)[0])
     params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)
@@ -283,10 +249,11 @@ def _state_shardings(model, optimizer, mesh) -> TrainState:
     }
 
     def sharding_of(path, leaf):
-        found = [owners.get(path[start:]) for start in range(len(path))]
-        return next(
-            (s for shape, s in filter(None, found) if shape == leaf.shape), whole
-        )
+        for start in range(len(path)):
+            shape, sharding = owners.get(path[start:], (None, whole))
+            if shape == leaf.shape:
+                return sharding
+        return whole
 
     opt_state = jax.tree_util.tree_map_with_path(
         sharding_of, jax.eval_shape(optimizer.init, shapes)
