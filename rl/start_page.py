@@ -22,9 +22,9 @@ from models.decoder import abstract_params
 from rl.base_model import lora_from_config, model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.problems.audit import describe_repeats
-from rl.processes.devices import usable_cores
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
 from rl.update.optimizer import make_optimizer
+from rollout.cores import usable_cores
 
 _MOST_CHARACTERS, _MOST_TOKENS = 1000, 32  # limits of the prompt that is shown
 _VLLM = "from importlib.metadata import version; print(version('vllm'))"

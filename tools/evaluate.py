@@ -31,12 +31,12 @@ from configs.reading import UnreadableConfig, user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
-from rl.processes.devices import usable_cores
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
+from rollout.cores import usable_cores
 from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
 from tools.evaluation import audit, benchmarks, nearest, report, sampler

@@ -32,12 +32,12 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, Scored, by_problem, score
-from rl.processes.devices import usable_cores
 from rl.processes.stopping import REFUSED, run
 from rl.reward.verifier import verifier_reward
 from rl.statistics import wilson_interval
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
+from rollout.cores import usable_cores
 from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
 from tools.curation.levels import percentile_levels

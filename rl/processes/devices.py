@@ -3,7 +3,6 @@
 Also recognizes the error of a device without free memory.
 """
 
-import contextlib
 import errno
 import itertools
 import os
@@ -19,9 +18,9 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from configs.base import RunConfig
+from rollout.cores import usable_cores
 
 _JOIN_SECONDS = 600
-_CGROUPS = pathlib.Path("/sys/fs/cgroup")
 GPU_SHARE = 0.92
 """Share of a GPU's memory that a run may allocate; JAX's default is 0.75."""
 
@@ -30,26 +29,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether JAX raised `error` because a device has too little memory."""
     out_of_memory = "RESOURCE_EXHAUSTED" in str(error)
     return out_of_memory and isinstance(error, jax.errors.JaxRuntimeError)
-
-
-def usable_cores() -> int:
-    """Returns the number of CPU cores that this process may use.
-
-    It is limited by the CPU affinity and by CPU quotas (cgroup v2), which containers
-    have.
-    """
-    cores = len(os.sched_getaffinity(0))
-    try:
-        own = pathlib.Path("/proc/self/cgroup").read_text().partition("0::/")[2]
-    except OSError:
-        return cores
-    group = _CGROUPS / own.strip()
-    for folder in (group, *group.parents):
-        # Without a quota, the file is missing or has "max" instead of a number.
-        with contextlib.suppress(OSError, ValueError):
-            quota, period = map(int, (folder / "cpu.max").read_text().split())
-            cores = min(cores, max(1, -(-quota // period)))
-    return cores
 
 
 def take_gpu_memory() -> None:

@@ -18,10 +18,10 @@ import jax
 from configs import schema
 from rl import files
 from rl.checkpoint import DAMAGED, steps_in
-from rl.processes.devices import usable_cores
 from rl.run_spec import RunSpec
 from rl.types import Problem
 from rl.workdir.export import commit
+from rollout.cores import usable_cores
 
 # Keys that may change when a run resumes, including all keys below them. The sources of
 # base model and problems may change, since their content is hashed.

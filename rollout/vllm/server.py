@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+from rollout.cores import usable_cores
 from rollout.types import SamplerError
 from rollout.vllm import supervisor
 from rollout.vllm.client import VllmClient
@@ -142,7 +143,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
         added["VLLM_CPU_KVCACHE_SPACE"] = _CPU_KV_CACHE_GIB
         # Schedule and decode in one process that has all cores, as on a single GPU.
         usual = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-        usual["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+        usual["OMP_NUM_THREADS"] = str(usable_cores())
         inherited = usual | inherited
     return inherited | added
 

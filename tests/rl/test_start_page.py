@@ -14,7 +14,6 @@ from configs import quickstart
 from configs.base import from_config
 from models.hf import WEIGHTS
 from rl.base_model import base_folder
-from rl.processes import devices
 from rl.run_spec import validate
 from rl.start_page import (
     _find_vllm,
@@ -23,6 +22,7 @@ from rl.start_page import (
     next_commands,
     start_page,
 )
+from rollout.cores import usable_cores
 
 
 @pytest.fixture
@@ -68,11 +68,23 @@ def test_only_cores_that_the_process_may_use_are_counted(monkeypatch):
 @pytest.mark.parametrize(
     ("quota", "cores"), [("250000 100000", 3), ("max 100000", 8), ("", 8), ("5 100", 1)]
 )
-def test_the_cpu_quota_of_a_container_is_counted(tmp_path, monkeypatch, quota, cores):
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_cpu_quota_of_a_container_is_counted(
+    tmp_path, monkeypatch, version, quota, cores
+):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(8))
-    monkeypatch.setattr(devices, "_CGROUPS", tmp_path)
-    (tmp_path / "cpu.max").write_text(quota)
-    assert devices.usable_cores() == cores
+    monkeypatch.setattr("rollout.cores._CGROUPS", tmp_path)
+    monkeypatch.setattr("rollout.cores._OWN", tmp_path / "own")
+    if version == 2:
+        (tmp_path / "own").write_text("0::/\n")
+        (tmp_path / "cpu.max").write_text(quota)
+    else:
+        (tmp_path / "own").write_text("5:memory:/a\n4:cpu,cpuacct:/docker/b\n0::/\n")
+        (tmp_path / "cpu").mkdir()  # a container sees its own group as the root
+        limit, _, period = quota.replace("max", "-1").partition(" ")
+        (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(f"{limit}\n")
+        (tmp_path / "cpu" / "cpu.cfs_period_us").write_text(f"{period}\n")
+    assert usable_cores() == cores
 
 
 def test_devices_per_copy_are_checked_at_the_start(config):

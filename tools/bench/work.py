@@ -19,11 +19,11 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from rl.base_model import model_from_config
 from rl.groups.packing import pack, weigh
-from rl.processes.devices import usable_cores
 from rl.setup import make_update
 from rl.types import Batch, Segment, make_hyper
 from rl.update.objective import objective_from_config
 from rl.update.step import Step
+from rollout.cores import usable_cores
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out
 
