@@ -2,13 +2,6 @@
 
 A verdict of `judge` depends only on its arguments, not on the time or the machine. The
 package needs neither JAX nor numpy. Start reading in `grade/contract.py`.
-
-```
-judge(completion, gold, problem)  returns a verdict and the rule that decided it
-verify(completion, gold, problem) returns whether the verdict is "correct"
-is_equivalent(predicted, gold)    compares two answers
-VerifierPool(workers, timeout)    judges many completions in worker processes
-```
 """
 
 import hashlib

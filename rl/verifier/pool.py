@@ -1,8 +1,7 @@
 """Judges completions in worker processes, with a deadline for each completion.
 
-The verifier already limits its own steps. The deadline guards against faults and
-against reward functions written by users. A worker that dies or misses the deadline is
-replaced, and its completion is retried once.
+The deadline guards against faults and users' reward functions. A worker that dies or
+misses it is replaced, and its completion is retried once.
 """
 
 import collections
@@ -37,8 +36,7 @@ class Workers(contextlib.AbstractContextManager):
       function: "module:function". It is called with the entries of a request's context,
         and returns a function that computes the result of one item.
       preload: modules that a worker imports when it starts; failures are ignored.
-      confined: whether workers get at most 1 GiB of address space and only basic
-        environment variables.
+      confined: limits workers to 1 GiB of memory and basic environment variables.
     """
 
     def __init__(

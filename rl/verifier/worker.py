@@ -1,8 +1,7 @@
 """Starts a worker process and exchanges messages with it over a pipe.
 
-A worker is a fresh interpreter. Deadlines use no signals, so any thread may use a
-worker, but only one at a time. A worker sends one message when it has started, and then
-the result of each item.
+Deadlines use no signals, so any thread may use a worker, but only one at a time. A
+worker sends one message when it has started, and then the result of each item.
 """
 
 import contextlib

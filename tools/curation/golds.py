@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rl.verifier.parse import tree
 from rl.verifier.parse.answers import parse_answer
-from rl.verifier.parse.tree import Rel, Sym, symbols, walk
+from rl.verifier.parse.tree import Rel, Sym, walk
 from tools.curation.grammar import STYLE, any_of
 from tools.curation.row import Row
 
@@ -82,7 +82,7 @@ def condition_as_gold(row: Row) -> str | None:
         node = parse_answer(answer).node
         if _CONDITION.search(answer) and "{cases}" not in answer:
             return answer[:60]
-        if isinstance(node, Rel) and len(symbols(node)) > 1:
+        if isinstance(node, Rel) and len(node.names) > 1:
             function = isinstance(node.left, Sym) and node.op == "="
             if not function and _ASKS_FOR_A_RULE.search(row.problem):
                 return answer[:60]

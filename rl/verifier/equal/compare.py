@@ -1,7 +1,6 @@
 """Compares two answers, with one rule for each kind of node.
 
-The rules are symmetric: a rule for two different kinds gets its nodes in a fixed order,
-and a rule for one kind treats both nodes in the same way.
+A rule for two kinds gets its nodes in a fixed order, so the rules are symmetric.
 """
 
 import itertools
@@ -45,8 +44,8 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
 
 def _renamed(b: t.Node, a: t.Node) -> t.Node:
     """Renames b's free integer to that of `a`, if b has pi or degrees."""
-    mine = (t.symbols(a) - t.symbols(b)) & _COUNTING
-    theirs = (t.symbols(b) - t.symbols(a)) & _COUNTING
+    mine = (a.names - b.names) & _COUNTING
+    theirs = (b.names - a.names) & _COUNTING
     if len(mine) == len(theirs) == 1:
         if t.Const("pi") in t.walk(b) or t.contains(b, t.Degrees):
             return t.substitute(b, {t.Sym(*theirs): t.Sym(*mine)})
@@ -62,8 +61,6 @@ def _same_prose(left: str, right: str) -> bool:
 
 
 class _Comparison:
-    """Compares two trees; `signs` says whether either has a plus-minus sign."""
-
     def __init__(self, prover: Prover, *, signs: bool = True):
         self._prover = prover
         self._signs = signs
@@ -71,25 +68,26 @@ class _Comparison:
 
     def same(self, a: t.Node, b: t.Node) -> bool:
         self._prover.charge(3)
-        if isinstance(a, t.Several) and isinstance(b, t.Several):
+        if type(a) is t.Several and type(b) is t.Several:
             # "and" and "or" differ here, but "1 and 2" is the same list as "1 or 2".
             if {a.joined, b.joined} == {"and", "or"} and _states(a) and _states(b):
                 return False
         if a == b:
             return True
         signs = self._signs and (t.contains(a, t.Sign) or t.contains(b, t.Sign))
-        if isinstance(a, t.Matrix) != isinstance(b, t.Matrix):
+        if (type(a) is t.Matrix) != (type(b) is t.Matrix):
             a, b = _as_tuple(a), _as_tuple(b)
         if isinstance(a, t.Expression) and isinstance(b, t.Expression) and not signs:
             if not isinstance(a, _MARKED) and not isinstance(b, _MARKED):
                 return self._prover.equal(a, b)
-        if isinstance(a, t.Choice | t.Word) or isinstance(b, t.Choice | t.Word):
+        kinds = {type(a), type(b)}
+        if not kinds.isdisjoint((t.Choice, t.Word)):
             return self._same_words(*_ordered(a, b))
         if signs:
             return self._same_items(a, b)
         if (regions := self._same_regions(a, b)) is not None:
             return regions
-        if isinstance(a, t.Several | t.Braces) or isinstance(b, t.Several | t.Braces):
+        if not kinds.isdisjoint((t.Several, t.Braces)):
             return self._same_items(a, b)
         a, b = _ordered(a, b)
         rule = _RULES.get(type(a))
@@ -238,7 +236,7 @@ class _Comparison:
             return False
         first = t.add(a.left, t.negative(a.right))
         second = t.add(b.left, t.negative(b.right))
-        if not (t.symbols(first) and t.symbols(second)):
+        if not (first.names and second.names):
             return self.same(a.left, b.left) and self.same(a.right, b.right)
         directed = a.op not in t.SYMMETRIC
         return self._prover.proportional(first, second, positive=directed)
@@ -252,7 +250,6 @@ class _Comparison:
         return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
-        """Compares two nodes part by part, in order; False if their kinds differ."""
         if type(a) is not type(b):
             return False
         for name in a.__match_args__:
@@ -304,7 +301,7 @@ class _Comparison:
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
             return words and type(a.value) is type(b) and self.same(a.value, b)
         # A letter that occurs in both answers is a variable, not a unit: l in l^2/8.
-        if not isinstance(b, t.Quantity) and not t.symbols(a.value) & t.symbols(b):
+        if not isinstance(b, t.Quantity) and not a.value.names & b.names:
             b = _in_letters(b) or b
         if not isinstance(b, t.Quantity):
             return may_be_missing(a.unit) and self.same(a.value, b)
@@ -348,9 +345,9 @@ _RANK = {kind: rank for rank, kind in enumerate((t.Choice, *_RULES))}
 
 
 def _states(node: t.Several) -> bool:
-    """Returns whether a list has words, or one-variable relations of unequal labels."""
+    """Returns whether a list states words, or values of different variables."""
     related = [item for item in node.items if isinstance(item, t.Rel)]
-    named = {label_of(item) for item in related if len(t.symbols(item)) == 1}
+    named = {label_of(item) for item in related if len(item.names) == 1}
     return len(named) > 1 or any(isinstance(item, t.Word) for item in node.items)
 
 
@@ -359,7 +356,6 @@ def _is_letter(node: t.Node) -> bool:
 
 
 def _as_tuple(node: t.Node) -> t.Node:
-    """Converts a row, column or closed interval to a tuple; keeps other nodes."""
     match node:
         case t.Matrix(width, cells) if width in (1, len(cells)):
             return t.Tuple(cells)

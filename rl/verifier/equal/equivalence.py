@@ -16,7 +16,6 @@ _PLAIN = re.compile(
 
 
 def _plain_value(text: str) -> Fraction | None:
-    r"""Returns the value of a plain integer, decimal or `\frac{m}{n}`, else None."""
     match = _PLAIN.fullmatch(text)
     if match is None:
         return None
@@ -65,10 +64,7 @@ def self_check(answer: str) -> str | None:
 
 
 def canonical_key(answer: str) -> str:
-    """Returns a key that is cheap to compute.
-
-    Stripped answers of at most MAX_ANSWER characters with equal keys are equivalent.
-    """
+    """Returns a cheap key; stripped answers with equal keys are equivalent."""
     value = _plain_value(answer)
     if value is not None:
         return f"={value}"

@@ -1,8 +1,7 @@
 """Encloses the values of expressions with Arb's ball arithmetic.
 
-A ball is an interval that contains the exact value, including all rounding errors. If
-two balls do not overlap, their values differ. Odd roots of negative numbers are real up
-to degree 100. Expressions with i, or without a real value, use complex numbers.
+A ball contains the exact value, including all rounding errors. Odd roots of negative
+numbers are real up to degree 100; expressions with i use complex numbers.
 
 F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic,
 IEEE Transactions on Computers 66(8), 2017.
@@ -55,8 +54,6 @@ class Unresolved(Exception):
 
 
 class Balls:
-    """Encloses the values of expressions; caches them by point and precision."""
-
     def __init__(self, budget: Budget):
         self._budget = budget
         # Storing the node prevents reuse of its id.
@@ -68,45 +65,47 @@ class Balls:
     ) -> Value:
         """Encloses an expression, over the complex numbers if `imaginary`.
 
-        Raises `Undefined` (also for what is not supported, such as ±, or a factorial of
-        more than 10^6), `Unresolved`, or `Open` if the budget is exhausted.
+        Raises `Undefined` (also if it is not supported), `Unresolved` or `Open`.
         """
+        with _lock, ctx.workprec(bits):
+            return self._value(node, bits, point, imaginary)
+
+    def _value(self, node: t.Node, bits: int, point: Point, imaginary: bool) -> Value:
         key = (id(node), bits, point, imaginary)
-        if key not in self._known:
-            with _lock, ctx.workprec(bits):
-                evaluator = _Evaluator(self._budget, bits, point, imaginary)
-                try:
-                    found: Value | Exception = evaluator.value(node)
-                except (Undefined, Unresolved) as error:
-                    found = error.with_traceback(None)
-                except (ValueError, ZeroDivisionError, OverflowError, TypeError):
-                    found = Unresolved()
-                self._reach[key] = evaluator.reach
-            self._known[key] = node, found
-        found = self._known[key][1]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if (known := self._known.get(key)) is None:
+            evaluator = _Evaluator(self._budget, bits, point, imaginary)
+            try:
+                found: Value | Exception = evaluator.value(node)
+            except (Undefined, Unresolved) as error:
+                found = error.with_traceback(None)
+            except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+                found = Unresolved()
+            self._reach[key] = evaluator.reach
+            self._known[key] = known = node, found
+        if isinstance(known[1], Exception):
+            raise known[1]
+        return known[1]
 
     def difference(self, left: t.Node, right: t.Node, bits: int, *where) -> Value:
-        a, b = self.value(left, bits, *where), self.value(right, bits, *where)
-        self._budget.charge(6)
         with _lock, ctx.workprec(bits):
+            a, b = self._value(left, bits, *where), self._value(right, bits, *where)
+            self._budget.charge(6)
             return a - b
 
     def agree(self, left: t.Node, right: t.Node) -> bool | None:
         """Returns whether two expressions have equal values wherever both are defined.
 
-        True if they are the same polynomial or agree to hundreds of digits at several
-        points (constants: at one). False if they differ at a point. None if undecided.
+        None if undecided; docs/verifier.md describes the method.
         """
         self._budget.charge(_STEPS_OF_A_PAIR)
         imaginary = _has_i(left) or _has_i(right)
-        if not (t.symbols(left) or t.symbols(right)):
+        if not (left.names or right.names):
             agreed = self._agree_at(left, right, REAL[:1], 1, imaginary)
             if agreed is None and not imaginary:
                 agreed = self._agree_at(left, right, REAL[:1], 1, True)
             return agreed
+        if {type(left), type(right)} <= {t.Num, t.Sym}:
+            return left == right
         points = itertools.chain(REAL, spread(left, right))
         agreed = self._agree_at(left, right, points, 2, imaginary)
         if agreed is None:
@@ -130,7 +129,7 @@ class Balls:
                 if not difference.contains(0):
                     return False
                 defined += 1
-                if defined == needed > 1 and identical(left, right, self._budget):
+                if defined == needed and identical(left, right, self._budget):
                     return True
             except Undefined:
                 continue
@@ -157,8 +156,7 @@ class Balls:
     def _resolution(self, left: t.Node, right: t.Node, *where) -> tuple[int, int]:
         """Returns the precision of a comparison and the number of bits that must agree.
 
-        Both grow where a small difference matters, such as 10^-400 in 1 + 10^-400, the
-        last digit of a long number, or 1 - tanh 1000.
+        Both grow where small differences matter: 1 + 10^-400, 1 - tanh 1000.
         """
         keys = ((id(node), FIRST_BITS, *where) for node in (left, right))
         reach = max(self._reach.get(key, 0) for key in keys)
@@ -178,7 +176,6 @@ class Balls:
         return 0 if self.agree(node, other) else None
 
     def nearest_integer(self, node: t.Node) -> int | None:
-        """Returns the integer nearest to a real constant's approximation, or None."""
         with _lock, ctx.workprec(FIRST_BITS):
             with contextlib.suppress(Undefined, Unresolved):
                 middle = self.value(node, FIRST_BITS).mid()
@@ -197,21 +194,20 @@ class Balls:
 
 
 def _bends(node: t.Node) -> set[t.Node]:
-    """Returns the arguments of abs, floor and ceil: x - 4 for |2x - 8|.
+    """Returns the arguments of abs, floor and ceil, and of even roots of even powers.
 
-    An even root of an even power counts as abs. Expressions count as equal only if they
-    have the same arguments, as points may miss the region between two corners.
+    Equal expressions must share them: points may miss a region between two corners.
     """
     found = set()
     for part in t.walk(node):
         match part:
-            case t.Fn(name, arguments) if name in _BENDING and t.symbols(part):
-                found |= {_monic(a) for a in arguments if t.symbols(a)}
+            case t.Fn(name, arguments) if name in _BENDING and part.names:
+                found |= {_monic(a) for a in arguments if a.names}
             case t.Pow(base, t.Num(exponent)) if exponent.denominator % 2 == 0:
                 for factor in base.factors if isinstance(base, t.Mul) else (base,):
                     match factor:
                         case t.Pow(inner, t.Num(power)) if power.numerator % 2 == 0:
-                            found |= {_monic(inner)} if t.symbols(factor) else set()
+                            found |= {_monic(inner)} if factor.names else set()
     return found
 
 
@@ -228,7 +224,7 @@ def _monic(node: t.Node) -> t.Node:
 
 
 def _has_i(node: t.Node) -> bool:
-    return any(type(part) is t.Const and part.name == "i" for part in t.walk(node))
+    return t.contains(node, t.Const) and t.IMAGINARY in t.walk(node)
 
 
 def _is_narrow(difference: Value, size: arb, bits: int) -> bool:
@@ -244,8 +240,6 @@ def _magnitude(value: Value) -> int | None:
 
 
 class _Evaluator:
-    """Evaluates expressions at one point with one precision."""
-
     def __init__(self, budget: Budget, bits: int, point: Point, imaginary: bool):
         self._budget = budget
         self._steps = 1 + bits // 128
@@ -424,11 +418,7 @@ class _Evaluator:
 
 
 def _integer(value: Value) -> fmpz | None:
-    """Returns the integer that a value equals, or None.
-
-    A ball counts as an integer if it contains exactly one integer and lies within
-    2^(-bits / 2) of this integer, where `bits` is the working precision.
-    """
+    """Returns the integer that a ball equals or almost equals, or None."""
     if isinstance(value, acb):
         if not value.imag == 0:
             return None
@@ -448,7 +438,7 @@ def _real(value: Value) -> arb:
 
 
 def _only_integer(value: arb) -> fmpz | None:
-    """Returns the only integer in a ball; None if it has several, none or a huge one.
+    """Returns the only integer in a ball, or None.
 
     FLINT aborts the process if the exponent of the ball is huge, as for 2^(-10^30).
     """

@@ -1,8 +1,7 @@
 """Chooses fixed pseudo-random points at which expressions with variables are compared.
 
-Two expressions may differ only for x > 5, or only if a and b have different signs. So
-some points lie near zero, and others in the gaps between constants of the expressions.
-With at most 16 variables, each pair of variables gets all combinations of signs.
+Expressions may differ only for x > 5, or only if a and b have different signs. With at
+most 16 variables, each pair of variables gets all combinations of signs.
 """
 
 import functools
@@ -22,10 +21,7 @@ _MAX_ROUNDS = 16
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Represents a point: a value between `low` and `high` for each variable.
-
-    The values of the names in `negative` are negated. Values are integers if `whole`.
-    """
+    """Represents a point: a value per variable; those in `negative` are negated."""
 
     seed: int
     low: Fraction
@@ -65,9 +61,9 @@ def coordinate(name: str, point: Point) -> Fraction:
 def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
     """Yields real points in the gaps between fixed marks and constants of expressions.
 
-    Each gap is used with all variables positive, with a subset of them negative, and
-    with the others negative. The subset of gap n has the variables whose index shares
-    an odd number of 1 bits with n. If there are too few gaps, they are used again.
+    In each gap, all variables are positive, or a subset of them is negative, or the
+    others are. The subset of gap n has the variables whose index shares an odd number
+    of 1 bits with n.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:
@@ -75,7 +71,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
     if marks[-1] >= _MARKS[-1]:
         marks.append(marks[-1] * 10)
     gaps = list(zip(marks, marks[1:], strict=False))
-    names = sorted(t.symbols(left) | t.symbols(right))
+    names = sorted(left.names | right.names)
     seed = len(REAL) + len(INTEGER)
     for turn in range(max(len(gaps), min(len(names), _MAX_ROUNDS))):
         some = frozenset(

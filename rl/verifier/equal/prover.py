@@ -16,7 +16,6 @@ Way = Literal["text", "number", "enclosure"]
 PRINTED_DIGITS = 14
 """A decimal of at least this many digits equals the exact numbers that round to it."""
 _STEPS_OF_A_POINT = 100
-_INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
 
 @dataclasses.dataclass
@@ -54,7 +53,7 @@ class Prover:
             return True
         if type(left) is t.Num and type(right) is t.Num:
             return left.value == right.value or self._rounds(left, right)
-        if left in _INFINITE or right in _INFINITE:
+        if _is_infinite(left) or _is_infinite(right):
             return False
         agreed = self.balls.agree(left, right)
         if agreed:
@@ -70,7 +69,7 @@ class Prover:
         ranks = [(n == t.INFINITY) - (n == t.MINUS_INFINITY) for n in (left, right)]
         if any(ranks):
             return (ranks[0] > ranks[1]) - (ranks[0] < ranks[1])
-        if t.symbols(left) or t.symbols(right):
+        if left.names or right.names:
             return None
         if type(left) is t.Num and type(right) is t.Num:
             return (left.value > right.value) - (left.value < right.value)
@@ -84,13 +83,12 @@ class Prover:
     ) -> bool:
         """Returns whether one expression is a nonzero constant times the other.
 
-        Tests left(x) right(y) = left(y) right(x) for a point y where neither is zero.
-        If `positive`, the constant must be positive.
+        Tests left(x) right(y) = left(y) right(x). `positive` restricts the constant.
         """
         for point in REAL:
             at: dict[t.Node, t.Node] = {
                 t.Sym(name): t.Num(coordinate(name, point))
-                for name in t.symbols(left) | t.symbols(right)
+                for name in left.names | right.names
             }
             self.charge(_STEPS_OF_A_POINT)
             a, b = t.substitute(left, at), t.substitute(right, at)
@@ -130,8 +128,7 @@ class Prover:
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
         """Returns whether rounding or truncating an exact number gives a decimal.
 
-        False if `exact` needs no more places, or if the decimal has fewer than `least`
-        significant digits.
+        The decimal needs `least` significant digits, and fewer places than the number.
         """
         if (value := self._other(decimal, exact, least)) is None:
             return False
@@ -147,6 +144,11 @@ class Prover:
         if type(exact) is t.Num:
             fits = (exact.value / ulp).denominator == 1
             return None if exact.ulp is not None or fits else exact.value
-        if not isinstance(exact, t.Expression) or t.symbols(exact):
+        if not isinstance(exact, t.Expression) or exact.names:
             return None
         return self.balls.fraction(exact)
+
+
+def _is_infinite(node: t.Node) -> bool:
+    kind = type(node)
+    return (kind is t.Const or kind is t.Mul) and node in (t.INFINITY, t.MINUS_INFINITY)

@@ -22,19 +22,15 @@ _MEMBERSHIP: dict[str, Callable[[bool, bool], bool]] = {
 
 
 class Region(NamedTuple):
-    """Represents a set of reals, and the name of the quantity in it, or None."""
-
     label: t.Node | None
     node: t.Node
 
 
 class Incomparable(Exception):
-    """Signals that interval ends are too many, or that the order of two is unknown."""
+    """Signals that there are too many interval ends, or two of unknown order."""
 
 
 class Regions:
-    """Reads and compares sets of reals; the prover orders the ends of intervals."""
-
     def __init__(self, prover: Prover):
         self._prover = prover
 
@@ -79,8 +75,7 @@ class Regions:
     def same(self, left: Region, right: Region) -> bool:
         """Returns whether two regions have the same set and no two different names.
 
-        Empty regions are equal only if written alike: [1, 0] differs from [3, 2].
-        Raises `Incomparable` if the order of two ends is unknown.
+        Empty regions are equal only if written alike. May raise `Incomparable`.
         """
         if None not in (left.label, right.label) and left.label != right.label:
             return False
@@ -99,8 +94,7 @@ class Regions:
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
         """Reads several inequalities or sets as one region, or returns None.
 
-        Items joined by "or" form their union; they may be points such as x = 1. Other
-        items form their intersection if labelled and not disjoint, otherwise a union.
+        Items without "or", with labels and not disjoint form an intersection.
         """
         either = isinstance(node, t.Several) and node.joined == "or"
         read = [self.read(part) for part in node.items]
@@ -118,7 +112,6 @@ class Regions:
             return None
 
     def _members(self, *nodes: t.Node) -> list[tuple[bool, ...]]:
-        """Returns for each set whether it contains each gap and end, left to right."""
         intervals = [p for n in nodes for p in t.walk(n) if isinstance(p, t.Interval)]
         ends = {end for part in intervals for end in (part.low, part.high)}
         if len(ends) > _MAX_ENDS:
@@ -154,7 +147,6 @@ def _contains(node: t.Node, at: int, places: dict[t.Node, int]) -> bool:
 
 
 def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
-    """Applies `op` to regions; None if there are none, one is None or labels differ."""
     read = [region for region in regions if region is not None]
     labels = {region.label for region in read} - {None}
     if len(read) < len(regions) or not read or len(labels) > 1 or op not in _MEMBERSHIP:
@@ -182,13 +174,12 @@ def _point(value: t.Node) -> t.Interval:
 def _value(node: t.Node) -> Region | None:
     match node:
         case t.Rel("=", label, t.Expression() as value):
-            if is_label(label) and not t.symbols(value):
+            if is_label(label) and not value.names:
                 return Region(label, _point(value))
     return None
 
 
 def _solutions(node: t.Rel) -> Region | None:
-    """Reads an inequality with a name on one side, such as x < a, or returns None."""
     op, label, bound = node.op, node.left, node.right
     upward = op in (">", ">=")
     if not is_label(label):
@@ -196,7 +187,7 @@ def _solutions(node: t.Rel) -> Region | None:
     expressions = isinstance(label, t.Expression) and isinstance(bound, t.Expression)
     if op not in _ORDERS or not expressions or not is_label(label):
         return None
-    if t.symbols(label) & t.symbols(bound):
+    if label.names & bound.names:
         return None
     if op == "!=":
         return Region(label, t.SetOp("minus", t.REALS, _point(bound)))
@@ -207,14 +198,13 @@ def _solutions(node: t.Rel) -> Region | None:
 
 
 def _between(node: t.Chain) -> Region | None:
-    """Reads a chain such as 1 < x < 2 or 2 > x > 1, or returns None."""
     steps = ascending(node).steps
     if len(steps) != 2 or not {step.op for step in steps} <= {"<", "<="}:
         return None
     low, label, high = steps[0].left, steps[0].right, steps[1].right
     if not all(isinstance(side, t.Expression) for side in (low, label, high)):
         return None
-    if not is_label(label) or is_label(low) and is_label(high) and t.symbols(low):
+    if not is_label(label) or is_label(low) and is_label(high) and low.names:
         return None
     low_closed = steps[0].op == "<=" and low != t.MINUS_INFINITY
     high_closed = steps[1].op == "<=" and high != t.INFINITY

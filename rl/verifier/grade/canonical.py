@@ -10,10 +10,8 @@ from ..parse import tree as t
 def shape_of(node: t.Node) -> t.Node:
     """Returns the canonical form of a tree: the same for a formula and its copies.
 
-    Terms, factors, items of lists and sets, and sides of symmetric relations are
-    sorted; ">" becomes "<". Terms of 0, factors and exponents of 1, units, percent and
-    degree signs are removed. The signs in a product become one: -(b - a)^3 has the
-    shape of (a - b)^3.
+    Parts whose order is free are sorted. Terms of 0, factors and exponents of 1, units,
+    percent and degree signs are removed. The signs in a product become one.
     """
     node = t.rebuilt(node, shape_of)
     match node:
@@ -77,7 +75,6 @@ def _opposite(shape: t.Node) -> t.Node:
 
 
 def _product(negative: bool, factors: Sequence[t.Node]) -> t.Node:
-    """Returns the product of shapes that have no sign, or its opposite."""
     rest = sorted((f for f in factors if f != t.ONE), key=repr) or [t.ONE]
     if negative and len(rest) == 1 and isinstance(rest[0], t.Add):
         return _opposite(rest[0])

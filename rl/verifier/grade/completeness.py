@@ -1,8 +1,4 @@
-"""Decides whether an answer is finished, compared with its gold.
-
-An unsolved relation or an unevaluated sum may equal the gold, but leaves the last step
-to the verifier.
-"""
+"""Decides whether an answer leaves work that its gold does not leave."""
 
 from collections.abc import Iterator, Set
 
@@ -22,29 +18,23 @@ _TRANSCENDENTAL = frozenset("log sin cos tan cot sec csc arcsin arccos arctan".s
 
 
 def unfinished(answer: t.Node, gold: t.Node) -> str | None:
-    """Returns a reason if an answer has an unsolved relation, otherwise None.
-
-    The result is None if a relation of the gold is unsolved or has no constant side.
-    """
+    """Returns a reason if the answer has an unsolved relation and the gold has none."""
     for part in _relations(gold):
-        if not _is_solved(part) or all(map(t.symbols, sides(part))):
+        if not _is_solved(part) or all(side.names for side in sides(part)):
             return None
     solved = all(map(_is_solved, _relations(answer)))
     return None if solved else "leaves a relation to be solved"
 
 
 def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-    """Returns a reason if an answer has a function or set operation to be evaluated.
-
-    See `_ROUNDING` and `_TRANSCENDENTAL`. What the gold has too does not count.
-    """
+    """Returns a reason if only the answer has an operation to evaluate, else None."""
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
     # A complex gold may have a polar form.
-    algebraic = not t.symbols(gold) and t.IMAGINARY not in t.walk(gold)
+    algebraic = not gold.names and t.IMAGINARY not in t.walk(gold)
     algebraic &= own.isdisjoint(_TRANSCENDENTAL)
     refused = (_ROUNDING | (_TRANSCENDENTAL if algebraic else set())) - own
     for part in t.walk(answer):
-        if isinstance(part, t.Fn) and part.name in refused and not t.symbols(part):
+        if isinstance(part, t.Fn) and part.name in refused and not part.names:
             return f"leaves the function {part.name} to be evaluated"
     regions = Regions(prover)
     if _leaves_sets(answer, regions) and not _leaves_sets(gold, regions):
@@ -55,10 +45,8 @@ def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None
 def unevaluated(answer: t.Node, gold: t.Node) -> bool:
     """Returns whether an answer leaves more arithmetic to be done than its gold.
 
-    If the gold has numbers, all literal and without constants such as pi, the numbers
-    of the answer must be literal; see `is_literal`. If one is in degrees, numbers with
-    constants (radians) are exempt. For other golds, the answer may not have more
-    pending steps than the gold; see `pending`. Variables that cancel always count.
+    If the numbers of the gold are literal and have no constants such as pi, those of
+    the answer must be literal. Otherwise it may not have more `pending` steps.
     """
     if _cancels(answer, gold):
         return True
@@ -77,8 +65,7 @@ def pending(node: t.Node) -> int:
     """Counts the steps of arithmetic that an expression leaves to be carried out.
 
     Steps are: adding like terms, multiplying numbers or powers of one base, raising
-    numbers, products or powers to powers, and inverting fractions in a denominator. Of
-    a relation, only the side with the fewest steps counts; of a matrix, only sums.
+    numbers, products or powers to powers, and inverting fractions in a denominator.
     """
     if isinstance(node, t.Matrix):  # each cell contains the matrix's factor
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
@@ -102,9 +89,9 @@ def pending(node: t.Node) -> int:
             products = [term for term in terms if isinstance(term, t.Mul)]
             bases = [f.base for p in products for f in p.factors if _is_inverse(f)]
             sums = any(isinstance(base, t.Add) for base in bases)
-            return steps + (sums if t.symbols(node) else bool(bases))
+            return steps + (sums if node.names else bool(bases))
         case t.Pow(base, t.Num(exponent)) if exponent.denominator == 1 and exponent > 1:
-            constant = not t.symbols(base) and base not in _KEPT_BASES
+            constant = not base.names and base not in _KEPT_BASES
             return steps + (constant or isinstance(base, t.Mul | t.Pow))
     return steps
 
@@ -122,7 +109,7 @@ def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
     for term in _flat(t.Add, terms):
         factors = term.factors if isinstance(term, t.Mul) else ()
         inner = [f for f in factors if isinstance(f, t.Add)]
-        if len(inner) == 1 and (not t.symbols(term) or factors[:-1] == (t.MINUS_ONE,)):
+        if len(inner) == 1 and (not term.names or factors[:-1] == (t.MINUS_ONE,)):
             yield from _terms(inner[0].terms)
         else:
             yield term
@@ -134,7 +121,6 @@ def _without_numbers(term: t.Node) -> t.Node:
 
 
 def _repeated(factors: Iterator[t.Node]) -> int:
-    """Counts the multiplications left to do, of numbers and of powers of one base."""
     above, below, roots, bases = 0, 0, 0, []
     for factor in factors:
         inverse = _is_inverse(factor)
@@ -167,14 +153,14 @@ def _cancels(answer: t.Node, gold: t.Node) -> bool:
             return False
         if not isinstance(part, t.Expression | t.Rel | t.Chain | _LISTS):
             return False
-    names = t.symbols(t.Several(tuple(_values(answer))))
-    return names > t.symbols(t.Several(tuple(_values(gold, simplest=False))))
+    wanted = t.Several(tuple(_values(gold, simplest=False)))
+    return t.Several(tuple(_values(answer))).names > wanted.names
 
 
 def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
-    """Yields the values in an answer, for instance 1 and 2 for `x = 1, y = 2`.
+    """Yields the values in an answer: 1 and 2 for `x = 1, y = 2`.
 
-    Of equalities such as 2 + 3 = 5, yields all sides except labels, or the `simplest`.
+    Of equalities such as 2 + 3 = 5, yields all sides but labels, or the `simplest`.
     """
     match node:
         case t.Rel("in", _, right):
@@ -182,7 +168,7 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
         case t.Rel() | t.Chain():
             stated = values_in(node) or sides(node)[-1:]
             if simplest and all(step.op in _EQUALITIES for step in steps_of(node)):
-                constant = [side for side in stated if not t.symbols(side)]
+                constant = [side for side in stated if not side.names]
                 literal = [side for side in constant if is_literal(side)]
                 stated = (literal or constant or stated)[-1:]
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Cases():
@@ -198,15 +184,14 @@ def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
 
 
 def _numbers_in(node: t.Node) -> list[t.Node]:
-    """Returns the values in an answer that have no variables or unknown functions."""
     return [v for v in _values(node) if not t.contains(v, t.Sym, t.Call)]
 
 
 def is_literal(node: t.Node) -> bool:
     """Returns whether a number leaves nothing to add, multiply or divide.
 
-    Fractions that are not integers, mixed numbers, percentages and scientific notation
-    are literal. So is a single integer power, power of e, factorial or other function.
+    Proper fractions, mixed numbers, percentages, scientific notation, single powers and
+    functions are literal.
     """
     match node:
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
@@ -239,7 +224,6 @@ def is_literal(node: t.Node) -> bool:
 
 
 def _is_atom(node: t.Node) -> bool:
-    """Returns whether a node is a signed number or constant, or q^k, n! or C(n, k)."""
     node = _unsigned(node)
     match node:
         case t.Pow(t.Mul((t.Num(), t.Pow(t.Num(), below))), exponent) if (
@@ -261,7 +245,6 @@ def _unsigned(node: t.Node) -> t.Node:
 
 
 def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
-    """Returns whether a quotient is a literal fraction, such as 3/4 or 1/2^10."""
     parts = [top, bottom]
     whole = any(t.is_integer(_unsigned(part)) for part in parts)
     if not whole or not all(map(_is_atom, parts)):
@@ -284,8 +267,7 @@ def _leaves_sets(node: t.Node, regions: Regions) -> bool:
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     """Returns whether an operation on sets counts as not yet carried out.
 
-    Exceptions: unions of intervals that do not touch, infinite sets without a finite
-    set, number sets without an interval, intersections with x != 3, sets as letters.
+    docs/verifier.md lists the exceptions.
     """
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):
@@ -335,21 +317,18 @@ def _relations(node: t.Node) -> Iterator[t.Rel | t.Chain]:
 
 
 def values_in(node: t.Rel | t.Chain) -> list[t.Node]:
-    """Returns the sides of a relation or a chain that are not labels."""
     return [side for side in sides(node) if not is_label(side)]
 
 
 def sides(node: t.Rel | t.Chain) -> list[t.Node]:
-    """Returns all sides of a relation or a chain, from left to right."""
     steps = steps_of(node)
     return [steps[0].left, *(step.right for step in steps)]
 
 
 def _is_solved(node: t.Rel | t.Chain) -> bool:
-    """Returns whether a relation is solved: x = 5, 2 < x < 3, x in A, and also 2x in A.
+    """Returns whether a relation is solved: x = 5, 2 < x < 3, f(x) = 2x, 2x in A.
 
-    f(x) = 2x + 1 is solved for f: x may occur on the right, f may not. Congruences, and
-    relations of constants or of several labels, are solved as well.
+    Congruences, and relations of constants or of several labels, count as solved.
     """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True
@@ -361,14 +340,13 @@ def _is_solved(node: t.Rel | t.Chain) -> bool:
         parts = (part for side in rest for part in t.walk(side))
         names = (part.name for part in parts if isinstance(part, t.Sym | t.Call))
         return len(named) > 1 or unknown.isdisjoint(names)
-    return not any(map(t.symbols, stated))
+    return not any(side.names for side in stated)
 
 
 def _unknowns(label: t.Node) -> Set[str]:
-    """Returns the names that a label defines: f for f(x), f and x for f(2x)."""
     function = function_of(label)
     if function is None or isinstance(label, t.Sym):
-        return t.symbols(label)
+        return label.names
     name, arguments = function
     own = {word.removesuffix("^-1") for word in name.split()}
     return own.union(*(_unknowns(a) for a in arguments if not isinstance(a, t.Sym)))

@@ -59,14 +59,7 @@ _STEPS_OF_A_SHAPE = 4
 
 
 class Examiner:
-    """Judges answers to one problem; parses the golds and the problem only once.
-
-    Args:
-      golds: accepted answers, of which any may match.
-      problem: text of the problem. If None or empty, less is checked; see `judge`.
-      literal: whether an answer that leaves more to calculate than the gold, such as
-        48+24 for 72 or x+x for 2x, is unfinished.
-    """
+    """Judges answers to one problem; see `judge` for the arguments."""
 
     def __init__(
         self, golds: Sequence[str], problem: str | None = None, *, literal: bool = True
@@ -162,7 +155,6 @@ class Examiner:
         return not (measured and self._question.things and _is_bare(gold.node))
 
     def _in_base(self, answer: Answer, gold: Answer) -> Answer:
-        """Adds a reading of plain digits in the gold's base if the problem names it."""
         match answer.written, gold.node:
             case t.Num(value, None), t.Based(_, base) if answer.other is None:
                 digits, named = str(value), base in self._question.bases
@@ -179,7 +171,7 @@ class Examiner:
         first, *_ = steps = steps_of(written)
         named = shape_of(first.left) in self._formulas.to_compute
         copied = shape_of(written) in self._formulas.trees
-        if not named or copied or not t.symbols(first.left) or is_label(first.left):
+        if not named or copied or not first.left.names or is_label(first.left):
             return answer
         if any(step.op != "=" for step in steps):
             return answer
@@ -188,7 +180,6 @@ class Examiner:
     def _refused(
         self, written: t.Node | None, wanted: t.Node | None, prover: Prover
     ) -> tuple[Rule, str] | None:
-        """Returns why an answer that equals its gold is not credited, or None."""
         letter = isinstance(written, t.Choice) and wanted == t.Sym(written.letter)
         if written is None or wanted is None or letter:
             return None
@@ -214,7 +205,6 @@ class Examiner:
         return None
 
     def _left_to_do(self, answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-        """Returns a reason if an answer leaves a part of the task undone, else None."""
         if (left := completeness.left_to_evaluate(answer, gold, prover)) is not None:
             return left
         how, asked = notation(answer), notation(gold)
@@ -231,7 +221,6 @@ class Examiner:
         return None
 
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
-        """Returns whether an answer repeats a number to be converted or rewritten."""
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
             return self._is_given(value)
@@ -283,12 +272,11 @@ def judge(
     r"""Returns the verdict on a completion.
 
     Args:
-      completion: text of the completion. The answer is its last `\boxed{...}` that is
-        not inside another box, or a list of several boxes that ends with this box.
+      completion: text of the completion; its answer is in its last `\boxed{...}`, or in
+        the last boxes if these form a list.
       gold: accepted answer, or several answers of which any may match.
-      problem: text of the problem. If given, it decides which units fit. An answer is
-        then also wrong if it repeats a formula, repeats a number to be converted, or
-        leaves a function such as floor to be evaluated.
+      problem: text of the problem. If given, units must fit it, and copies of its
+        formulas are refused.
       after: delimiter such as `</think>`; only text after its last occurrence counts.
       literal: whether to reject answers that leave more to calculate than the gold.
     """
@@ -311,7 +299,6 @@ def _stated_values(answer: t.Node) -> list[t.Node]:
 
 
 def _behind(node: Any) -> t.Node:
-    """Removes the first side of a relation: `a = b = c` becomes `b = c`."""
     first, *rest = steps_of(node)
     if not rest:
         return first.right
@@ -319,7 +306,6 @@ def _behind(node: Any) -> t.Node:
 
 
 def _items(value: t.Node) -> list[t.Node]:
-    """Returns the values in nested lists, tuples, intervals, matrices and relations."""
     match value:
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
             return [item for part in t.children(value) for item in _items(part)]
@@ -351,7 +337,7 @@ def _quantities(answer: Answer) -> list[t.Quantity]:
 
 def _is_bare(node: t.Node | None) -> bool:
     marked = isinstance(node, t.Percent | t.Degrees)
-    return isinstance(node, t.Expression) and not marked and not t.symbols(node)
+    return isinstance(node, t.Expression) and not marked and not node.names
 
 
 def _counts(answer: Answer) -> bool:

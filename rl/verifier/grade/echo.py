@@ -27,10 +27,9 @@ class Formulas:
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
     def contained_in(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether an answer is or contains a formula of the problem.
+        """Returns whether an answer is a formula of the problem, or built around one.
 
-        A formula inside the answer counts only if it has the gold's value. An answer in
-        the gold's shape is never a copy.
+        An answer in the gold's shape is never a copy.
         """
         shape = shape_of(answer)
         if shape == shape_of(gold):
@@ -61,10 +60,7 @@ class Formulas:
         return not numbers or shape in self.to_compute
 
     def _is_made_of_formulas(self, shape: t.Node) -> bool:
-        """Returns whether a shape is a formula of the problem that is not plain.
-
-        A list or set of such formulas counts too, unless an equation gives a value.
-        """
+        """Returns whether a shape is, or lists, formulas that are not plain."""
         if shape in self.trees:
             return not is_plain(shape)
         if not isinstance(shape, t.Several | t.Braces | t.SetOp):
@@ -74,7 +70,6 @@ class Formulas:
         return bool(parts) and not values and all(map(self._is_made_of_formulas, parts))
 
     def _has_value(self, formula: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether a formula, unless plain, equals a gold of another shape."""
         value, wanted = t.fold(self.trees[formula]), t.fold(gold)
         if is_plain(formula) or formula == shape_of(gold):
             return False
@@ -92,7 +87,7 @@ def _valued(node: t.Node, prover: Prover) -> t.Node:
 
     def value(part: t.Node) -> t.Node:
         part = t.rebuilt(part, value)
-        if isinstance(part, t.Fn | t.Pow) and not t.symbols(part):
+        if isinstance(part, t.Fn | t.Pow) and not part.names:
             whole = prover.balls.nearest_integer(t.fold(part))
             if whole is not None and prover.equal(t.fold(part), t.number(whole)):
                 return t.number(whole)

@@ -1,8 +1,4 @@
-"""Reads from a problem's text what it asks for, such as a unit or things to count.
-
-If a problem asks how many socks there are, a number of pairs is wrong, although the
-problem also mentions pairs.
-"""
+"""Reads from a problem's text what it asks for, such as a unit or things to count."""
 
 import functools
 import re
@@ -154,7 +150,6 @@ class Question:
 
 
 def _amounts(text: str) -> Iterator[tuple[int, Fraction]]:
-    """Yields (end, value) of each number in a text, in digits and then in words."""
     for match in _NUMERAL.finditer(text):
         if len(match[0]) <= _MAX_NUMERAL:
             yield match.end(), Fraction(re.sub(r"[^0-9.]", "", match[0]))
@@ -163,7 +158,6 @@ def _amounts(text: str) -> Iterator[tuple[int, Fraction]]:
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:
-    """Returns the nouns that a question asks to count and words before them, if any."""
     for pattern in _COUNTS:
         nouns: list[str] = []
         others: list[str] = []
@@ -184,7 +178,6 @@ def _things(question: str) -> tuple[list[str], list[str]]:
 
 
 def _units(problem: str) -> tuple[u.Reading, ...]:
-    """Returns the requested unit if there is only one, and the currency of a price."""
     found = set()
     problem = SCALE.sub(r" degrees \2", problem)
     for match in _UNITS.finditer(problem):

@@ -136,10 +136,7 @@ def _read(text: str, group_commas: bool) -> t.Node:
 
 
 class Option(NamedTuple):
-    """Represents an option: its letter, and the text of its value, which may be empty.
-
-    `certain` is True if the letter cannot be a variable of a formula.
-    """
+    """Represents an option; `certain` if its letter cannot be a variable."""
 
     letter: str
     value: str
@@ -147,7 +144,7 @@ class Option(NamedTuple):
 
 
 def option_in(text: str) -> Option | None:
-    r"""Reads an option, such as `(C) -5`, `C. -5` or `-5\ \textbf{(C)}`; else None."""
+    r"""Reads an option such as `(C) -5` or `-5\ \textbf{(C)}`, or returns None."""
     if not _LETTER.search(text) or _DIFFERENCE.match(text):
         return None
     if match := _CHOICE.fullmatch(text):
@@ -167,7 +164,6 @@ def option_in(text: str) -> Option | None:
 
 
 def _options(text: str) -> t.Braces | None:
-    """Reads two or more options ("B, C and D", "(B)(C)(D)" or "BCD"), else None."""
     if not _ONLY_LETTERS.fullmatch(text):
         return None
     words = _AROUND_OPTIONS.sub(lambda match: f" {match[1] or ''} ", text).split()

@@ -15,7 +15,7 @@ class Budget:
         self._left = steps
 
     def charge(self, steps: int) -> None:
-        """Subtracts steps from the budget; raises `Open` if fewer are left."""
+        """Subtracts steps; raises `Open` if fewer are left."""
         self._left -= steps
         if self._left < 0:
             raise Open

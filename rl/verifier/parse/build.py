@@ -1,5 +1,6 @@
 """Builds nodes from the operands and operators that the parser reads."""
 
+import functools
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -61,6 +62,7 @@ def only(items: list[t.Node]) -> t.Node:
     return items[0]
 
 
+@functools.lru_cache(maxsize=1024)
 def decimal(text: str) -> t.Num:
     mantissa, _, exponent = text.lower().partition("e")
     if exponent and abs(int(exponent)) > _MAX_EXPONENT:
@@ -80,7 +82,6 @@ def periodic(text: str, block: str) -> Fraction:
 
 
 def based(digits: str, index: str) -> t.Node:
-    """Returns a number in a base, for instance 101 with the index "2" or "two"."""
     word = index.lower().strip(" ()~")
     base = COUNTING.index(word) if word in COUNTING else word
     whole, _, places = digits.partition(".")
@@ -146,7 +147,6 @@ def bracket_node(opening: str, closing: str, items: list[t.Node]) -> t.Node:
 
 
 def is_proper(node: t.Node) -> bool:
-    """Returns whether a written quotient is a proper fraction such as 3/4."""
     match node:
         case t.Mul((t.Num(top), t.Pow(t.Num(bottom)))):
             return top.denominator == bottom.denominator == 1 and 0 < top < bottom

@@ -1,6 +1,7 @@
 """Moves through the tokens of an answer."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 from . import tree as t
 from .tokens import SHOWN, Token
@@ -9,18 +10,9 @@ MAX_DEPTH = 80
 
 
 class Cursor:
-    """Holds the tokens of an answer and the parser's position in them."""
-
-    # Methods that subclasses define and that their base classes call.
-    _statement: Callable[[], t.Node]
-    _items: Callable[[], list[t.Node]]
-    _set_builder: Callable[[list[t.Node]], t.Node]
-    condition_of: Callable[[Sequence[Token]], t.Node]
-    _expression: Callable[[], t.Node]
-    _product: Callable[[], t.Node]
-    _sign: Callable[[], t.Node]
-    _postfix: Callable[[], t.Node]
-    _juxtaposed: Callable[[t.Node, Token], t.Node]
+    if TYPE_CHECKING:
+        # Subclasses define methods that their base classes call.
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, tokens: list[Token]):
         self._tokens = tokens

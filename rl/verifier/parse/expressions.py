@@ -6,15 +6,14 @@ from .operands import Operands
 from .tokens import Token
 
 _MAX_POSTFIXES = 12
+_POSTFIXES = frozenset("^!%°_")
+_SIGNS = {"±": t.Sign(), "-": t.MINUS_ONE, "+": t.ONE}
 STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
 ORDINALS = frozenset("th st nd rd".split())
 
 
 class Expressions(Operands):
-    """Reads an expression at the cursor, by recursive descent."""
-
     def _expression(self) -> t.Node:
-        """Reads an expression, or sets joined by set operations."""
         self._enter()
         left = self._sum()
         while self._is_any(("cup", "cap", "minus")):
@@ -38,16 +37,10 @@ class Expressions(Operands):
     def _sign(self) -> t.Node:
         value = self._next.value
         self._at += 1
-        return {"±": t.Sign(), "-": t.MINUS_ONE}.get(value, t.ONE)
+        return _SIGNS[value]
 
     def _product(self) -> t.Node:
         factors = [self._unary()]
-
-        def product() -> t.Node:
-            if len(factors) > 1:
-                factors[:] = [multiplied(factors)]
-            return factors[0]
-
         while True:
             token = self._next
             if token.kind == "op" and token.value == "*":
@@ -55,10 +48,10 @@ class Expressions(Operands):
                 factors.append(self._unary())
             elif token.kind == "op" and token.value == "/":
                 if self._peek().kind == "text":
-                    return product()
+                    break
                 self._at += 1
-                top = numeric(product())
-                factors[:] = [quotient(top, numeric(self._unary()))]
+                top = numeric(_product_of(factors))
+                factors = [quotient(top, numeric(self._unary()))]
             elif self._starts_operand(token) and not isinstance(
                 factors[-1], t.Tuple | t.Interval
             ):
@@ -66,18 +59,18 @@ class Expressions(Operands):
                 if token.value != "(":
                     factors[-1] = self._juxtaposed(factors[-1], token)
                 elif self._peek().kind == "text" or self._peek().value == "approx":
-                    return product()
+                    break
                 elif isinstance(right := self._postfix(), t.Rel | t.Chain):
                     # A condition in brackets, which the caller reads.
                     self._at = start
-                    return product()
+                    break
                 else:
                     factors.append(right)
             else:
-                return product()
+                break
+        return _product_of(factors)
 
     def _juxtaposed(self, left: t.Node, token: Token) -> t.Node:
-        """Reads implicit products and mixed numbers."""
         # Braces are not printed: 2{3} looks like 23.
         at = self._at - 1
         while at in self._group_ends:
@@ -137,9 +130,9 @@ class Expressions(Operands):
 
     def _marked(self, node: t.Node) -> t.Node:
         for _ in range(_MAX_POSTFIXES):
-            if self._next.kind != "op":
-                break
             value = self._next.value
+            if value not in _POSTFIXES or self._next.kind != "op":
+                break
             if value == "^":
                 node = self._raised(node)
             elif value == "!":
@@ -182,3 +175,7 @@ class Expressions(Operands):
         if braced:
             self._expect("}")
         return t.Degrees(unmarked(base)) if degrees else base
+
+
+def _product_of(factors: list[t.Node]) -> t.Node:
+    return factors[0] if len(factors) == 1 else multiplied(factors)

@@ -25,14 +25,9 @@ _MAX_BOXES = 20
 def extract_answer(completion: str, *, after: str | None = None) -> str | None:
     r"""Returns the content of the last `\boxed` or `\fbox` that is not in another box.
 
-    Later boxes replace earlier ones. If the last box is empty or never closed, the
-    completion has no answer, because a truncated completion must not be credited for an
-    intermediate result. A box inside another box is a part of its answer. A box inside
-    a phantom is invisible and is ignored.
-
-    Args:
-      after: delimiter such as `</think>`. Only text after its last occurrence counts;
-        without the delimiter the result is None.
+    If this box is empty or never closed, the completion has no answer, because a
+    truncated completion must not be credited for an intermediate result. Boxes in a
+    phantom are ignored. Only text after the last `after`, such as `</think>`, counts.
     """
     boxes = extract_boxes(completion, after=after)
     return boxes[-1] if boxes else None
@@ -41,9 +36,8 @@ def extract_answer(completion: str, *, after: str | None = None) -> str | None:
 def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ...]:
     r"""Returns the contents of the last box and of the boxes that form a list with it.
 
-    The boxes of a list have only separators between them: `$\boxed{2}$ and
-    $\boxed{3}$`. The result has at most 20 boxes, in order; it is empty if the
-    completion has no answer. See `extract_answer` for `after`.
+    These have only separators between them: `$\boxed{2}$ and $\boxed{3}$`. The result
+    has at most 20 boxes. See also `extract_answer`.
     """
     completion = behind(completion, after)
     last = max(completion.rfind(marker) for marker in _MARKERS)
@@ -61,10 +55,7 @@ def behind(completion: str, after: str | None) -> str:
 
 
 def _outermost(text: str) -> tuple[str, ...]:
-    """Returns the contents of the last boxes, as `extract_boxes` defines them.
-
-    After an unclosed box, boxes are answers only if they follow a blank line.
-    """
+    """Only boxes after a blank line replace an unclosed box."""
     found: list[tuple[int, int, str]] = []
     # For each open brace: the start of its command, the start of its content, and its
     # kind: "box", "phantom", or "" for other braces.

@@ -1,10 +1,6 @@
-"""Normalizes the text of an answer before parsing, by rules in a fixed order.
+"""Normalizes the text of an answer before parsing, by rules in a fixed order."""
 
-`clean` unifies the notation without changing the meaning: Unicode becomes LaTeX, broken
-escapes are repaired and math delimiters removed. `plain_text` also removes formatting
-and is only used for answers in words.
-"""
-
+import operator
 import re
 import unicodedata
 from fractions import Fraction
@@ -155,14 +151,14 @@ def _decode_character(char: str) -> str:
 def clean(text: str) -> str:
     """Writes an answer of at most MAX_ANSWER characters in LaTeX, in ASCII if possible.
 
-    Removes math delimiters, and around the whole answer spaces, Markdown emphasis,
-    styling commands and final periods.
+    Math delimiters are removed, and styling and punctuation around the whole answer.
     """
     if not text.isascii():
         text = _decode_unicode(text)
         text = _CHINESE_INTRODUCTION.sub("", text)
     if "{" in text:
-        text = _BRACED_SIGN.sub(r"\1", text.replace("{,}", "\\,").replace("{:}", ":"))
+        text = text.replace("{,}", "\\,").replace("{:}", ":")
+        text = _BRACED_SIGN.sub(operator.itemgetter(1), text)
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         if not text.isprintable():
             text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
@@ -180,7 +176,8 @@ def clean(text: str) -> str:
             text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
         if "rm" in text or "\\text" in text:
-            text = _UPRIGHT_E.sub(r"\1", _OLD_ROMAN.sub(r"\\mathrm{\1}", text))
+            text = _OLD_ROMAN.sub(lambda m: f"\\mathrm{{{m[1]}}}", text)
+            text = _UPRIGHT_E.sub(operator.itemgetter(1), text)
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
     text = _undressed(text)
@@ -201,7 +198,6 @@ def clean(text: str) -> str:
 
 
 def closing_brace(text: str, position: int) -> int | None:
-    """Returns the position of the brace that closes the one at `position`, or None."""
     depth, at = 0, position
     while at < len(text):
         char = text[at]
@@ -216,7 +212,6 @@ def closing_brace(text: str, position: int) -> int | None:
 
 
 def _undressed(text: str) -> str:
-    """Removes delimiters, spaces, styling and final periods around the whole text."""
     for _ in range(_MAX_LAYERS):
         if "\\" not in text and text[:1].isalnum() and text[-1].isalnum():
             break
@@ -226,9 +221,9 @@ def _undressed(text: str) -> str:
         if (tail := _TAIL.search(text, max(0, len(text) - 200))) is not None:
             text = text[: tail.start()]
         for opening, closing in _PAIRS:
-            inner = text[len(opening) : -len(closing)]
-            if text.startswith(opening) and text.endswith(closing) and inner:
-                if opening not in inner and closing not in inner:
+            if text.startswith(opening) and text.endswith(closing):
+                inner = text[len(opening) : -len(closing)]
+                if inner and opening not in inner and closing not in inner:
                     text = inner
         text = _without_look(text)
         if text == before:
@@ -237,7 +232,6 @@ def _undressed(text: str) -> str:
 
 
 def _without_look(text: str) -> str:
-    """Removes one styling command, or a pair of braces, around the text."""
     at, dressed = 0, False
     if command := _COMMAND.match(text):
         skipped = PRESENTATION.get(command[1])
@@ -283,7 +277,7 @@ _PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
 
 def squeezed(text: str) -> str:
     """Returns a cleaned answer with single spaces, also around its commands."""
-    return " ".join(_NAMED.sub(r" \1 ", text).split())
+    return " ".join(" ".join(_NAMED.split(text)).split())
 
 
 def plain_text(text: str) -> str:

@@ -25,13 +25,13 @@ _CLOSINGS = {
     "(": ")]", "[": ")][", "]": "[]", "|": "|", "set{": "set}", "floor(": "floor)",
     "ceil(": "ceil)",
 }  # fmt: skip
+ATOMS = frozenset(["num", "sym", "const"])
+"""Kinds of tokens that are a whole operand before a separator or closing bracket."""
 OPENING = frozenset(["(", "[", "{", "set{"])
 CLOSING = frozenset([")", "]", "}", "set}"])
 
 
 class Operands(Cursor):
-    """Reads one operand at the cursor."""
-
     # --- operands
 
     def _argument(self) -> t.Node:
@@ -58,6 +58,10 @@ class Operands(Cursor):
     def _group(self) -> t.Node:
         """Reads braces: a group, or a set if they hold several items or a condition."""
         self._expect("{")
+        if self._next.kind in ATOMS and self._peek().value == "}":
+            node = self._operand()
+            self._at += 1
+            return node
         outer, self._bar_closes = self._bar_closes, True
         items = self._items()
         if self._accept("|"):
@@ -111,7 +115,6 @@ class Operands(Cursor):
         return build.decimal(text)
 
     def _repeating(self, text: str) -> t.Node:
-        """Reads the repeating digits of a decimal: 0.(3), or 3 under a bar."""
         self._accept(".")
         closing = ")" if self._is("(") else "}"
         self._at += 1
@@ -143,8 +146,7 @@ class Operands(Cursor):
         return self._named(name)
 
     def _named(self, name: str) -> t.Node:
-        """Reads a name with its index and primes, or a function call."""
-        while True:
+        while self._next.kind == "op":
             if self._is("_"):
                 self._at += 1
                 name += "_" + self._index()
@@ -187,8 +189,7 @@ class Operands(Cursor):
     def _is_call(self, name: str) -> bool:
         """Returns whether a name before brackets is a function: f(...), x(t), I(0).
 
-        Names that begin with f, g, h, F, G or H are functions, unless they are also
-        variables in the brackets: h(2x + h).
+        f, g, h, F, G and H are functions unless they recur in the brackets: h(2x + h).
         """
         if name[0] not in _FUNCTION_LETTERS:
             argument, behind = self._peek(), self._peek(2)
@@ -367,7 +368,6 @@ class Operands(Cursor):
         )
 
     def _rows(self, name: str) -> list[list[list[Token]]]:
-        """Returns the tokens of each cell, by row; skips empty cells and rows."""
         rows: list[list[list[Token]]] = [[[]]]
         depth = 1
         while True:

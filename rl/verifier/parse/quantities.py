@@ -5,6 +5,7 @@ import re
 from . import tree as t
 from .build import numeric, unmarked
 from .expressions import ORDINALS, Expressions
+from .operands import ATOMS
 from .tokens import Token
 from .units import parse_unit
 
@@ -12,23 +13,23 @@ BEGINNING = "for|where|with|if|when|unless|since|because|otherwise|else"
 CONDITION = re.compile(rf"\(?(?:{BEGINNING})\b")
 _PERCENT_WORDS = frozenset("percent pct percentage percents".split())
 # A single token before one of these signs is a whole quantity.
-_ATOMS = frozenset(["num", "sym", "const"])
 _ENDS = frozenset(["", ",", ";", ")", "]", "}", "="])
+_BEFORE_UNITS = frozenset(["(", "[", "/"])
 _HALF_DAYS = {"am": "am", "pm": "pm", "a m": "am", "p m": "pm", "oclock": None}
 
 
 class Quantities(Expressions):
-    """Reads a quantity at the cursor."""
-
     def _quantity(self) -> t.Node:
-        if self._next.kind in _ATOMS and self._peek().value in _ENDS:
+        if self._next.kind in ATOMS and self._peek().value in _ENDS:
             return self._operand()
         outer, self._currency = self._currency, None
         first = self._next
         node = self._expression()
         if self._is(":") and not self._bar_closes:
             node = self._ratio(node, first)
-        node = self._measured(node)
+        token = self._next
+        if self._currency or token.kind == "text" or token.value in _BEFORE_UNITS:
+            node = self._measured(node)
         self._currency = outer
         return node
 
@@ -88,7 +89,6 @@ class Quantities(Expressions):
         return t.Quantity(node, reading.unit, reading.scale)
 
     def _unit_text(self) -> str:
-        """Reads the words of a unit with their exponents."""
         words: list[str] = []
         opened = 0
         while True:
@@ -131,7 +131,6 @@ class Quantities(Expressions):
 
 
 def _with_half(node: t.Node, half: str | None) -> t.Clock | None:
-    """Returns the time for a node before "a.m.", "p.m." or "o'clock", or None."""
     if isinstance(node, t.Clock):
         return t.Clock(node.minutes, half or node.half)
     parts = node.parts if isinstance(node, t.Ratio) else (node, t.ZERO)

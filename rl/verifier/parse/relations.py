@@ -75,7 +75,7 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
         said = [first, *said]
         if any(map(_is_open, said)):
             return None
-    elif isinstance(first, t.Sym) and any(first.name in t.symbols(s) for s in said):
+    elif isinstance(first, t.Sym) and any(first.name in s.names for s in said):
         return None
     if not _is_open(said[-1]):
         # A formula before the value is an intermediate step: V = abc = 3.
@@ -91,7 +91,6 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
 
 
 def is_name(node: t.Node) -> bool:
-    """Returns whether a node is a label, or a tuple or matrix of labels."""
     match node:
         case t.Tuple(parts) | t.Matrix(_, parts):
             return bool(parts) and all(map(is_label, parts))
@@ -122,7 +121,7 @@ def _size(node: t.Node) -> tuple[int, ...]:
 
 def _is_open(node: t.Node) -> bool:
     return isinstance(node, t.Expression) and bool(
-        t.symbols(node) or t.contains(node, t.Call)
+        node.names or t.contains(node, t.Call)
     )
 
 
@@ -134,10 +133,7 @@ def _is_distance(node: t.Node) -> bool:
 
 
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Returns whether `part` equals `kept`, or is its rounded or truncated value.
-
-    One of them may lack the unit, the "%" or the "°" of the other.
-    """
+    """Returns whether `part` is `kept`, perhaps rounded or without its unit."""
     match kept, part:
         case t.Quantity(), t.Quantity():
             values = t.values_in_one_size(kept, part)
@@ -176,10 +172,7 @@ def is_decimal(node: t.Node) -> bool:
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
-    """Returns the values of "p = 5, q = 2", ordered by their labels, or None.
-
-    The order is alphabetical, unless the labels are x, y, z, w in this order.
-    """
+    """Returns the values of "p = 5, q = 2" in the order of their labels, or None."""
     pairs = {}
     for part in node.items:
         match part:
@@ -192,7 +185,6 @@ def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
 
 
 def label_of(node: t.Rel) -> t.Node | None:
-    """Returns the side of a relation that is a name, left before right, or None."""
     return next(filter(is_name, (node.left, node.right)), None)
 
 
@@ -201,7 +193,7 @@ def name_one_function(
 ) -> bool:
     """Returns whether two labels, such as y and f(x), may name the same function.
 
-    The names of the problem must be known, and contain at most one of the two.
+    The names of the problem must be known, and not contain both.
     """
     match one, other:
         case (t.Sym(y), t.Call(f, (t.Sym(x),))) | (t.Call(f, (t.Sym(x),)), t.Sym(y)):
@@ -210,7 +202,6 @@ def name_one_function(
 
 
 def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
-    """Returns the name and the arguments of a label such as f'(x) or a_n, or None."""
     match label:
         case t.Call(name, arguments):
             return name, arguments
@@ -223,9 +214,8 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
 
 
 def relates_names(node: t.Node) -> bool:
-    """Returns whether a relation other than "in" has variables on both sides."""
     related = isinstance(node, t.Rel) and node.op != "in"
-    return related and bool(t.symbols(node.left) and t.symbols(node.right))
+    return related and bool(node.left.names and node.right.names)
 
 
 def ascending(node: Any) -> Any:

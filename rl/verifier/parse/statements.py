@@ -26,6 +26,8 @@ SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"
 _AFTER_LABELS = RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
+# Kinds of tokens at the start of a label, besides "text", and what may follow them.
+_OPENING_LABELS = {"sym": ("(", "["), "fn": ("=", "approx")}
 # Labels with one of these words calculate or deny the value.
 _DOUBTING = frozenset(
     "not no never neither nor except without unless wrong false log ln minus plus"
@@ -63,15 +65,13 @@ _ORDERS = frozenset("< > <= >= != in notin".split())
 
 
 class Parser(Quantities):
-    """Parses one answer from its tokens."""
-
     # --- whole answers
 
     def answer(self) -> t.Node:
-        """Reads the whole answer."""
-        self._skip_introduction()
-        if (phrase := self._only_words()) is not None:
-            return phrase
+        if any([token.kind == "text" for token in self._tokens]):
+            self._skip_introduction()
+            if (phrase := self._only_words()) is not None:
+                return phrase
         if self._is_any(("=", "approx", "equiv", "to")):
             self._at += 1
         rows: list[t.When] = []
@@ -91,7 +91,6 @@ class Parser(Quantities):
         return t.Cases(tuple(rows))
 
     def _list(self) -> t.Node:
-        """Reads statements up to a condition, or to the end."""
         nodes: list[t.Node] = []
         joined = ","
         while True:
@@ -108,6 +107,8 @@ class Parser(Quantities):
             if self._next.kind == "end" or self._at_condition():
                 break
             joined = word  # a word behind the last statement joins nothing
+        if len(nodes) == 1:
+            return _joined(nodes, joined)
         rest = [node for node in nodes if not is_membership(node)]
         if rest and len(rest) < len(nodes):
             return _declared(_joined(rest, joined))
@@ -209,7 +210,6 @@ class Parser(Quantities):
             self._at = start
 
     def _items(self) -> list[t.Node]:
-        """Reads one or more statements with separators, such as "," and "or"."""
         found = [self._statement()]
         while self._at_separator() and self._next.value != "&":
             self._at += 1
@@ -218,7 +218,6 @@ class Parser(Quantities):
         return found
 
     def _set_builder(self, items: list[t.Node]) -> t.Node:
-        """Reads the condition of a set builder such as `{x | x > 2}`."""
         self._bar_closes = False
         start = self._at
         stated = [s for s in self._items() if not _is_in_reals(s)]
@@ -235,7 +234,6 @@ class Parser(Quantities):
     # --- statements
 
     def _statement(self) -> t.Node:
-        """Reads quantities joined by relation signs."""
         self._skip_label_words()
         self._join_label()
         parts, relations = [self._quantity()], []
@@ -271,11 +269,10 @@ class Parser(Quantities):
         self._tokens[self._at : end] = [label, Token("op", "=", False)]
 
     def _join_label(self) -> None:
-        """Joins the tokens before "=" into one name if they are not a formula.
-
-        The tokens are not parsed: two labels like P(X = 2) and P(A | B) are equal only
-        if they are written alike.
-        """
+        """Joins the tokens of a label that is not a formula into one name: P(X = 2)."""
+        kind = self._next.kind
+        if kind != "text" and self._peek().value not in _OPENING_LABELS.get(kind, ()):
+            return
         start, level = self._at, 0
         for end in range(start, len(self._tokens)):
             token = self._tokens[end]
@@ -306,7 +303,7 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """Returns `value`, whose condition only declares names, such as k an integer.
+    """Returns a value whose condition only declares names, such as k an integer.
 
     Raises `Unparsable` for sets and inequalities, of which it may exclude a part.
     """
@@ -341,7 +338,7 @@ def _joined(nodes: list[t.Node], word: str) -> t.Node:
         case [t.Rel("!=", label, value), *others] if is_label(label):
             # x != 2, 5: all reals except 2 and 5
             values = [value, *others]
-            if all(isinstance(v, t.Expression) and not t.symbols(v) for v in values):
+            if all(isinstance(v, t.Expression) and not v.names for v in values):
                 signs = t.ONE, t.MINUS_ONE
                 each = (t.substitute(v, {t.Sign(): s}) for v in values for s in signs)
                 apart = dict.fromkeys(each)

@@ -117,6 +117,8 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # runs such as abc are products
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
 _PLAIN_OPERATORS = {"**": "^", "==": "=", "<>": "!=", "->": "to"}
+# Tokens of the characters that no longer operator begins with, unspaced and spaced.
+_ALONE = tuple({c: Token("op", c, s) for c in "()[]{},;:^_/+|"} for s in (False, True))
 
 
 def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
@@ -132,8 +134,18 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     while position < len(text):
         if len(tokens) > MAX_TOKENS:
             raise t.Unparsable(f"has more than {MAX_TOKENS} tokens")
-        pattern = _OUTSIDE if grouping[-1] else _INSIDE
-        match = pattern.match(text, position)
+        if (alone := _ALONE[spaced].get(value := text[position])) is not None:
+            if value in "([{":
+                last = tokens[-1] if tokens and value == "{" else _END
+                is_argument = last.kind == "cmd" or last.value in ("}", "^")
+                grouping.append(group_commas and is_argument)
+            elif value in ")]}" and len(grouping) > 1:
+                grouping.pop()
+            tokens.append(alone)
+            position += 1
+            spaced = False
+            continue
+        match = (_OUTSIDE if grouping[-1] else _INSIDE).match(text, position)
         assert match is not None  # the pattern matches any character
         kind, value = match.lastgroup, match[0]
         position = match.end()
@@ -157,12 +169,6 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             elif tokens and tokens[-1].value == "set}" and len(grouping) > 1:
                 grouping.pop()
         else:
-            if value in "([{":
-                last = tokens[-1] if tokens and value == "{" else _END
-                is_argument = last.kind == "cmd" or last.value in ("}", "^")
-                grouping.append(group_commas and is_argument)
-            elif value in ")]}" and len(grouping) > 1:
-                grouping.pop()
             value = "…" if value[:2] == ".." else _PLAIN_OPERATORS.get(value, value)
             tokens.append(Token("op", value, spaced))
         spaced = False
@@ -176,7 +182,6 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
 def _command(
     text: str, position: int, name: str, tokens: list[Token], spaced: bool
 ) -> int:
-    """Appends the tokens of one LaTeX command; returns the next position."""
     braced_text = name == "rm" and text[position : position + 1] == "{"
     if (arguments := PRESENTATION.get(name)) is not None and not braced_text:
         if name in ("left", "right") and text[position : position + 1] == ".":
@@ -316,5 +321,4 @@ def _split_word(
 
 
 def is_relation(token: Token) -> bool:
-    """Returns whether a token is a relation sign."""
     return token.kind == "op" and token.value in RELATIONS

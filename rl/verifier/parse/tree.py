@@ -1,8 +1,7 @@
 """Defines the tree of an answer, and computes with exact numbers.
 
-The parser builds the tree as written: `2 + 3` is a sum of two numbers, and `fold` turns
-it into 5. Folded trees are compared for equality. Written trees are checked for copies
-and unfinished arithmetic.
+The parser builds the tree as written: `2 + 3` is a sum. `fold` turns it into 5. Folded
+trees are compared, and written trees are checked for copies and unfinished arithmetic.
 """
 
 import functools
@@ -21,6 +20,14 @@ class Unparsable(ValueError):
     """Signals text that the grammar does not know or that exceeds a limit."""
 
 
+class _cached(functools.cached_property):
+    def __get__(self, node: Any, owner: type | None = None) -> Any:
+        # The base class acquires a lock in Python 3.11, which takes most of the time.
+        value = self.func(node)
+        setattr(node, self.func.__name__, value)  # faster than using `node.__dict__`
+        return value
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Node:
     """Represents a part of an answer; each subclass is a dataclass."""
@@ -29,16 +36,18 @@ class Node:
         # Nodes may not be changed, but frozen dataclasses take twice as long to create.
         dataclass(unsafe_hash="__hash__" not in vars(cls))(cls)
 
-    @functools.cached_property
+    @_cached
     def names(self) -> frozenset[str]:
         """Names of the variables in this node."""
-        own = frozenset([self.name] if type(self) is Sym else ())
-        return own.union(*(part.names for part in children(self)))
+        if type(self) is Sym:
+            return frozenset((self.name,))
+        return frozenset().union(*[part.names for part in children(self)])
 
-    @functools.cached_property
+    @_cached
     def kinds(self) -> frozenset[type]:
         """Types of this node and of the nodes inside it."""
-        return frozenset([type(self)]).union(*(part.kinds for part in children(self)))
+        own = frozenset((type(self),))
+        return own.union(*[part.kinds for part in children(self)])
 
     if TYPE_CHECKING:
         # Lets type checkers accept attributes of nodes of unknown kind.
@@ -66,8 +75,14 @@ class Num(Expression):
     value: Fraction
     ulp: Fraction | None = field(default=None, compare=False)
 
+    # Fractions hash and compare slowly.
     def __hash__(self) -> int:
-        return hash(self.value.as_integer_ratio())  # fractions hash slowly
+        return hash(self.value.as_integer_ratio())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Num:
+            return False
+        return self.value.as_integer_ratio() == other.value.as_integer_ratio()
 
 
 class Repeating(Expression):
@@ -251,10 +266,7 @@ class Choice(Node):
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time of day, or None if hours or minutes are out of range.
-
-    Without `half`, hours 0 and 13 to 24 imply "am" or "pm".
-    """
+    """Returns a time of day, or None; hours 0 and 13 to 24 imply a missing `half`."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
     of_day = half is None and not 1 <= hours <= 12
@@ -277,7 +289,14 @@ REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 def children(node: Node) -> Sequence[Node]:
     """Returns the child nodes of a node, in order."""
-    if type(node) in _LEAVES:
+    kind = type(node)
+    if kind is Mul:
+        return node.factors
+    if kind is Add:
+        return node.terms
+    if kind is Pow:
+        return node.base, node.exponent
+    if kind in _LEAVES:
         return ()
     found: list[Node] = []
     for name in node.__match_args__:
@@ -314,11 +333,6 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     return node if all(map(operator.is_, values, parts)) else type(node)(*values)
 
 
-def symbols(node: Node) -> frozenset[str]:
-    """Returns the names of the variables in a node."""
-    return node.names
-
-
 def contains(node: Node, *kinds: type) -> bool:
     """Returns whether a node, or a node inside it, has one of these types."""
     return not node.kinds.isdisjoint(kinds)
@@ -334,13 +348,13 @@ def depth(node: Node) -> int:
 
 def bits(value: int | Fraction) -> int:
     """Returns the bit length of a numerator or denominator, whichever is greater."""
-    return max(value.numerator.bit_length(), value.denominator.bit_length())
+    top, bottom = value.as_integer_ratio()
+    return max(top.bit_length(), bottom.bit_length())
 
 
 def _merged(
     kind: type, parts: tuple[Node, ...], combined: Callable[[Fraction, Fraction], Any]
 ) -> tuple[Fraction | None, list[Node]]:
-    """Returns the number of a sum or product, or None, and its other parts."""
     number: Fraction | None = None
     rest: list[Node] = []
     for outer in parts:
@@ -375,7 +389,6 @@ def mul(*factors: Node) -> Node:
 
 
 def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
-    """Returns the `ulp` of a decimal times a sign or a power of ten, else None."""
     decimals = [f for f in factors if isinstance(f, Num) and f.ulp is not None]
     if len(decimals) != 1 or len(factors) != 2:
         return None
@@ -389,7 +402,6 @@ def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
 
 
 def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:
-    """Returns two quantities' values in one unit size, or None if not possible."""
     if a.scale == b.scale:
         return a.value, b.value
     if not (isinstance(a.value, Expression) and isinstance(b.value, Expression)):
@@ -428,7 +440,11 @@ def divide(top: Node, bottom: Node) -> Node:
 
 
 _FOLDED: dict[type, Callable[..., Node]] = {Add: add, Mul: mul, Pow: power}
-_LEAVES = frozenset({Num, Sym, Const, Sign, Word})
+_LEAVES: frozenset[Any] = frozenset({Num, Sym, Const, Sign, Word})
+for _leaf in _LEAVES:
+    _leaf.kinds = frozenset([_leaf])
+    if _leaf is not Sym:
+        _leaf.names = frozenset()
 
 
 def fold(node: Node) -> Node:
@@ -436,7 +452,8 @@ def fold(node: Node) -> Node:
     if type(node) in _LEAVES:
         return node
     if (build := _FOLDED.get(type(node))) is not None:
-        return build(*map(fold, children(node)))
+        parts = children(node)
+        return build(*[part if type(part) in _LEAVES else fold(part) for part in parts])
     if type(node) is Repeating:
         return Num(node.value)
     if type(node) is Rel and type(node.right) is Repeating:

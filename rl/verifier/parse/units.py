@@ -1,9 +1,4 @@
-"""Parses units of measure and counting words that may follow a number.
-
-A missing unit is usually accepted, a different unit is not. Units of one dimension are
-converted. Other words name what is counted ("17 dogs"), unless they may change the
-number ("n doubled", "n lakh").
-"""
+"""Parses units of measure and counting words that may follow a number."""
 
 import collections
 import functools
@@ -76,8 +71,7 @@ def _lookup(word: str) -> table.Entry | None:
 class Reading(NamedTuple):
     """Represents the words after a number: its unit, the unit's size, and a factor.
 
-    The unit is None if the words do not name one, as in "in total". `multiplier` is a
-    factor of the number itself, such as 10**6 for "million".
+    The unit is None if they do not name one, as in "in total"; the factor may be 10**6.
     """
 
     unit: Unit | None
@@ -132,9 +126,8 @@ def is_unit(text: str) -> bool:
 def leading_units(text: str) -> tuple[Reading, ...]:
     """Returns the known unit at the start of a text, and the currency of a price.
 
-    Empty if there is none, or if it continues with unknown words ("miles per lap").
-    Also empty if it is only "in" before a word, or a name in the singular of at least
-    four letters: both may mean something else ("second place", "dollar bills").
+    Empty if it continues with unknown words ("miles per lap"), or may mean something
+    else ("second place", "dollar bills").
     """
     leading = _LEADING.match(text)
     words = _words(leading[0] if leading else "")
@@ -296,8 +289,7 @@ def may_be_missing(unit: Unit) -> bool:
 def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
     """Returns whether a text with the stems `named_by` names the things in a unit.
 
-    Dimensions and neutral words need no name. Words that may be an operation ("halved")
-    count as unnamed.
+    Words that may be an operation ("halved") count as unnamed.
     """
     if isinstance(unit, str):
         return {*map(stem, unit.split(" of ")[1:])} <= named_by | _NEUTRAL_STEMS
@@ -310,7 +302,7 @@ def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
 def answers(
     unit: frozenset[str], nouns: frozenset[str], others: frozenset[str]
 ) -> bool:
-    """Returns whether an answer counts what the problem asks for, by the stems `nouns`.
+    """Returns whether a unit counts the stems `nouns` that the problem asks for.
 
     `others` are stems of the words before the nouns: "12 more".
     """
@@ -331,7 +323,6 @@ def _heads(unit: frozenset[str]) -> list[str]:
 
 
 def _known(words: list[str]) -> Reading | None:
-    """Returns the reading of words that are only known units, else None."""
     if words and words[-1] in ("/", "per", "a", "an", "*", "-"):
         return None
     factors: list[tuple[table.Entry, int]] = []  # units and their exponents

@@ -14,7 +14,6 @@ PARTS = "half third quarter fifth sixth seventh eighth ninth tenth".split()
 
 
 def spoken_numbers() -> Iterator[tuple[str, Fraction]]:
-    """Yields words and values: whole numbers up to 100, fractions down to tenths."""
     yield from ((word, Fraction(n)) for n, word in enumerate(COUNTING))
     for tens, word in enumerate(TENS, start=2):
         yield word, Fraction(10 * tens)
