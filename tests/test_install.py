@@ -188,6 +188,19 @@ def test_command_runs_its_module():
     assert done.stdout == module.stdout
 
 
+@pytest.mark.failure(108)
+@pytest.mark.parametrize("module", ["tools", "rollout.vllm.server"])
+def test_help_needs_no_docstrings(module):
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", module, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout and "None" not in done.stdout.partition("\n")[0]
+
+
 def test_unknown_command_is_one_line():
     done = _compass("nosuch")
     assert done.returncode == 1 and done.stderr.count("\n") == 1

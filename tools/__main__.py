@@ -43,7 +43,7 @@ def usage() -> str:
     names = "\n".join(
         f"  {name:<17}{summary(module)}" for name, module in COMMANDS.items()
     )
-    return f"{__doc__.strip()}\n\n{names}"
+    return f"{(__doc__ or '').strip()}\n\n{names}"
 
 
 def main() -> None:

@@ -76,9 +76,10 @@ def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
 def test_on_cpus_one_process_uses_all_cores_by_default(monkeypatch):
     for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(vllm_server, "usable_cores", lambda: 5)
     found = vllm_server.environment(_spec())
     assert found["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
-    assert found["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
+    assert found["OMP_NUM_THREADS"] == "5"
     on_gpus = vllm_server.environment(_spec(devices=(0, 1)))
     assert not {"VLLM_ENABLE_V1_MULTIPROCESSING", "OMP_NUM_THREADS"} & on_gpus.keys()
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
