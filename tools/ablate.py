@@ -81,15 +81,12 @@ def _command(stop: StopSignals) -> int:
             print(f"{jobs}: {len(pending)} commands; run each from the current folder")
             return DONE
         if pending and slots:
+
+            def announce(line: str) -> None:
+                print(f"{study.name}: {line}", file=sys.stderr, flush=True)
+
             execute.make_bases(pending)
-            failed = execute.train(
-                pending,
-                slots=slots,
-                stop=stop,
-                announce=lambda line: print(
-                    f"{study.name}: {line}", file=sys.stderr, flush=True
-                ),
-            )
+            failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
         _report(study, workdir)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -117,7 +114,6 @@ def _seeds() -> list[int]:
 
 
 def _slots() -> list[Mapping[str, str]]:
-    """Returns the additional environment variables of each concurrent run."""
     if not _DEVICES.value:
         return [{}] * _PROCESSES.value
     return [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in _DEVICES.value.split(";")]

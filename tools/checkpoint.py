@@ -23,13 +23,8 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("action", choices=("list", "verify", "prune"))
     parser.add_argument("workdir", type=user_path, metavar="WORKDIR")
-    parser.add_argument(
-        "--keep",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of newest checkpoints to retain (default 1)",
-    )
+    keep = "number of newest checkpoints to retain (default 1)"
+    parser.add_argument("--keep", type=int, default=1, metavar="N", help=keep)
     parser.add_argument(
         "--json", type=output_file, metavar="OUT", help="also write the result here"
     )
@@ -69,36 +64,34 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
     kept = checkpoint.retained_steps(records, keep)
     rows = []
     for step in sorted(checkpoint.steps_in(folder)):
-        damage = None
+        path, damage = folder / str(step), None
         try:
-            stored = read_record(folder / str(step))
+            stored = read_record(path)
             if every_byte:
-                verify(folder / str(step))
-                read_loop(folder / str(step), stored)
+                verify(path)
+                read_loop(path, stored)
         except CorruptCheckpointError as error:
             damage = str(error)
-        record = records.get(step)
-        sums = folder / str(step) / SUMS
-        rows.append(
-            {
-                "name": str(step),
-                "step": step,
-                "updates": record and record.updates,
-                "bytes": checkpoint.size_of(folder / str(step)),
-                "saved": _time(sums) if sums.exists() else None,
-                "healthy": record and record.healthy,
-                "score": record and record.score,
-                "kept": kept.get(step, []),
-                "damage": damage,
-            }
-        )
+        record, sums = records.get(step), path / SUMS
+        row = {
+            "name": str(step),
+            "step": step,
+            "updates": record and record.updates,
+            "bytes": checkpoint.size_of(path),
+            "saved": _time(sums) if sums.exists() else None,
+            "healthy": record and record.healthy,
+            "score": record and record.score,
+            "kept": kept.get(step, []),
+            "damage": damage,
+        }
+        rows.append(row)
     return rows
 
 
 def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
     """Removes steps that are not retained, unfinished saves and renamed damaged steps.
 
-    A step whose record cannot be read stays. Returns the names of removed folders.
+    A step whose record is damaged stays. Returns the names of removed folders.
     """
     folder = workdir / "checkpoints"
     with files.locked(workdir):

@@ -13,8 +13,6 @@ import pathlib
 import sys
 from typing import get_args
 
-import jax
-import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
@@ -28,6 +26,7 @@ from rl.base_model import parameter_count
 from rl.files import read_json, replace_json
 from rl.update.examine import check_finite
 from rl.workdir.export import model_card
+from rollout.layout import placed
 from sharding.mesh import make_mesh
 
 
@@ -76,8 +75,7 @@ def _convert(arguments: argparse.Namespace) -> dict:
         dtype = arguments.dtype or "float32"
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
         return {"out": str(out), "parameters": count, "step": None}
-    mesh, dtype = make_mesh(), arguments.dtype or "bfloat16"
-    step = None
+    mesh, dtype, step = make_mesh(), arguments.dtype or "bfloat16", None
     if arguments.hf:
         folder = resolve_folder(arguments.hf)
         model = Decoder(DecoderConfig.from_folder(folder))
@@ -105,7 +103,7 @@ def _convert(arguments: argparse.Namespace) -> dict:
                 params = checkpointer.restore(path, _abstract(model, mesh))
         else:
             step, model, params = _load_run(root, model, arguments, mesh)
-        card = "" if step is None else _card(arguments.workdir, step)
+        card = "" if step is None else _card(root, step)
         hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
     count = parameter_count(dataclasses.replace(model.config, lora=None))
     return {"out": str(out), "parameters": count, "step": step}
@@ -118,10 +116,11 @@ def _load_run(
     m = read_json(workdir / "config.json")["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:
-        fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
-        model = model.clone(
-            config=dataclasses.replace(model.config, lora=lora.Lora(**fields))
+        adapters = lora.Lora(
+            **{key: sizes[key] for key in ("rank", "alpha", "targets")}
         )
+        config = dataclasses.replace(model.config, lora=adapters)
+        model = model.clone(config=config)
     checkpoints = workdir / "checkpoints"
     trained, _ = lora.split(_abstract(model, mesh))
     step, params = checkpoint.load_run_params(checkpoints, arguments.step, trained)
@@ -136,24 +135,17 @@ def _load_run(
 
 
 def _card(workdir: pathlib.Path, step: int) -> str:
-    """Returns the model card of a step; only the last step has a final score."""
     path = workdir / "summary.json"
     summary = read_json(path) if path.is_file() else {}
+    # Only the last step has a final score.
     scored = ("base", "final") if summary.get("steps") == step else ("base",)
-    return model_card(
-        read_json(workdir / "config.json"),
-        step=step,
-        evaluations={name: summary.get(name, {}) for name in scored},
-    )
+    evaluations = {name: summary.get(name, {}) for name in scored}
+    config = read_json(workdir / "config.json")
+    return model_card(config, step=step, evaluations=evaluations)
 
 
-def _abstract(model: Decoder, mesh):
-    shapes, _ = abstract_params(model)
-    return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, jnp.float32, sharding=s),
-        shapes,
-        param_shardings(model, mesh),
-    )
+def _abstract(model: Decoder, mesh: Mesh) -> Params:
+    return placed(abstract_params(model)[0], param_shardings(model, mesh))
 
 
 if __name__ == "__main__":

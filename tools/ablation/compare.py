@@ -9,18 +9,13 @@ from scipy import stats
 
 from rl.statistics import compare_seeds, holm, t_interval
 
-Figures = Mapping[str, float]
-"""The figures of one run, such as its accuracy, by name."""
+Figures = Mapping[str, float]  # of one run, by name, such as "accuracy"
 
 
 def compare(
     runs: Mapping[str, Mapping[int, Figures]], *, reference: str
 ) -> dict[str, Any]:
-    """Compares all arms with the reference arm.
-
-    Args:
-      runs: the figures of each run, by arm and seed.
-      reference: the name of the reference arm.
+    """Compares the figures of runs, by arm and seed, with those of the reference arm.
 
     Returns:
       A JSON object with `reference`, `cells` by arm and figure, and `noise` by figure.
@@ -28,14 +23,13 @@ def compare(
       that cannot be computed is None.
 
       A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t), and
-      the `difference` from the reference arm. The difference has a `mean`, `seeds` (the
-      smaller number), `interval` and `p_value` by `compare_seeds`. If there is a
-      p-value, it also has `p_adjusted`, by Holm's method over all arms with one.
+      the `difference` from the reference arm. A difference has `mean`, `interval` and
+      `p_value` by `compare_seeds`, the smaller number of `seeds`, and, if there is a
+      p-value, `p_adjusted` by Holm's method over all arms.
 
       Noise has the standard deviation `sd` between seeds, pooled over arms, its
-      `degrees` of freedom, and `shows`: the smallest difference between two arms of
-      `seeds` seeds each that is significant at 5%. Here `seeds` is the largest number
-      of seeds of an arm.
+      `degrees` of freedom, the largest number of `seeds` of an arm, and `shows`: the
+      smallest significant difference (5%) between two arms with that number of seeds.
     """
     names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}

@@ -1,17 +1,17 @@
-"""Executes the runs of an ablation, one or several at a time.
+"""Executes the runs of an ablation: `check`, then `make_bases`, then `train`.
 
-Call `check` and `make_bases` before `train`. Each run is a process of `rl.train`, which
-resumes an interrupted run. The processes end with this process, even if it is killed.
+Each run is a process of `rl.train`. The processes end with this process, even if it is
+killed.
 """
 
 import collections
 import multiprocessing
-import multiprocessing.connection
 import os
 import select
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
 
 from ml_collections import ConfigDict
 
@@ -40,7 +40,8 @@ def check(runs: Sequence[Run]) -> None:
 def make_bases(runs: Sequence[Run]) -> None:
     """Makes or downloads each base model once, so that concurrent runs find it.
 
-    Raises ValueError if a base cannot be made.
+    Raises:
+      ValueError: a base cannot be made.
     """
     for config in {config_json(r.config.model): r.config for r in runs}.values():
         if wrong := _outcome(_base, config):
@@ -54,15 +55,10 @@ def train(
     stop: StopSignals,
     announce: Callable[[str], None],
 ) -> list[Run]:
-    """Trains runs in parallel and returns those that failed.
+    """Trains or resumes runs in parallel; returns those that failed.
 
-    Interrupted runs resume. After a stop signal the runs stop as well.
-
-    Args:
-      runs: the runs to train.
-      slots: one entry per concurrent run, with additional environment variables.
-      stop: the signal handling of the command.
-      announce: called with a line when a run starts and when it ends.
+    `slots` has the additional environment variables of each concurrent run. `announce`
+    prints a line when a run starts and when it ends.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)
     going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}
@@ -93,20 +89,16 @@ def train(
 
 def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
     run.workdir.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "rl.train", *run.arguments]
+    environment = {**os.environ, **slot, "PYTHONUNBUFFERED": "1"}
     with run.log.open("ab") as log:
-        return supervisor.start(
-            [*command, f"--workdir={run.workdir}"],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **slot, "PYTHONUNBUFFERED": "1"},
-        )
+        command = [sys.executable, "-m", *run.arguments]
+        return supervisor.start(command, stdout=log, stderr=log, env=environment)
 
 
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
-    """Runs `work` on a config and returns the message of its error, or "".
+    """Runs `work` in a new process and returns the message of its error, or "".
 
-    It runs in a new process, because JAX holds its devices until the process ends.
+    JAX holds its devices until a process ends.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -129,19 +121,17 @@ def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
 
 
 def _tried(
-    work: Callable[[RunConfig], object],
-    config: ConfigDict,
-    sending: multiprocessing.connection.Connection,
+    work: Callable[[RunConfig], object], config: ConfigDict, sending: Connection
 ) -> None:
-    wrong = ""
     try:
         expand_home(config)
         checked = from_config(config)
         start_devices(checked)
         work(checked)
     except (ValueError, OSError) as error:
-        wrong = str(error)
-    sending.send(wrong)
+        sending.send(str(error))
+    else:
+        sending.send("")
 
 
 def _base(config: RunConfig) -> None:

@@ -14,14 +14,13 @@ from tools.tables import Table
 from tools.tables import markdown as render
 
 END = 0.1  # figures "at the end" are means over this share of the steps
-# Sections of a run's identity that should be equal in all runs; see
-# `rl.workdir.manifest`.
+# Sections of the identity in manifest.json that should be equal in all runs.
 _SHARED = ("base", "versions", "hosts")
 _COST = ("tokens", "minutes")
 
 
 class Figure(NamedTuple):
-    """Describes how a figure is printed: its column title, scale and format."""
+    """Describes how a figure is printed."""
 
     title: str
     scale: float = 1.0
@@ -104,14 +103,11 @@ def markdown(result: Mapping[str, Any]) -> str:
     figures = {n: f for n, f in FIGURES.items() if any(n in c for c in by_arm.values())}
     compared = {n: f for n, f in figures.items() if n not in _COST}
     counts = collections.Counter(run["arm"] for run in ended)
-    means = [
-        {
-            "arm": f"{arm} (reference)" if arm == reference else arm,
-            "seeds": str(counts[arm]),
-        }
-        | {f.title: _mean(f, cells.get(n), counts[arm]) for n, f in figures.items()}
-        for arm, cells in by_arm.items()
-    ]
+    means = []
+    for arm, cells in by_arm.items():
+        name = f"{arm} (reference)" if arm == reference else arm
+        row = {f.title: _mean(f, cells.get(n), counts[arm]) for n, f in figures.items()}
+        means.append({"arm": name, "seeds": str(counts[arm])} | row)
     about += " Values are means over seeds ± half of the 95% interval (Student's t)."
     noise = [
         {
@@ -121,8 +117,7 @@ def markdown(result: Mapping[str, Any]) -> str:
             "smallest significant difference": figure.text(entry["shows"]),
         }
         for name, figure in compared.items()
-        for entry in [result["noise"].get(name)]
-        if entry
+        if (entry := result["noise"].get(name))
     ]
     note = (
         "The standard deviation is pooled over arms. A difference of two arms below the"
@@ -138,7 +133,6 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Table:
-    """Returns the table of differences from the reference arm; it may have no rows."""
     reference = result["reference"]
     rows, seeds = [], [0]
     for arm, cells in result["cells"].items():
@@ -178,10 +172,9 @@ def _difference(figure: Figure, found: Mapping[str, Any] | None) -> str:
 
 
 def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
-    """Yields remarks on logs of unfinished runs, early ends, unequal environments."""
     for run in result["runs"]:
         which = f"{run['arm']}, seed {run['seed']}"
-        if "missing" in run and run["missing"]:
+        if run.get("missing"):
             yield f"{which} has not ended; its log ends with: {run['missing']}"
         for why in filter(None, (run.get("ended"), run.get("unhealthy"))):
             yield f"{which} ended after step {run['steps']}: {why}."
@@ -190,7 +183,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Returns manifest entries that differ between runs, and their value counts."""
+    """Returns the number of values of each manifest entry that differs between runs."""
     seen = collections.defaultdict(set)
     for run in runs:
         identity = files.read_json(run.workdir / "manifest.json")["identity"]

@@ -20,14 +20,14 @@ from rl.files import read_json
 class Run:
     """Represents the run of one arm with one seed.
 
-    The name of the workdir is a hash of the config. Runs with equal configs, of one
-    ablation or of several, therefore share a workdir.
+    The name of the workdir is a hash of the config, so runs with equal configs share a
+    workdir, also those of several ablations.
     """
 
     arm: str
     seed: int
     config: ConfigDict
-    arguments: tuple[str, ...]  # arguments of `rl.train` that set this config
+    arguments: tuple[str, ...]  # the run's command after `python -m`
     workdir: pathlib.Path
 
     def __str__(self) -> str:
@@ -35,7 +35,6 @@ class Run:
 
     @property
     def log(self) -> pathlib.Path:
-        """The file with the run's output."""
         return self.workdir.with_suffix(".log")
 
     @property
@@ -68,9 +67,7 @@ class Run:
         return text.rpartition("\n")[2]
 
     def command(self) -> str:
-        """Returns the run as a shell command."""
-        words = ["python", "-m", "rl.train", *self.arguments]
-        return shlex.join([*words, f"--workdir={self.workdir}"])
+        return shlex.join(["python", "-m", *self.arguments])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +97,7 @@ def make_study(
     name: str,
     *,
     workdir: pathlib.Path,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any],
     seeds: Sequence[int] = (),
 ) -> Study:
     """Lists the runs of an ablation.
@@ -108,8 +105,8 @@ def make_study(
     Args:
       name: the ablation's file, or `FILE.py:@BASE` for another base config.
       workdir: the folder of the study; runs are in its subfolder `runs`.
-      overrides: values that every run sets, by dotted key; they override the arm's.
-      seeds: the seeds of each arm; by default those of the ablation.
+      overrides: values that every run sets, by dotted key, also if its arm sets them.
+      seeds: the seeds of each arm, if not those of the ablation.
 
     Raises:
       ValueError: `name` contains an arm, the file defines no `ABLATION`, a seed occurs
@@ -126,7 +123,6 @@ def make_study(
         raise ValueError(
             f"{file}: defines no ABLATION of type Ablation; see configs/ablation.py"
         )
-    overrides = dict(overrides or {})
     if "seed" in overrides:
         raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")
     seeds = tuple(seeds or ablation.seeds)
@@ -138,16 +134,13 @@ def make_study(
             config, changes = read_config(source), {**overrides, "seed": seed}
             config.update_from_flattened_dict(changes)
             digest = hashlib.sha256(config_json(config).encode()).hexdigest()
+            folder = workdir / "runs" / digest[:12]
             flags = [f"--config.{key}={value}" for key, value in changes.items()]
-            runs.append(
-                Run(
-                    arm=arm,
-                    seed=seed,
-                    config=config,
-                    arguments=(f"--config={source}", *flags),
-                    workdir=workdir / "runs" / digest[:12],
-                )
+            words = ("rl.train", f"--config={source}", *flags, f"--workdir={folder}")
+            run = Run(
+                arm=arm, seed=seed, config=config, arguments=words, workdir=folder
             )
+            runs.append(run)
     return Study(
         name=pathlib.Path(file).stem,
         question=(module.get("__doc__") or "").strip(),
