@@ -56,9 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     try:
-        findings = check_loss(
-            arguments.name, _parsed(arguments.arg), arguments.correction
-        )
+        given = _parsed(arguments.arg)
+        findings = check_loss(arguments.name, given, arguments.correction)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -74,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsed(pairs: Sequence[str]) -> dict[str, Any]:
-    """Parses `KEY=VALUE` texts; values that are not Python literals stay texts."""
+    """Parses `KEY=VALUE` texts; a value that is not a Python literal stays a text."""
     arguments = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -92,12 +91,10 @@ def check_loss(
 ) -> list[Finding]:
     """Returns one finding per property of a loss, alone and with each correction.
 
-    If the plain loss, its gradient or a metric is not finite, nothing else is checked.
-
-    Args:
-      name: the loss, a value of `objective.function`.
-      arguments: the arguments of the loss, a value of `objective.function_args`.
-      corrections: values of `objective.correction`; None for all built-in ones.
+    `name` and `arguments` are values of `objective.function` and its `function_args`.
+    `corrections` are values of `objective.correction`; None stands for all built-in
+    ones. If the plain loss, its gradient or a metric is not finite, nothing else is
+    checked.
 
     Raises:
       ValueError: an argument is not valid.

@@ -1,12 +1,6 @@
-"""Checks what the update adds to a loss: rejection, weights, KL and entropy terms.
-
-The weights of each token are compared with an independent calculation. The gradients of
-KL and entropy terms must have the right sign. The checks run with each correction, on
-completions with some off-policy tokens.
-"""
+"""Checks what the update adds to a loss: rejection, weights, KL and entropy terms."""
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
@@ -18,21 +12,13 @@ from rl.setup import make_rejection
 from rl.types import Batch
 from rl.update.objective import KL_ESTIMATES, objective_from_config
 from rl.update.rejection import TRUNCATE
+from tools.objective import trial
 from tools.objective.properties import TOLERANCE, Finding
-from tools.objective.trial import (
-    GROUP,
-    OWNER,
-    SHORT,
-    Trial,
-    Values,
-    lay,
-    layout,
-    token_numbers,
-)
+from tools.objective.trial import GROUP, OWNER, SHORT, Trial, Values, layout
 
 _CAP = 2.0  # config.objective.correction_cap
-# Means of old_logprobs - sampler_logprobs over a completion's off-policy tokens. The
-# ratios of some of them exceed the cap.
+# Means of old_logprobs - sampler_logprobs of off-policy tokens, by completion; some
+# ratios exceed the cap.
 _GAPS = (0.1, 1.2, -0.2, -1.1)
 # For each term of the loss, the keys of config.objective that enable it.
 _TERMS: dict[str, dict[str, Any]] = {
@@ -72,7 +58,7 @@ def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Findin
 
 
 def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
-    """Checks one correction and yields (property, what is wrong) for each fault."""
+    """Yields (property, what is wrong) for each fault."""
     values = _make_values()
 
     def changed(**settings: Any) -> RunConfig:
@@ -80,15 +66,15 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         objective = dataclasses.replace(c.objective, correction=correction, **settings)
         return dataclasses.replace(c, objective=objective)
 
-    @functools.cache
-    def trial(term: str) -> Trial:
-        return Trial(objective_from_config(changed(**_TERMS[term])))
-
+    trials = {
+        term: Trial(objective_from_config(changed(**keys)))
+        for term, keys in _TERMS.items()
+    }
     batches = _rejected(changed(), layout(), values)
     kept = np.zeros(len(OWNER), bool)
     for batch in batches:
-        kept[token_numbers(batch)[batch.loss_weights != 0]] = True
-    found = {term: trial(term).run(batches, values) for term in _TERMS}
+        kept[trial.token_numbers(batch)[batch.loss_weights != 0]] = True
+    found = {term: each.run(batches, values) for term, each in trials.items()}
     plain, entropy = found["loss"], found["entropy"]
 
     if count := entropy["outside"]:
@@ -96,7 +82,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     if (counted := entropy["metric tokens"]) != kept.sum():
         yield "rejected tokens", f"metrics count {counted:g} tokens, not {kept.sum()}"
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
-    again = trial("loss").run(batches, {**values, **moved})
+    again = trials["loss"].run(batches, {**values, **moved})
     if _differs(plain, again, kept):
         yield "rejected tokens", "their values change the gradient of other tokens"
     partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
@@ -108,7 +94,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         weights = np.zeros(len(OWNER))
         for batch in weighed:
             inside = batch.loss_weights != 0
-            weights[token_numbers(batch)[inside]] = batch.loss_weights[inside]
+            weights[trial.token_numbers(batch)[inside]] = batch.loss_weights[inside]
         exact = _divided(kept, aggregation, c.rollout.max_response_tokens)
         if not np.allclose(weights, exact, rtol=1e-5, atol=0):
             sums = f"sum {weights.sum():.4g}, expected {exact.sum():.4g}"
@@ -119,9 +105,11 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         bounded = np.minimum(np.exp(values["old"] - values["sampler"]), _CAP)
         importance = np.where(values["off_policy"], bounded, 1)
     fresh = {**values, "off_policy": np.zeros(len(OWNER), bool)}
-    unweighed = {term: trial(term).run(batches, fresh)["part"] for term in _TERMS}
-    for term in _TERMS:
-        part, exact = found[term]["part"], unweighed[term]
+    unweighed = {
+        term: each.run(batches, fresh)["part"] for term, each in trials.items()
+    }
+    for term, exact in unweighed.items():
+        part = found[term]["part"]
         if term != "loss":
             part, exact = part - plain["part"], exact - unweighed["loss"]
         wrong = np.abs(part - importance * exact)[kept].max(initial=0.0)
@@ -137,7 +125,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     if wrong := np.count_nonzero(entropy["entropy"][kept] >= 0):
         yield "entropy bonus", f"does not raise the entropy of {wrong} tokens"
     short = _rejected(changed(), layout(length=SHORT), values)
-    if _differs(plain, trial("loss").run(short, values), kept):
+    if _differs(plain, trials["loss"].run(short, values), kept):
         yield "packing after rejection", "the gradient differs between two packings"
 
 
@@ -168,8 +156,8 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
     reject = make_rejection(c)
     if reject is None:
         return weighed
-    kept = reject([lay(batch, values)[2] for batch in weighed])
-    # `lay` has replaced the token numbers: restore them.
+    kept = reject([trial.lay(batch, values)[2] for batch in weighed])
+    # `lay` has replaced the token numbers.
     return [
         batch.replace(sampler_logprobs=numbered.sampler_logprobs)
         for batch, numbered in zip(kept, weighed, strict=True)
@@ -178,20 +166,17 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
 
 def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
     """Returns the weight of each token, `[tokens]`; 0 for tokens not in `kept`."""
-    sizes = {
-        "group": np.bincount(GROUP[kept], minlength=GROUP.max() + 1),
-        "sequence": np.bincount(OWNER[kept], minlength=OWNER.max() + 1),
-    }
-    completions = np.count_nonzero(sizes["sequence"])
+    in_group = np.bincount(GROUP[kept], minlength=GROUP.max() + 1)
+    in_completion = np.bincount(OWNER[kept], minlength=OWNER.max() + 1)
+    completions = np.count_nonzero(in_completion)
     divisors = {
         "token": kept.sum(),
-        "group": np.count_nonzero(sizes["group"]) * sizes["group"][GROUP],
-        "sequence": completions * sizes["sequence"][OWNER],
+        "group": np.count_nonzero(in_group) * in_group[GROUP],
+        "sequence": completions * in_completion[OWNER],
         "constant": completions * constant,
     }
     return kept / np.maximum(divisors[aggregation], 1)
 
 
 def _differs(a: dict[str, Any], b: dict[str, Any], kept: np.ndarray) -> bool:
-    """Returns whether the gradients of two runs differ at the tokens in `kept`."""
     return bool(np.abs(a["policy"] - b["policy"])[kept].max(initial=0.0) > TOLERANCE)

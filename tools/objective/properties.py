@@ -17,9 +17,7 @@ DEVICES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Holds the result of checking one property."""
-
-    name: str  # the property, such as "packing"
+    name: str  # of the property, such as "packing"
     holds: bool
     message: str  # what was found, and the likely cause if the property does not hold
 
@@ -28,10 +26,9 @@ class Finding:
 
 
 def loss_findings(trial: Trial) -> Iterator[Finding]:
-    """Checks a loss and yields a finding for each property.
+    """Yields a finding for each property of a loss.
 
-    If loss, gradient or metrics are not finite, the first finding says so and no other
-    property is checked.
+    If loss, gradient or metrics are not finite, this is the only finding.
     """
     (together,), values = layout(), make_values()
     plain = trial.run([together], values)
@@ -91,7 +88,6 @@ _WHY = {
 
 
 def _finding(name: str, fault: str, well: str) -> Finding:
-    """Returns a finding with the message `well`, or `fault` and its likely cause."""
     return Finding(name, not fault, f"{fault}: {_WHY[name]}" if fault else well)
 
 

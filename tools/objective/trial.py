@@ -1,4 +1,4 @@
-"""Packs a few completions into rows in many ways and runs an objective on them."""
+"""Packs a few completions into rows in many ways, and runs an objective on them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,11 +80,8 @@ def lay(
     """Places the values of tokens at their positions in a micro-batch of `layout`.
 
     Without "off_policy" in `values`, all tokens are on-policy. Outside completions,
-    log-probabilities are +-`apart`.
-
-    Returns:
-      The arguments of the objective: policy log-probabilities and entropy, `[R, T]`,
-      and the batch.
+    log-probabilities are +-`apart`. Returns policy log-probabilities and entropy,
+    `[R, T]`, and the batch.
     """
     number = token_numbers(batch)
 
@@ -127,11 +124,9 @@ class Trial:
         first: bool = False,
         dtype: type = np.float64,
     ) -> dict[str, Any]:
-        """Runs the objective on micro-batches of a layout.
+        """Runs the objective on micro-batches of a layout; see `lay`.
 
         Args:
-          batches: the micro-batches.
-          values, apart, dtype: see `lay`.
           rows: how rows are split over devices; None uses one device.
           weight: factor of all token weights.
           first: whether this is the first update of a step.
@@ -149,11 +144,9 @@ class Trial:
             if rows is not None:
                 laid = place(laid, rows)
             policy, entropy, placed = laid
-            (loss, stats), slopes = jax.device_get(
-                self._program(
-                    policy, entropy, weight * placed.loss_weights, placed, _hyper(first)
-                )
-            )
+            weights, hyper = weight * placed.loss_weights, _hyper(first)
+            result = self._program(policy, entropy, weights, placed, hyper)
+            (loss, stats), slopes = jax.device_get(result)
             found["loss"] += loss
             scored, number = batch.loss_mask, token_numbers(batch)
             for name, slope in zip(names, slopes, strict=True):
@@ -168,11 +161,8 @@ class Trial:
     def reach(self, batch: Batch, values: Values) -> dict[str, np.ndarray]:
         """Finds which values of which tokens affect the loss of each token.
 
-        `batch` must have all tokens, as `layout()` gives with its defaults.
-
-        Returns:
-          For each name in `values`, a bool array `[u, t]`: true if changing the value
-          of token u changes the loss of token t.
+        Returns a bool array `[u, t]` for each name in `values`: true if the value of
+        token u affects the loss of token t. `batch` must have all tokens.
         """
         size, scored = len(OWNER), batch.loss_mask
         cases = [("", values)]
