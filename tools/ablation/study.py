@@ -20,8 +20,8 @@ from rl.files import read_json
 class Run:
     """Represents the run of one arm with one seed.
 
-    The name of the workdir is a hash of the config, so runs with equal configs share a
-    workdir, also those of several ablations.
+    The name of the workdir is a hash of the config. Runs with equal configs share it,
+    also across ablations.
     """
 
     arm: str

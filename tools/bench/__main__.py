@@ -20,20 +20,20 @@ def main(argv: list[str] | None = None) -> int:
     # rl/problems/tokenizer.py.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch")
-    modules = {}
     for name in BENCHES:
-        modules[name] = importlib.import_module(f"tools.bench.{name}")
-        text = modules[name].__doc__ or ""
+        module = importlib.import_module(f"tools.bench.{name}")
+        text = module.__doc__ or ""
         command = commands.add_parser(
             name, help=text.partition("\n")[0], description=text
         )
         command.add_argument(
             "--json", type=output_file, metavar="OUT", help="also write the result here"
         )
-        modules[name].add_arguments(command)
+        command.set_defaults(run=module.run)
+        module.add_arguments(command)
     arguments = parser.parse_args(argv)
     try:
-        result = modules[arguments.name].run(arguments)
+        result = arguments.run(arguments)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

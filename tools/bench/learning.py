@@ -65,10 +65,10 @@ def _arms(text: str) -> list[str]:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Trains each arm with each seed, and returns the `summary` of each run by arm.
+    """Trains each arm with each seed; returns the `summary` of each run by arm.
 
-    If TRL is an arm, the result has the difference of each other arm's mean final
-    accuracy from TRL's; with at least two seeds, also its 95% interval and p-value.
+    If TRL is an arm, also returns the difference between the mean final accuracies of
+    each other arm and TRL; with at least two seeds, its 95% interval and p-value.
     """
     names, steps, updates = arguments.arms, arguments.steps, arguments.updates_per_step
     shared = _trl_settings(steps, updates) if "trl" in names else {}
@@ -93,10 +93,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Returns a curve, its first and last accuracy, and when it first reaches 80%.
-
-    If the curve does not reach 80%, `steps_to_80` and `seconds_to_80` are None.
-    """
+    """Returns a curve, its first and last accuracy, and when it first reaches 80%."""
     reached = next((p for p in curve if p["accuracy"] >= _GOAL), None)
     return {
         "base": curve[0]["accuracy"],
@@ -132,10 +129,7 @@ def _this_project(
 
 
 def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
-    """Trains with TRL in another process, or reads the curve of an earlier run.
-
-    Raises ValueError if the earlier run had other settings.
-    """
+    """Trains with TRL in another process, or reads the curve of an earlier run."""
     saved, curve = folder / "settings.json", folder / "curve.json"
     if curve.is_file():
         if found := differences(json.loads(saved.read_text("utf-8")), settings):
@@ -153,7 +147,6 @@ def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float
 
 
 def _trl_settings(steps: int, updates: int) -> dict[str, Any]:
-    """Returns the settings of `trl_training.train`, without the seed."""
     c: RunConfig = from_config(quickstart.get_config())
     start_devices(c)  # the number of devices changes rounding in the base model
 

@@ -23,7 +23,7 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.mesh import make_mesh
-from tools.bench import peers, work
+from tools.bench import work
 from tools.bench.work import Shape
 
 Runs = dict[str, Callable[[], int]]  # each run returns the number of sampled tokens
@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the measurements; see the module's docstring."""
     shape = work.shape_of(arguments)
-    prompts = work.make_tokens(shape)["prompts"][:: shape.group_size]
+    segments = work.make_segments(shape)[:: shape.group_size]
+    prompts = np.stack([segment.token_ids[: shape.prompt] for segment in segments])
     start_cpu_devices(0, rows=64)
 
     def measured(runs: Runs) -> dict[str, dict[str, float]]:
@@ -58,15 +58,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "machine": work.machine(),
         work.THIS: measured(_runs(shape, prompts, arguments.slots)),
     }
-    if arguments.without_peers:
-        return result
-    return peers.compare(
-        result, "transformers", lambda: measured(_transformers_runs(shape, prompts))
-    )
+    if not arguments.without_peers:
+        transformers = functools.partial(_transformers_runs, shape, prompts)
+        work.compare(result, "transformers", lambda: measured(transformers()))
+    return result
 
 
 def _stop_ids(shape: Shape) -> list[int]:
-    """Returns the last 1/50 of all token ids: a random model stops after ~50 tokens."""
+    # 1/50 of all tokens: a random model stops after about 50 tokens.
     return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
 
 
@@ -106,7 +105,7 @@ def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> Runs:
 def _transformers_runs(shape: Shape, prompts: np.ndarray) -> Runs:
     import torch
 
-    model = peers.transformers_model(shape)
+    model = shape.transformers_model()
     ids = torch.tensor(prompts).long()
 
     @torch.no_grad()

@@ -15,13 +15,9 @@ from rl.verifier.trl import reward
 
 
 def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, float]]:
-    """Trains and returns the curve: `step`, `seconds` and `accuracy` of each point.
+    """Trains with the settings of `tools.bench.learning`; returns the curve's points.
 
     The seconds exclude evaluation.
-
-    Args:
-      settings: the settings, as `tools.bench.learning` makes them.
-      folder: output folder of the trainer.
     """
     import torch
     import transformers

@@ -8,6 +8,8 @@ import argparse
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from models.decoder import init_params
 from rl.groups.packing import padding_fraction
 from rl.processes.devices import start_cpu_devices
@@ -29,9 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the measurements; see the module's docstring."""
     shape = work.shape_of(arguments)
-    tokens = work.make_tokens(shape)
+    segments = work.make_segments(shape)
     start_cpu_devices(0, rows=64)
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     model, step = work.make_trainer(
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     )
     batches = work.make_batches(
         shape,
-        tokens,
+        segments,
         row_length=arguments.row_length or shape.prompt + shape.completion,
         micro_tokens=arguments.micro_tokens,
         row_multiple=shards("batch", mesh),
@@ -56,14 +57,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         state, stats = step.update(state, placed, SCALARS)
         return stats
 
-    useful = shape.rows * shape.prompt + int(tokens["lengths"].sum())
-    forward = shape.forward_flops(tokens["lengths"])
+    lengths = np.array([len(segment.token_ids) for segment in segments])
+    forward = shape.forward_flops(lengths)
     figures = {}
     for call, flops in ((logprobs, forward), (update, 3 * forward)):
         seconds = work.median_seconds(call, repeat=arguments.repeat)
         figures[call.__name__] = {
             "median_s": seconds,
-            "tokens_per_s": useful / seconds,
+            "tokens_per_s": int(lengths.sum()) / seconds,
             "gflop_per_s": flops / seconds / 1e9,
         }
     return {

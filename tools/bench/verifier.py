@@ -6,6 +6,7 @@ at a time and without a cache. Times are CPU times, except those of the pool.
 """
 
 import argparse
+import logging
 import os
 import pathlib
 import random
@@ -17,33 +18,29 @@ import numpy as np
 from configs.reading import user_path
 from rl.files import read_rows
 from rl.verifier import VerifierPool, is_equivalent
-from tools.bench import peers
-from tools.bench.work import THIS
+from tools.bench.work import THIS, compare
 
 _WARM_UP = ("\\sin x + \\sqrt[3]{2}", "\\int_0^1 x dx")
-# (prefix of a source, name of its group in the result); the first match counts.
-_GROUPS = (
-    ("hardverify", "hardverify"),
-    ("mathcoder", "model outputs"),
-    ("qwen2.5-math-outputs", "model outputs"),
-    ("", "test suites"),
-)
+# Groups of sources in the result, by prefix; the first match counts.
+_GROUPS = {
+    "hardverify": "hardverify",
+    "mathcoder": "model outputs",
+    "qwen2.5-math-outputs": "model outputs",
+    "": "test suites",
+}
 _FILLER = "so we compute \\frac{1}{2} of the total and check each case in turn. "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = pathlib.Path(os.environ.get("SHARED_DATA", "../shared/data"))
     parser.add_argument("--pairs", type=user_path, default=data / "verifier_dev.jsonl")
-    parser.add_argument(
-        "--repeat", type=int, default=3, help="times that each pair is judged"
-    )
+    parser.add_argument("--repeat", type=int, default=3, help="passes over the pairs")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--completions", type=int, default=2048)
     parser.add_argument("--without_peers", action="store_true")
 
 
 def run(arguments: argparse.Namespace) -> dict:
-    """Returns the measurements; see the module's docstring."""
     rows = [row for _, row in read_rows(arguments.pairs)]
     rows = [r for r in rows if r.get("mode") == "answer" and r.get("kind") == "exact"]
     if not rows:
@@ -54,12 +51,11 @@ def run(arguments: argparse.Namespace) -> dict:
     measured = _measure(rows, is_equivalent, arguments.repeat)
     result: dict = {"pairs": len(rows), THIS: measured}
     if not arguments.without_peers:
-        peers.compare(
-            result,
-            "math_verify",
-            lambda: _measure(rows, peers.math_verify(), arguments.repeat),
-            rate="pairs_per_second",
-        )
+
+        def measure() -> dict:
+            return _measure(rows, _math_verify(), arguments.repeat)
+
+        compare(result, "math_verify", measure, rate="pairs_per_second")
     result["pool"] = _measure_pool(arguments.workers, arguments.completions)
     return result
 
@@ -78,7 +74,7 @@ def _measure(
     times = np.median(seconds, axis=0)
     labels = np.array([bool(row["label"]) for row in rows])
     names = [
-        next((name for start, name in _GROUPS if row["source"].startswith(start)))
+        next(_GROUPS[start] for start in _GROUPS if row["source"].startswith(start))
         for row in rows
     ]
     members = {name: np.array(names) == name for name in dict.fromkeys(names)}
@@ -97,15 +93,27 @@ def _measure(
     }
 
 
+def _math_verify() -> Callable[[str, str], bool]:
+    from math_verify import parse, verify
+
+    logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+
+    def judge(predicted: str, gold: str) -> bool:
+        # Without delimiters Math-Verify would look for numbers only.
+        return verify(parse(f"${gold}$"), parse(f"${predicted}$"))
+
+    return judge
+
+
 def _measure_pool(workers: int, completions: int) -> dict:
     """Measures the pool on long completions; every 100th has an adversarial answer."""
     drawn = random.Random(0)
     hostile = ["9^{9^{9^9}}", "(" * 5_000, "1+" * 3_000 + "1", "99999!" * 9, "{" * 900]
     items = []
     for index in range(completions):
-        group = index // 16
-        gold = f"\\frac{{{group + 1}}}{{7}} + \\sqrt{{{group + 2}}}"
-        answer = drawn.choice([gold, f"\\sqrt{{{group + 2}}} + {group + 1}/7", "3"])
+        a, b = index // 16 + 1, index // 16 + 2
+        gold = f"\\frac{{{a}}}{{7}} + \\sqrt{{{b}}}"
+        answer = drawn.choice([gold, f"\\sqrt{{{b}}} + {a}/7", "3"])
         if index % 100 == 99:
             answer = drawn.choice(hostile)
         items.append((_FILLER * 170 + f"\\boxed{{{answer}}}", (gold,), _FILLER))

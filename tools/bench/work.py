@@ -1,11 +1,14 @@
-"""Defines the models and batches that benches measure, and measures run times."""
+"""Defines the models and batches that are measured, and measures run times."""
 
 import argparse
 import dataclasses
+import importlib.metadata
+import importlib.util
 import platform
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -19,6 +22,7 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from rl.base_model import model_from_config
 from rl.groups.packing import pack, weigh
+from rl.processes.stopping import one_line
 from rl.setup import make_update
 from rl.types import Batch, Segment, make_hyper
 from rl.update.objective import objective_from_config
@@ -69,20 +73,68 @@ class Shape:
             "tie_word_embeddings": True,
         }
 
-    def forward_flops(self, lengths: np.ndarray) -> float:
-        """Returns the FLOPs of computing the loss of completions of the given lengths.
+    def transformers_model(self) -> Any:
+        """Returns a transformers model with random weights."""
+        import torch
+        import transformers
 
-        Includes the prompt of each completion, the causal half of attention, and the
+        torch.manual_seed(0)
+        config = transformers.Qwen2Config(**self.hf_config(), pad_token_id=0)
+        return transformers.Qwen2ForCausalLM(config)
+
+    def forward_flops(self, lengths: np.ndarray) -> float:
+        """Returns the FLOPs of computing the loss of texts of the given lengths.
+
+        Each text has its own prompt. Includes the causal half of attention, and the
         head for completion tokens only.
         """
         head_dim = self.hidden // self.heads
         projections = 2 * self.hidden * head_dim * (self.heads + self.kv_heads)
         per_token = 2 * self.layers * (projections + 3 * self.hidden * self.mlp)
         lengths = lengths.astype(np.float64)
-        total = self.prompt + lengths
-        attention = 2 * self.layers * self.hidden * total**2
-        head = 2 * self.vocab * self.hidden * lengths
-        return float(np.sum(per_token * total + attention + head))
+        attention = 2 * self.layers * self.hidden * lengths**2
+        head = 2 * self.vocab * self.hidden * (lengths - self.prompt)
+        return float(np.sum(per_token * lengths + attention + head))
+
+
+# The models of `tools.gpu_check`.
+_NAMES = "layers hidden heads kv_heads mlp vocab".split()
+SIZES = {
+    name: Shape(**dict(zip(_NAMES, sizes, strict=True)), lengths="lognormal")
+    for name, sizes in {
+        "0.5B": (24, 896, 14, 2, 4864, 151936),
+        "1.5B": (28, 1536, 12, 2, 8960, 151936),
+        "equal": (4, 256, 4, 2, 512, 4096),
+        "tiny": (2, 64, 4, 2, 128, 1024),
+    }.items()
+}
+
+
+def compare(
+    result: dict[str, Any],
+    peer: str,
+    measure: Callable[[], Mapping[str, Any]],
+    rate: str = "tokens_per_s",
+) -> None:
+    """Adds to `result` the figures of the Python package `peer`, if it is installed.
+
+    Also adds the ratios of this project's figures named `rate` to those of the peer. If
+    `measure` fails, its error is added in place of the figures.
+    """
+    if importlib.util.find_spec(peer) is None:
+        print(f"{peer}: not installed; install it to compare", file=sys.stderr)
+        return
+    result[peer] = {"version": importlib.metadata.version(peer.replace("_", "-"))}
+    try:
+        result[peer] |= measure()
+    except Exception as error:  # this project's figures must still be printed
+        result[peer]["failed"] = f"{type(error).__name__}: {one_line(error)[:400]}"
+        print(f"{peer}: failed: {result[peer]['failed']}", file=sys.stderr)
+    result["ratios"] = {
+        f"{name} / {peer}": row[rate] / result[peer][name][rate]
+        for name, row in result[THIS].items()
+        if name in result[peer]
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
@@ -101,13 +153,8 @@ def shape_of(arguments: argparse.Namespace) -> Shape:
     return Shape(**{name: getattr(arguments, name) for name in fields})
 
 
-def make_tokens(shape: Shape) -> dict[str, np.ndarray]:
-    """Returns a batch of random tokens; id 0 is padding.
-
-    Returns:
-      `prompts [n, P]`, `completions [n, C]` (padded at the right), `lengths [n]` and
-      `advantages [n]` for the n completions. Those of a group have the same prompt.
-    """
+def make_segments(shape: Shape) -> list[Segment]:
+    """Returns random texts without the token 0; those of a group share their prompt."""
     rng = np.random.default_rng(0)
     prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))
     size = (shape.rows, shape.completion)
@@ -116,43 +163,33 @@ def make_tokens(shape: Shape) -> dict[str, np.ndarray]:
     if shape.lengths == "lognormal":
         drawn = np.exp(rng.normal(0, np.log(4) / 1.645, shape.rows))
         lengths = np.maximum(1, np.rint(shape.completion * drawn / drawn.max()))
-        lengths = lengths.astype(int)
-    completions[np.arange(shape.completion) >= lengths[:, None]] = 0
-    return {
-        "prompts": np.repeat(prompts, shape.group_size, axis=0).astype(np.int32),
-        "completions": completions.astype(np.int32),
-        "lengths": lengths.astype(np.int32),
-        "advantages": rng.normal(size=shape.rows).astype(np.float32),
-    }
+    prompts = np.repeat(prompts, shape.group_size, axis=0)
+    texts = np.concatenate([prompts, completions], axis=1).astype(np.int32)
+    advantages = rng.normal(size=shape.rows).astype(np.float32)
+    return [
+        Segment(
+            group=i // shape.group_size,
+            token_ids=texts[i, : shape.prompt + length],
+            prompt_length=shape.prompt,
+            sampler_logprobs=np.full(length, -6.9, np.float32),
+            off_policy=np.zeros(length, bool),
+            stale=np.zeros(length, bool),
+            advantage=float(advantages[i]),
+        )
+        for i, length in enumerate(lengths.astype(int))
+    ]
 
 
 def make_batches(
     shape: Shape,
-    tokens: dict[str, np.ndarray],
+    segments: list[Segment],
     *,
     row_length: int,
     micro_tokens: int,
     row_multiple: int = 1,
     share_prompts: bool = False,
 ) -> list[Batch]:
-    """Packs the completions of `make_tokens` into micro-batches.
-
-    The number of rows of each micro-batch is a multiple of `row_multiple`.
-    """
-    segments = [
-        Segment(
-            group=i // shape.group_size,
-            token_ids=np.concatenate(
-                [tokens["prompts"][i], tokens["completions"][i, :length]]
-            ),
-            prompt_length=shape.prompt,
-            sampler_logprobs=np.full(length, -6.9, np.float32),
-            off_policy=np.zeros(length, bool),
-            stale=np.zeros(length, bool),
-            advantage=float(tokens["advantages"][i]),
-        )
-        for i, length in enumerate(tokens["lengths"])
-    ]
+    """Packs segments into micro-batches with a multiple of `row_multiple` rows."""
     packed = pack(
         segments,
         row_lengths=(row_length,),
@@ -163,8 +200,32 @@ def make_batches(
     return weigh(packed, aggregation="token", constant=shape.completion)
 
 
+def make_batch(shape: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
+    """Returns a micro-batch of `rows` rows of `length` tokens, with little padding.
+
+    Also returns the log-normal lengths of its texts, and the FLOPs of its gradient
+    without recomputation.
+    """
+    prompt, groups = 150 if length >= 1024 else 8, max(2, rows * length // 2048)
+    shape = dataclasses.replace(
+        shape, prompt=prompt, completion=length - prompt, groups=groups, group_size=16
+    )
+    batch, *_ = make_batches(
+        shape, make_segments(shape), row_length=length, micro_tokens=rows * length
+    )
+    ids = np.asarray(batch.segment_ids)
+    lengths = [np.unique(row[row > 0], return_counts=True)[1] for row in ids]
+    every = np.concatenate(lengths)
+    return batch, every, 3 * shape.forward_flops(every)
+
+
+def error(found: Any, exact: Any) -> float:
+    """Returns the relative error in the Euclidean norm."""
+    a, b = (np.asarray(x, np.float64) for x in (found, exact))
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
 def one_device() -> Mesh:
-    """Returns a mesh of the first device."""
     return make_mesh(devices=jax.devices()[:1])
 
 
@@ -183,8 +244,8 @@ def make_trainer(
     config.deterministic = deterministic
     config.model.update(options)
     c = base.from_config(config)
-    mesh = mesh or one_device()
-    model = model_from_config(c, DecoderConfig.from_hf(shape.hf_config()), mesh)
+    architecture = DecoderConfig.from_hf(shape.hf_config())
+    model = model_from_config(c, architecture, mesh or one_device())
     return model, make_update(c, model, objective_from_config(c))
 
 
@@ -193,11 +254,8 @@ def measure(
 ) -> list[tuple[float, T]]:
     """Measures a function `repeat` times, after two warm-up measurements.
 
-    Args:
-      run: the function. Times include waiting for the JAX arrays that it returns.
-      repeat: number of measurements.
-      inner: calls in each measurement. With more than 1, a GPU computes one result
-        while the host launches the next, as in a program of many kernels.
+    Each measurement makes `inner` calls and waits for the last result. With several
+    calls, a GPU computes one result while the host launches the next.
 
     Returns:
       For each measurement, the mean seconds of a call, and the last call's result.

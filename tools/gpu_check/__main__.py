@@ -60,10 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     chosen = args.only.split(",")
     if unknown := {*chosen} - {*PARTS}:
-        parser.error(
-            f"--only={args.only}: {min(unknown)!r} is not a part; choose from"
-            f" {', '.join(PARTS)}"
-        )
+        fault = f"{min(unknown)!r} is not a part; choose from {', '.join(PARTS)}"
+        parser.error(f"--only={args.only}: {fault}")
     args.out.mkdir(parents=True, exist_ok=True)
     results.touch()
     before = len(results.read_text().splitlines())
@@ -71,9 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in chosen:
         began = time.monotonic()
         # A shared CPU needs more time.
-        seconds = PARTS[name][1] * (20 if args.tiny else 1)
-        seconds = max(0, min(seconds, end - began))
-        status = _run_part(name, args.tiny, seconds, args.out)
+        seconds = min(PARTS[name][1] * (20 if args.tiny else 1), end - began)
+        status = _run_part(name, args.tiny, max(0, seconds), args.out)
         statuses.append(status)
         lines.append(f"{name:14} status {status}, {time.monotonic() - began:.0f} s")
     rows = map(json.loads, results.read_text().splitlines()[before:])
@@ -82,7 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_part(name: str, tiny: bool, seconds: float, out: pathlib.Path) -> int:
-    """Runs a part in its own process group and returns its exit status."""
     module, _, flags = PARTS[name]
     environment = {
         "JAX_COMPILATION_CACHE_DIR": "/tmp/gpu_check_programs",
@@ -118,7 +114,6 @@ def _run_part(name: str, tiny: bool, seconds: float, out: pathlib.Path) -> int:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """Returns one line of the table, without values that are lists."""
     values = [
         f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in row.items()

@@ -10,8 +10,8 @@ from jax.sharding import Mesh
 from models.decoder import init_params
 from sharding.mesh import make_mesh
 from sharding.rules import place
-from tools.bench.work import SCALARS, make_trainer, one_device
-from tools.gpu_check.shapes import SIZES, Rows, error, make_batch
+from tools.bench.work import SCALARS, SIZES, error, make_batch, make_trainer, one_device
+from tools.gpu_check import Rows
 
 Arrays = Mapping[str, np.ndarray]
 

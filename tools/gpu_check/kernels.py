@@ -12,7 +12,8 @@ from models import attention
 from models.cache import Cached, Seen
 from rollout.inverse_cdf import draw_tokens
 from tools.bench import work
-from tools.gpu_check.shapes import SIZES, Rows, error, make_batch
+from tools.bench.work import SIZES, error, make_batch
+from tools.gpu_check import Rows
 
 median_seconds = functools.partial(work.median_seconds, inner=10)
 _PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy transformers".split()
@@ -62,10 +63,9 @@ def _attention(
 ) -> dict[str, Any]:
     """Compares attention in one row with dense float32 attention; times all rows."""
     size, (batch, lengths, _) = SIZES[name], make_batch(SIZES[name], rows, length)
-    heads, kv_heads = (
-        (rows, length, n, size.hidden // size.heads)
-        for n in (size.heads, size.kv_heads)
-    )
+    width = size.hidden // size.heads
+    heads = rows, length, size.heads, width
+    kv_heads = rows, length, size.kv_heads, width
     q, k, v, d = _normal(dtype, heads, kv_heads, kv_heads, heads)
     ids = jnp.asarray(batch.segment_ids)
 

@@ -14,9 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from models import hf
 from models.decoder import Decoder, Params, head_table
-from tools.bench.peers import transformers_model
-from tools.bench.work import make_trainer, median_seconds, one_device
-from tools.gpu_check.shapes import PEAK, SIZES, Rows, error, make_batch
+from tools.bench import work
+from tools.gpu_check import PEAK, Rows
 
 
 def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
@@ -25,15 +24,15 @@ def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
-    return median_seconds(finished, repeat=repeat)
+    return work.median_seconds(finished, repeat=repeat)
 
 
 def peer(tiny: bool) -> Rows:
     """Measures decoding by `generate`, and a GRPO gradient written in plain torch."""
-    size = SIZES["tiny" if tiny else "0.5B"]
+    size = work.SIZES["tiny" if tiny else "0.5B"]
     if torch.cuda.is_available() and not tiny:
         torch.set_default_device("cuda")
-    model = transformers_model(size).bfloat16()
+    model = size.transformers_model().bfloat16()
     rows, prompt = (2, 16) if tiny else (256, 512)
     ids = torch.randint(0, size.vocab, (rows, prompt))
     options = {"attention_mask": torch.ones_like(ids), "do_sample": True, "top_k": 0}
@@ -45,13 +44,12 @@ def peer(tiny: bool) -> Rows:
     speed = {"context": prompt + 24, "tokens_per_s": rows / each}
     version = {"version": torch.__version__}
     yield {"what": "torch_decode", **version, "slots": rows, **speed}
-    _, lengths, flops = make_batch(size, *((2, 128) if tiny else (8, 4096)))
+    _, lengths, flops = work.make_batch(size, *((2, 128) if tiny else (8, 4096)))
     tokens, lengths = int(lengths.sum()), np.sort(lengths)[::-1].copy()
     model.train()
     model.gradient_checkpointing_enable()
 
     def step() -> None:
-        """Computes a GRPO gradient of random texts of `lengths`, one in each row."""
         for start in range(0, len(lengths), 8):
             some = torch.as_tensor(lengths[start : start + 8]).to(ids.device)
             longest = int(some.max())
@@ -75,10 +73,10 @@ def peer(tiny: bool) -> Rows:
 
 def logits(tiny: bool) -> Rows:
     """Compares logits with those of transformers."""
-    size = SIZES["tiny" if tiny else "0.5B"]
+    size = work.SIZES["tiny" if tiny else "0.5B"]
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
-    peer = transformers_model(size).to(device)
+    peer = size.transformers_model().to(device)
     peer.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
     shape = 2, 65 if tiny else 513
     ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)
@@ -88,17 +86,17 @@ def logits(tiny: bool) -> Rows:
         exact = peer(tokens).logits.float().cpu().numpy()
         rounded = peer.bfloat16()(tokens).logits.float().cpu().numpy()
         del peer
-        far = error(rounded, exact)
+        far = work.error(rounded, exact)
         yield {"what": "logits_of_torch", "dtype": "bfloat16", "error": far}
-        model, _ = make_trainer(size, dtype="float32")
-        params = hf.load_params(pathlib.Path(folder), model, one_device())
+        model, _ = work.make_trainer(size, dtype="float32")
+        params = hf.load_params(pathlib.Path(folder), model, work.one_device())
     cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
     for dtype, precision in cases:
-        model, _ = make_trainer(size, dtype=dtype)
+        model, _ = work.make_trainer(size, dtype=dtype)
         with jax.default_matmul_precision(precision):
             found = _logits(model, params, ids)
         how = {"dtype": dtype, "precision": precision}
-        yield {"what": "logits", **how, "error": error(found, exact)}
+        yield {"what": "logits", **how, "error": work.error(found, exact)}
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from rl.files import read_rows
-from tools.gpu_check.shapes import Rows
+from tools.gpu_check import Rows
 
 # Settings that make evaluation short.
 _HELD_OUT = ("data.eval_args", "data.train_args", "model.maker_args")
@@ -17,10 +17,7 @@ _SMALL = ("eval.samples=1", *(f"{one}.held_out=32" for one in _HELD_OUT))
 
 
 def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, Any]]:
-    """Runs the quickstart and returns the rows of metrics.jsonl.
-
-    If `kill_after` is positive, kills the run when it has written more rows than that.
-    """
+    """Runs the quickstart, or kills it after `kill_after` rows; returns its metrics."""
     cache = pathlib.Path(workdir).parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)
     command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]

@@ -19,13 +19,14 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import Layout, make_layout
 from rollout.types import SamplingParams
 from sharding.rules import place
-from tools.bench.work import SCALARS, make_trainer, median_seconds, one_device
-from tools.gpu_check.shapes import PEAK, SIZES, Rows, make_batch
+from tools.bench import work
+from tools.gpu_check import PEAK, Rows
 
 # Bytes/s of memory, by a part of the device's name.
 BANDWIDTHS = {"H200": 4.8e12, "H100": 3.35e12}
-# For each model: rows of a micro-batch, row length, and values of keys of config.model.
-UPDATES: dict[str, list[tuple[int, int, dict[str, Any]]]] = {
+Options = dict[str, Any]  # values of keys of config.model
+# For each model: rows of a micro-batch, row length, and options.
+UPDATES: dict[str, list[tuple[int, int, Options]]] = {
     "tiny": [(2, 128, {"remat": "full"}), (2, 128, {"remat": "none"})],
     "0.5B": [
         (8, 4096, {"remat": "dots", "head_chunk": 4096}),
@@ -48,34 +49,28 @@ ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 
 
 def _peak_gib() -> float:
-    """Returns the first device's peak memory use so far; 0 if unknown."""
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
 def update_small(tiny: bool, name: str = "0.5B") -> Rows:
     """Yields the speed and memory of gradients, by remat policy and head chunk."""
     name = "tiny" if tiny else name
-    model, _ = make_trainer(SIZES[name])
-    params = init_params(model, one_device(), 0)
+    model, _ = work.make_trainer(work.SIZES[name])
+    params = init_params(model, work.one_device(), 0)
     for case in UPDATES[name]:
         yield from _gradient(name, params, *case, trace=case is UPDATES[name][0])
 
 
 def _gradient(
-    name: str,
-    params: Params,
-    rows: int,
-    length: int,
-    options: dict[str, Any],
-    trace: bool,
+    name: str, params: Params, rows: int, length: int, options: Options, trace: bool
 ) -> Rows:
-    _, step = make_trainer(SIZES[name], **options)
-    host, lengths, flops = make_batch(SIZES[name], rows, length)
+    _, step = work.make_trainer(work.SIZES[name], **options)
+    host, lengths, flops = work.make_batch(work.SIZES[name], rows, length)
     batch = place(host, step.rows)
-    carry = step.zeros(params, batch, SCALARS)
+    carry = step.zeros(params, batch, work.SCALARS)
     began = time.perf_counter()
     accumulate = jax.jit(step.accumulate, donate_argnums=0)
-    program = accumulate.lower(carry, params, batch, SCALARS).compile()
+    program = accumulate.lower(carry, params, batch, work.SCALARS).compile()
     compile_s = time.perf_counter() - began
     memory: Any = program.memory_analysis()
     compiled = memory.argument_size_in_bytes + memory.output_size_in_bytes
@@ -83,15 +78,12 @@ def _gradient(
 
     def run():
         nonlocal carry
-        carry = program(carry, params, batch, SCALARS)
+        carry = program(carry, params, batch, work.SCALARS)
         return carry[1]
 
-    seconds = median_seconds(run)
-    yield {
-        "what": "accumulate",
-        "size": name,
-        "rows": rows,
-        **options,
+    seconds = work.median_seconds(run)
+    case = {"what": "accumulate", "size": name, "rows": rows, **options}
+    yield case | {
         "s": seconds,
         "tokens_per_s": int(lengths.sum()) / seconds,
         "mfu": flops / seconds / PEAK,
@@ -106,8 +98,8 @@ def _gradient(
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
     """Yields the speed of prefill by slot count, and of decoding also by context."""
     name = "tiny" if tiny else name
-    model, _ = make_trainer(SIZES[name])
-    params = init_params(model, one_device(), 0)
+    model, _ = work.make_trainer(work.SIZES[name])
+    params = init_params(model, work.one_device(), 0)
     for slots, contexts in DECODES[name]:
         new = contexts[-1] + 512 - contexts[-1] % 64
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
@@ -117,7 +109,7 @@ def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
         prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
         fill = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
         case = {"what": "prefill_and_insert", "size": name, "slots": slots}
-        yield case | {"s": median_seconds(fill, repeat=2)}
+        yield case | {"s": work.median_seconds(fill, repeat=2)}
 
 
 def _decode_at(
@@ -140,18 +132,16 @@ def _decode_at(
         state, drawn = decoding.decode(*how, state, dynamic, slots)
         return drawn[0]
 
-    each = median_seconds(run, repeat=3) / layout.settings.call
+    each = work.median_seconds(run, repeat=3) / layout.settings.call
     middle = context + 3.5 * layout.settings.call
-    size, kind = SIZES[name], jax.devices()[0].device_kind
+    size, kind = work.SIZES[name], jax.devices()[0].device_kind
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     weights = 2 * parameter_count(layout.trained.config)
     # Other devices are compared with an H100 SXM.
     bandwidth = BANDWIDTHS["H200" if "H200" in kind else "H100"]
     bound = (weights + position * slots * middle) / bandwidth
-    yield {
-        "what": "decode",
-        "size": name,
-        "slots": slots,
+    case = {"what": "decode", "size": name, "slots": slots}
+    yield case | {
         "context": middle,
         "top_p": top_p,
         "ms_per_token": 1e3 * each,

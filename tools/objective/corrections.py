@@ -40,21 +40,16 @@ _WHY = {
 
 def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Finding]:
     """Checks the loss of `c` with each correction; returns one finding per property."""
-    faults: dict[str, list[str]] = {name: [] for name in _WHY}
-    for correction in corrections:
-        for name, fault in _faults(c, correction):
-            faults[name].append(f"{correction}: {fault}")
-    checked = dict.fromkeys(_WHY, corrections)
-    checked["whole completions"] = [each for each in corrections if each == "geometric"]
-    return [
-        Finding(
-            name,
-            not found,
-            f"{'; '.join(found)}: {_WHY[name]}" if found else ", ".join(checked[name]),
-        )
-        for name, found in faults.items()
-        if checked[name]
-    ]
+    faults = [(each, fault) for each in corrections for fault in _faults(c, each)]
+    findings = []
+    for name, why in _WHY.items():
+        found = [f"{each}: {text}" for each, (of, text) in faults if of == name]
+        checked = corrections
+        if name == "whole completions":
+            checked = [each for each in corrections if each == "geometric"]
+        message = f"{'; '.join(found)}: {why}" if found else ", ".join(checked)
+        findings += [Finding(name, not found, message)] if checked else []
+    return findings
 
 
 def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
@@ -71,9 +66,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         for term, keys in _TERMS.items()
     }
     batches = _rejected(changed(), layout(), values)
-    kept = np.zeros(len(OWNER), bool)
-    for batch in batches:
-        kept[trial.token_numbers(batch)[batch.loss_weights != 0]] = True
+    kept = _weights(batches) != 0
     found = {term: each.run(batches, values) for term, each in trials.items()}
     plain, entropy = found["loss"], found["entropy"]
 
@@ -91,11 +84,8 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
 
     for aggregation in get_args(Aggregation):
         weighed = _rejected(changed(aggregation=aggregation), layout(), values)
-        weights = np.zeros(len(OWNER))
-        for batch in weighed:
-            inside = batch.loss_weights != 0
-            weights[trial.token_numbers(batch)[inside]] = batch.loss_weights[inside]
-        exact = _divided(kept, aggregation, c.rollout.max_response_tokens)
+        weights = _weights(weighed)
+        exact = _exact(kept, aggregation, c.rollout.max_response_tokens)
         if not np.allclose(weights, exact, rtol=1e-5, atol=0):
             sums = f"sum {weights.sum():.4g}, expected {exact.sum():.4g}"
             yield "divisor", f"aggregation {aggregation!r} has wrong weights ({sums})"
@@ -127,6 +117,15 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     short = _rejected(changed(), layout(length=SHORT), values)
     if _differs(plain, trials["loss"].run(short, values), kept):
         yield "packing after rejection", "the gradient differs between two packings"
+
+
+def _weights(batches: Sequence[Batch]) -> np.ndarray:
+    """Returns the weight of each token, `[tokens]`."""
+    weights = np.zeros(len(OWNER))
+    for batch in batches:
+        inside = batch.loss_weights != 0
+        weights[trial.token_numbers(batch)[inside]] = batch.loss_weights[inside]
+    return weights
 
 
 def _make_values() -> dict[str, np.ndarray]:
@@ -164,8 +163,8 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
     ]
 
 
-def _divided(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
-    """Returns the weight of each token, `[tokens]`; 0 for tokens not in `kept`."""
+def _exact(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
+    """Calculates the weights independently of the update; 0 outside `kept`."""
     in_group = np.bincount(GROUP[kept], minlength=GROUP.max() + 1)
     in_completion = np.bincount(OWNER[kept], minlength=OWNER.max() + 1)
     completions = np.count_nonzero(in_completion)

@@ -299,7 +299,7 @@ def _leaving(block: Block) -> set[str]:
 
 
 def _source(name: str, block: Block, skipped: set[str]) -> Instruction:
-    """Returns the instruction that computes a value, behind operations in `skipped`."""
+    """Returns the instruction that computes a value; skips operations in `skipped`."""
     found = block[name]
     while found.op in skipped:
         found = block[found.operands[0]]

@@ -41,7 +41,7 @@ PHASES = {
 
 class Resident(NamedTuple):
     sizes: Mapping[str, int]  # bytes on each device, by name as in PHASES
-    # Tokens that each device computes in one run of prefills, decode, score, accumulate
+    # Tokens that each device computes in a run of prefills, decode, score, accumulate.
     tokens: Mapping[str, float] = {}
     layout: Layout | None = None  # of the embedded sampler; None with vLLM
 

@@ -15,7 +15,7 @@ from rl.processes.stopping import one_line
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """Holds a type of accelerator. Sizes are in bytes, bandwidths in bytes/s."""
+    """Describes a type of accelerator. Sizes are in bytes, bandwidths in bytes/s."""
 
     dimensions: int  # of a target's shape; two for GPUs (nodes and GPUs per node)
     flops: float  # dense bfloat16 FLOP/s
@@ -65,7 +65,7 @@ _NETWORK = 50e9  # bytes/s from a GPU to other nodes: one 400 Gb/s adapter per G
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """A TPU slice, or nodes of GPUs."""
+    """Represents a TPU slice, or nodes of GPUs."""
 
     name: str  # a key of CHIPS
     shape: tuple[int, ...]  # of the TPU slice, or (nodes, GPUs per node)
