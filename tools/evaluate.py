@@ -31,7 +31,7 @@ from configs.reading import UnreadableConfig, user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
-from rl.processes.stopping import REFUSED, run
+from rl.processes import stopping
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
@@ -39,7 +39,7 @@ from rl.verifier import VERSION, VerifierPool
 from rollout.cores import usable_cores
 from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
-from tools.evaluation import audit, benchmarks, nearest, report, sampler
+from tools.evaluation import audit, benchmarks, nearest, report, run, sampler
 from tools.evaluation.compare import against_original, compare, compare_markdown
 from tools.evaluation.files import (
     COMPLETIONS,
@@ -51,13 +51,6 @@ from tools.evaluation.files import (
     write_verdicts,
 )
 from tools.evaluation.pretrained import find_pretrained, held_out
-from tools.evaluation.run import (
-    PRESETS,
-    check_prompts,
-    checkpoint_hash,
-    complete,
-    make_task,
-)
 from tools.evaluation.sampler import comma_separated
 from tools.evaluation.votes import answer_classes
 from tools.tables import markdown
@@ -85,31 +78,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             _evaluate(args)
     except (ValueError, OSError, SamplerError, UnreadableConfig) as error:
         print(f"evaluate: {error}", file=sys.stderr)
-        return REFUSED
+        return stopping.REFUSED
     return 0
 
 
 def _evaluate(args: argparse.Namespace) -> None:
     if "held_out" in args.benchmarks:
-        run = pathlib.Path(args.model) / "config.json"
-        args.reward = judging_reward(args.reward, run, "eval.reward", "reward.function")
+        config = pathlib.Path(args.model, "config.json")
+        keys = "eval.reward", "reward.function"
+        args.reward = judging_reward(args.reward, config, *keys)
     sampler.prepare(args)
     train = nearest.training_problems(args.nearest)
     model = find_pretrained(args.model, args.dtype)
     if args.template == "run":
         args.template = held_out(pathlib.Path(args.model))[1]
-    conditions = sampler.conditions_of(args, PRESETS[args.preset], model)
+    conditions = sampler.conditions_of(args, run.PRESETS[args.preset], model)
     limit, fields = args.limit, parse_fields(args.fields)
-    problems = {
-        benchmarks.benchmark_name(spec): (
-            held_out(pathlib.Path(args.model))[0][:limit]
-            if spec == "held_out"
-            else benchmarks.load_benchmark(
-                spec, args.data_dir, limit=limit, fields=fields
-            )
-        )
-        for spec in args.benchmarks
-    }
+    problems = {}
+    for spec in args.benchmarks:
+        if spec == "held_out":
+            found = held_out(pathlib.Path(args.model))[0][:limit]
+        else:
+            where = args.data_dir
+            found = benchmarks.load_benchmark(spec, where, limit=limit, fields=fields)
+        problems[benchmarks.benchmark_name(spec)] = found
     if args.reward:
         try_out(
             {_REWARD: args.reward},
@@ -118,12 +110,13 @@ def _evaluate(args: argparse.Namespace) -> None:
             right_from=args.right_from,
             timeout_key="limit",
         )
-    tasks = [make_task(args.out, *item, model, conditions) for item in problems.items()]
+    named = problems.items()
+    tasks = [run.make_task(args.out, *item, model, conditions) for item in named]
     facts = {
         task.name: {
             "problems": len(task.problems),
             "sha256": benchmarks.content_hash(task.problems),
-            "shortened": check_prompts(task, model.config.max_positions),
+            "shortened": run.check_prompts(task, model.config.max_positions),
         }
         for task in tasks
     }
@@ -132,24 +125,22 @@ def _evaluate(args: argparse.Namespace) -> None:
         "sampler": args.sampler,
         "dtype": "the server's own" if args.url else model.dtype,
         "stop_token_ids": list(model.stop_token_ids),
-        "checkpoint": checkpoint_hash(model.folder),
+        "checkpoint": run.checkpoint_hash(model.folder),
     }
     if args.audit:
         folder = args.out / AUDIT
         folder.mkdir(parents=True, exist_ok=True)
-        for item in problems.items():
+        for item in named:
             tasks += audit.tasks(folder, *item, model, conditions.context)
     with files.locked(args.out):
-        record_conditions(
-            args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
-        )
+        recorded = {"model": args.model, "drawing": drawing, "benchmarks": facts}
+        record_conditions(args.out, recorded)
         for name in problems.keys() - benchmarks.BENCHMARKS.keys():
             path = problems_file(args.out, name)
             path.parent.mkdir(exist_ok=True)
             write_problems(path, problems[name])
-        complete(
-            tasks, lambda: sampler.open_sampler(args, model, conditions.context), model
-        )
+        context = conditions.context
+        run.complete(tasks, lambda: sampler.open_sampler(args, model, context), model)
         _judge(args.out, args, train)
 
 
@@ -193,7 +184,7 @@ def _judge(
             classes = answer_classes(scored[name], pool)
             results[name] = report.benchmark_result(name, known, scored[name], classes)
     audited = read_completions(folder / AUDIT)
-    baselines = ""
+    baselines = []
     for name, result in results.items():
         if name in copies:
             result["title"] += ", another copy"
@@ -202,12 +193,10 @@ def _judge(
             result["original"] = against_original(scored[original], scored[name])
         if args.nearest:
             result["nearest"] = found = nearest.nearest_result(problems[name], train)
-            share = "{:.1%} [{:.1%}, {:.1%}]".format(
-                found["accuracy"], *found["interval"]
-            )
-            baselines += (
-                f"accuracy of the nearest-neighbour baseline, {name}: {share}\n"
-            )
+            shares = found["accuracy"], *found["interval"]
+            text = "{:.1%} [{:.1%}, {:.1%}]".format(*shares)
+            text = f"accuracy of the nearest-neighbour baseline, {name}: {text}"
+            baselines.append(text)
         parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
@@ -223,12 +212,11 @@ def _judge(
     clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
     write_verdicts(folder, scored, clusters)
     files.replace(folder / "table.md", text)
-    files.replace(
-        folder / "report.html", report.results_page(written, problems, scored)
-    )
+    page = folder / "report.html"
+    files.replace(page, report.results_page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
-    print(f"{text}\n{baselines}report: {folder / 'report.html'}")
+    print(text, *baselines, f"report: {page}", sep="\n")
 
 
 def _sampled(
@@ -294,7 +282,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " problems of this config"
     )
     add("--nearest", metavar="CONFIG", help=text)
-    add("--preset", choices=PRESETS, default="paper")
+    add("--preset", choices=run.PRESETS, default="paper")
     text = "also measure whether the model has memorized the problems"
     add("--audit", action="store_true", help=text)
     add = parser.add_argument_group("judging").add_argument
@@ -330,4 +318,4 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 if __name__ == "__main__":
     again = "evaluate: stopped; the same command resumes"
-    sys.exit(run(again, lambda _: main()))
+    sys.exit(stopping.run(again, lambda _: main()))

@@ -32,7 +32,7 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, Scored, by_problem, score
-from rl.processes.stopping import REFUSED, run
+from rl.processes import stopping
 from rl.reward.verifier import verifier_reward
 from rl.statistics import wilson_interval
 from rl.types import Problem
@@ -43,34 +43,14 @@ from tools.curation.formats import parse_fields
 from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, read
+from tools.evaluation import run, sampler
 from tools.evaluation.files import record_conditions, write_verdicts
 from tools.evaluation.pretrained import find_pretrained
-from tools.evaluation.run import (
-    Conditions,
-    check_prompts,
-    checkpoint_hash,
-    complete,
-    make_task,
-    present,
-)
-from tools.evaluation.sampler import (
-    add_flags,
-    comma_separated,
-    conditions_of,
-    open_sampler,
-    prepare,
-)
 from tools.evaluation.votes import answer_classes
 
 _NAME = "graded"  # the benchmark name in completions.jsonl and verdicts.jsonl
-_CONDITIONS = Conditions(
-    template="qwen_math",
-    samples=16,
-    temperature=1.0,
-    top_p=1.0,
-    max_tokens=3072,
-    context=4096,
-    chunk=2048,
+_CONDITIONS = dataclasses.replace(
+    run.QWEN_MATH, samples=16, temperature=1.0, max_tokens=3072, chunk=2048
 )
 
 
@@ -94,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _write(args, rows, _grade(args, rows) if args.model else {})
     except (ValueError, OSError, SamplerError) as error:
         print(f"grade: {error}", file=sys.stderr)
-        return REFUSED
+        return stopping.REFUSED
     return 0
 
 
@@ -140,11 +120,11 @@ def _drawn(
     args: argparse.Namespace, problems: Sequence[Problem]
 ) -> list[SampledCompletion]:
     """Samples the completions that `--out` lacks; returns all completions."""
-    prepare(args)
+    sampler.prepare(args)
     model = find_pretrained(args.model, args.dtype)
-    conditions = conditions_of(args, _CONDITIONS, model)
-    task = make_task(args.out, _NAME, problems, model, conditions)
-    if check_prompts(task, model.config.max_positions):
+    conditions = sampler.conditions_of(args, _CONDITIONS, model)
+    task = run.make_task(args.out, _NAME, problems, model, conditions)
+    if run.check_prompts(task, model.config.max_positions):
         longest = max(map(len, task.prompts))
         raise ValueError(
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
@@ -153,14 +133,15 @@ def _drawn(
         )
     drawing = dataclasses.asdict(conditions) | {
         "model": str(model.folder),
-        "checkpoint": checkpoint_hash(model.folder),
+        "checkpoint": run.checkpoint_hash(model.folder),
         "dtype": model.dtype,
         "sampler": args.sampler,
         "problems": len(problems),  # seeds depend on them
     }
     record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-    complete([task], lambda: open_sampler(args, model, conditions.context), model)
-    return present(task)
+    context = conditions.context
+    run.complete([task], lambda: sampler.open_sampler(args, model, context), model)
+    return run.present(task)
 
 
 def make_grades(
@@ -250,13 +231,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     default = dataclasses.asdict(_CONDITIONS).items()
     text = ", ".join(f"{name} {value}" for name, value in default)
-    add_flags(parser, slots=256, default=text)
+    sampler.add_flags(parser, slots=256, default=text)
     add = parser.add_argument
     text = (
         "comma-separated JSONL, JSON or Parquet files, in any of the formats that"
         " tools/curation/formats.py lists"
     )
-    add("--input", type=comma_separated, required=True, help=text)
+    add("--input", type=sampler.comma_separated, required=True, help=text)
     text = "columns of files of other formats: problem=COLUMN,answer=COLUMN.key[0]"
     add("--fields", default="", help=text)
     add("--out", type=user_path, required=True, help="output folder")
@@ -280,4 +261,4 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 if __name__ == "__main__":
     again = "grade: stopped; the same command resumes"
-    sys.exit(run(again, lambda _: main()))
+    sys.exit(stopping.run(again, lambda _: main()))

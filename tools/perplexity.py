@@ -32,7 +32,7 @@ TEXTS, WINDOWS = 3, 40  # minimum numbers for the interval of a difference
 
 
 def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
-    """Splits token ids into windows of at most `length` tokens, of about equal length.
+    """Splits token ids into windows of about equal length, at most `length` tokens.
 
     Each window after the first begins with the last token of the previous window.
     """

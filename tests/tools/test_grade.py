@@ -63,7 +63,7 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
         "".join(json.dumps(row) + "\n" for row in right)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tools.grade.open_sampler", None)
+        patch.setattr("tools.evaluation.sampler.open_sampler", None)
         status, said = grade(*command)
     assert status == 0, said
     rows = [json.loads(x) for x in (tmp_path / "out/graded.jsonl").open()]

@@ -1,4 +1,4 @@
-"""Runs curation; all rows are in memory, about seven kilobytes per row."""
+"""Runs curation. All rows are in memory, with about seven kilobytes per row."""
 
 import dataclasses
 import itertools

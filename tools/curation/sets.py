@@ -1,7 +1,7 @@
 """Removes text that most rows of a set have before or after the problem.
 
-An example is an instruction on the form of the answer. In a single row, the same text
-may be part of the problem.
+An example is an instruction on the form of the answer. Text of a single row is kept,
+because it may be part of the problem.
 """
 
 import re

@@ -179,7 +179,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number between about half and twice a value, in steps of its unit."""
+    """Samples a number between about half and twice a value, with equal decimals."""
     unit = Fraction(1)
     while value % unit:
         unit /= 10

@@ -71,7 +71,7 @@ def benchmark_result(
 
 
 def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
-    """Returns the mean accuracy on the paper's five benchmarks; None if one differs."""
+    """Returns the mean accuracy on `FIVE`; None if one is missing or another copy."""
     found = [benchmarks[name] for name in FIVE if name in benchmarks]
     if len(found) < len(FIVE) or any("another_copy" in figures for figures in found):
         return None

@@ -187,21 +187,21 @@ def _range(interval: tuple[float, float] | None) -> str:
 
 
 def _before_and_after(runs: Sequence[Run]) -> str:
-    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}  # by name, then before, after
     for run in runs:
         first = next(iter(part(run.config, "data", "eval")), "all problems")
         prefix = f"{run.name}: " if len(runs) > 1 else ""
         for key, word in (("base", "before"), ("final", "after")):
             whole = part(run.summary, key)
-            found[prefix + first, word] = whole
+            found.setdefault(prefix + first, {})[word] = whole
             for by, kind in (("sets", ""), ("by_source", ""), ("by_level", "level ")):
                 parts = part(whole, by)
                 for label in parts if len(parts) > 1 or by == "sets" else ():
-                    found[f"{prefix}{kind}{label}", word] = part(parts, label)
+                    name = f"{prefix}{kind}{label}"
+                    found.setdefault(name, {})[word] = part(parts, label)
     rows, cells = [], []
-    order = list(dict.fromkeys(name for name, _ in found))  # before, then after
-    for name, word in sorted(found, key=lambda pair: order.index(pair[0])):
-        figures = found[name, word]
+    every = [(name, *end) for name, ends in found.items() for end in ends.items()]
+    for name, word, figures in every:
         if not is_number(figures.get("accuracy")):
             continue
         interval, colour = interval_of(figures), int(word == "before")
