@@ -1,4 +1,4 @@
 """Evaluates a model on benchmarks: samples, judges, reports and compares.
 
-Sampling and scoring themselves are in `rl.evaluate`, which training also uses.
+Start reading at `run`. Scoring itself is in `rl.evaluate`, which training also uses.
 """
