@@ -6,6 +6,7 @@ was not used in training.
 """
 
 import json
+import os
 import pathlib
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -149,10 +150,13 @@ def model_card(
 def commit() -> str:
     """Returns text with this code's git commit, if known, and whether files changed."""
 
+    # In a git hook, these variables name another repository.
+    others = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    env = {k: v for k, v in os.environ.items() if k not in others}
+
     def git(*words: str) -> str | None:
-        done = subprocess.run(
-            ["git", "-C", str(_ROOT), *words], capture_output=True, text=True
-        )
+        command = ["git", "-C", str(_ROOT), *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
         return None if done.returncode else done.stdout.strip()
 
     try:

@@ -15,7 +15,12 @@ from rl.problems.templates import TEMPLATES, encode_prompt
 from rl.problems.tokenizer import AutoTokenizer
 from rl.run_spec import validate
 from rl.setup import make_engine
-from rl.workdir.export import chat_template, model_card, serve_as_trained
+from rl.workdir.export import (
+    chat_template,
+    commit,
+    model_card,
+    serve_as_trained,
+)
 from rollout.types import SamplingParams
 from tests.rl.problems.test_templates import beginning_tokenizer
 from tests.rl.workdir.test_manifest import _config
@@ -220,3 +225,18 @@ def test_vllm_ends_where_the_run_does(exported, tmp_path):
     (line,) = (x for x in done.stdout.splitlines() if x.startswith("ANSWERS"))
     answers = json.loads(line.removeprefix("ANSWERS "))
     assert answers == ended
+
+
+@pytest.mark.failure(109)
+def test_the_commit_is_that_of_this_code(tmp_path, monkeypatch):
+    known = commit()
+    assert known.startswith("commit ")
+    other = str(tmp_path / ".git")
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), (*author, "commit", "-qm", "x", "--allow-empty")):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    monkeypatch.setenv("GIT_DIR", other)  # as in a hook of that repository
+    assert commit() == known
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert commit() == "an unknown commit"
