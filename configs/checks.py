@@ -64,17 +64,17 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if c.schedule.decay != "constant" and not c.schedule.decay_updates:
         refuse(
             "schedule.decay",
-            "set config.schedule.decay_updates to the number of updates from the end of"
-            " the warm-up to a learning rate of 0",
+            "needs config.schedule.decay_updates, the number of updates between the end"
+            " of the warm-up and a learning rate of 0",
         )
     updates = _updates(c)
     until_zero = c.schedule.warmup_updates + c.schedule.decay_updates
     if c.schedule.decay != "constant" and until_zero < updates:
         refuse(
             "schedule.decay_updates",
-            f"the learning rate would be 0 after {until_zero} updates, but"
-            f" config.steps={c.steps} make up to {updates} updates; set it to at least"
-            f" {updates - c.schedule.warmup_updates}, or lower config.steps",
+            f"the learning rate would be 0 after {until_zero} of up to {updates}"
+            f" updates; set at least {updates - c.schedule.warmup_updates}, or lower"
+            f" config.steps={c.steps}",
         )
     if c.objective.reset_every and rank:
         refuse(
@@ -128,17 +128,16 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
         )
     if (updates := _updates(c)) <= c.schedule.warmup_updates:
         lines.append(
-            f"config.schedule.learning_rate={c.schedule.learning_rate!r} is not"
-            " reached, because config.schedule.warmup_updates="
-            f"{c.schedule.warmup_updates} and the run has at most {updates} updates;"
-            " lower warmup_updates"
+            f"the full config.schedule.learning_rate={c.schedule.learning_rate!r},"
+            f" because the number of updates is at most {updates}; lower"
+            f" config.schedule.warmup_updates={c.schedule.warmup_updates}"
         )
     evaluated, saved = c.eval.every_steps, c.checkpoint.every_steps or c.steps
     if c.data.eval and 0 < evaluated < c.steps and evaluated % saved:
         lines.append(
             "evaluations at steps without a checkpoint on which checkpoint is retained"
             f" as the best, because config.eval.every_steps={evaluated} is not a"
-            f" multiple of config.checkpoint.every_steps={c.checkpoint.every_steps}"
+            f" multiple of {saved}, the steps between checkpoints"
         )
     o, default = c.objective, RunConfig()
     # A key, whether its value disables other keys, and these other keys.

@@ -143,7 +143,7 @@ class _Gguf:
     def __getitem__(self, key: str) -> Any:
         value = self.get(key)
         if value is None:
-            self.refuse(f"the metadata do not contain {key}; use another file")
+            self.refuse(f"the metadata has no key {key}; use another file")
         return value
 
     def require(self, key: str, only: Any, default: Any = None) -> None:
@@ -211,7 +211,7 @@ def _dequantized(
     ]
     if differ := {name for name, _, _ in table} ^ set(source.tensors):
         source.refuse(
-            f"{len(differ)} tensors, such as {min(differ)}, are missing or unknown; use"
+            f"missing or unknown tensors: {len(differ)}, such as {min(differ)}; use"
             " another file"
         )
     for name, hf_name, weight in table:

@@ -110,9 +110,8 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     known = {*expected, HEAD} if config.tie_word_embeddings else set(expected)
     if extra := sorted(set(tensors) - known):
         raise ValueError(
-            f"{folder}: {len(extra)} tensors, such as {extra[0]}, are not in the"
-            " architecture of config.json; use the config.json of these weights, or"
-            " remove these tensors"
+            f"{folder}: tensors that config.json does not define: {len(extra)}, such as"
+            f" {extra[0]}; use the config.json of these weights, or remove them"
         )
     return tensors
 
@@ -138,8 +137,8 @@ def load_params(
     if config.tie_word_embeddings and HEAD in tensors:
         if not np.array_equal(tensors[HEAD], tensors[EMBEDDING]):
             raise ValueError(
-                f"{folder}: {HEAD} differs from {EMBEDDING}; set tie_word_embeddings"
-                " to false in config.json"
+                f"{folder}: {HEAD} differs from {EMBEDDING}, but config.json ties them;"
+                " set its tie_word_embeddings to false"
             )
     shapes, _ = abstract_params(model)
     shardings = param_shardings(model, mesh)
@@ -355,8 +354,8 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
     for name, array in stream:
         if bad := array.size - np.count_nonzero(np.isfinite(array)):
             raise ValueError(
-                f"{folder} is not written: {bad:,} of {array.size:,} entries of {name}"
-                f" are not finite in {dtype}; use a dtype with a larger range or, if"
+                f"{folder} is not written: in {dtype}, {name} is not finite in {bad:,}"
+                f" of {array.size:,} entries; use a dtype with a larger range or, if"
                 " that does not help, weights of an earlier step"
             )
         yield name, array

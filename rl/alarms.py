@@ -153,8 +153,8 @@ class Alarms:
             text = warnings[rule.name] = rule.says.format(value, names=names)
             over = value >= rule.limit if rule.counts else row >= patience
             if over and rule.name in self.settings.stop_on:
-                steps = f"{patience} such steps in a row (config.alarms.patience)"
-                end = "" if rule.counts else f"; {steps} end the run"
+                steps = f"such steps in a row: config.alarms.patience={patience}"
+                end = "" if rule.counts else f"; {steps}"
                 due.append(f"{rule.name}: {text}{end}")
         return warnings, next(iter(due), None)
 

@@ -155,7 +155,7 @@ def draw(
 
     if len(problems) != len(prompts):
         raise ValueError(
-            f"got {len(prompts)} prompts for {len(problems)} problems; give one each"
+            f"prompts: {len(prompts)}, problems: {len(problems)}; must be equal"
         )
     groups = sampler.sample(prompts, params, seed=seed, on_finished=report)
     return [
@@ -255,7 +255,7 @@ def headline(summary: Mapping[str, Any]) -> str:
         parts.append(f"greedy {summary['greedy_accuracy']:.1%}")
     line = ", ".join(parts) + f" on {summary['problems']} problems"
     if left_out := summary.get("left_out"):
-        line += f" (incomplete: {left_out} problems were left out)"
+        line += f" (incomplete: {left_out} left out)"
     others = summary.get("sets", {}).items()
     return "; ".join([line, *(f"{name} {headline(of_set)}" for name, of_set in others)])
 

@@ -50,7 +50,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
         except OSError as error:
             raise OSError(
                 f"{folder}: the file system cannot lock files ({error.strerror});"
-                " mount it with locks, or use a folder of another file system"
+                " mount it with lock support, or use a folder of another file system"
             ) from None
         yield
 
@@ -227,8 +227,8 @@ def fetched(name: str) -> pathlib.Path:
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         raise ValueError(
-            f"{name}: could not be downloaded ({reason}); correct it, or give a local"
-            " file"
+            f"{name}: could not be downloaded ({reason}); correct the name, or give a"
+            " local file"
         ) from None
     return pathlib.Path(file)
 
@@ -256,7 +256,7 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         at = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
-        raise ValueError(f"{where}: not UTF-8, {at}; convert it to UTF-8") from None
+        raise ValueError(f"{where}: not UTF-8, {at}; convert the file") from None
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise ValueError(

@@ -377,7 +377,7 @@ class _Run:
         """
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped
-        unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""
+        unhealthy = f"last updates not finite: {in_a_row}" if in_a_row else ""
         card = model_card(
             json.loads(config_json(self.config)),
             step=self.done,

@@ -198,9 +198,9 @@ def validate(c: RunConfig) -> RunSpec:
         unread += [message] if message else []
         if not fit:
             raise ValueError(
-                f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: no"
-                f" prompt of {of_set.key}={of_set.source!r} is readable and that"
-                " short; raise it, or use other problems"
+                f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: all"
+                f" prompts of {of_set.key}={of_set.source!r} are longer or unreadable;"
+                " raise it, or use other problems"
             )
         prompts |= own
         too_long = sum(p.problem in own for p in problems) - len(fit)
@@ -272,8 +272,8 @@ def check_sizes(
     if c.batch.micro_tokens < longest * devices:
         raise ValueError(
             f"config.batch.micro_tokens={c.batch.micro_tokens}: must be at least"
-            f" {longest * devices}: a row of {longest} tokens in each of {devices}"
-            " shards of the batch"
+            f" {longest * devices} = {longest} (tokens of the longest row) x {devices}"
+            " (shards of the batch)"
         )
     r = c.rollout
     if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
@@ -351,9 +351,9 @@ def _stages(
         if why and len(fit) < len(every):
             # The level's problems may all have prompts that are too long.
             why = (
-                f"; {len(every) - len(fit):,} prompts are unreadable or exceed"
-                f" config.rollout.max_prompt_tokens={r.max_prompt_tokens}: raise it, or"
-                " remove the level"
+                "; prompts that are unreadable or exceed config.rollout."
+                f"max_prompt_tokens={r.max_prompt_tokens}: {len(every) - len(fit):,};"
+                " raise it, or remove the level"
             )
         raise ValueError(f"{key}{error}{why}") from None
     for i, stage in enumerate(stages):

@@ -139,9 +139,9 @@ def check_lengths(
     for i, prompt in enumerate(prompts):
         if not 0 < len(prompt) <= limit - params.max_tokens:
             raise ValueError(
-                f"prompt {i} has {len(prompt)} tokens: must have at least 1, and with"
-                f" max_tokens={params.max_tokens} at most {limit}; shorten the prompt"
-                " or lower max_tokens"
+                f"prompt {i}: length {len(prompt)} must be from 1 to"
+                f" {limit - params.max_tokens} ({limit} tokens less max_tokens="
+                f"{params.max_tokens}); shorten the prompt or lower max_tokens"
             )
 
 
@@ -160,8 +160,8 @@ def start_completions(
     found = [list(completions) for completions in partial]
     if [len(completions) for completions in found] != [params.n] * len(prompts):
         raise ValueError(
-            f"partial: must have n={params.n} completions for each of {len(prompts)}"
-            " prompts"
+            f"partial: must have n={params.n} entries for each prompt (number of"
+            f" prompts: {len(prompts)})"
         )
     for i, completions in enumerate(found):
         for c in completions:

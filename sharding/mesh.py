@@ -101,8 +101,8 @@ def resolve_shape(
     known = math.prod(size for size in sizes if size != -1)
     if -1 not in sizes and known != n_devices:
         raise ValueError(
-            f"{given}: needs {known} devices, but there are {n_devices}; set one size"
-            " to -1"
+            f"{given}: the product is {known}, but the number of devices is"
+            f" {n_devices}; set one size to -1"
         )
     if n_devices % known:
         raise ValueError(

@@ -78,7 +78,7 @@ def _command(stop: StopSignals) -> int:
         if _JOBS.value:
             jobs = user_path(_JOBS.value)
             files.replace(jobs, "".join(f"{job.command()}\n" for job in pending))
-            print(f"{jobs}: {len(pending)} commands; run each from the current folder")
+            print(f"{jobs}: commands: {len(pending)}; run each from the current folder")
             return DONE
         if pending and slots:
 

@@ -194,7 +194,7 @@ def _write(
             )
         if not any(row["level"] == 5 for row in rows):
             print(
-                f"grade: level 5 is empty: all {len(rates)} solve rates are"
+                f"grade: level 5 is empty: all solve rates ({len(rates)}) are"
                 f" {rates[0]:g}; raise --samples or use another --model to find hard"
                 " problems",
                 file=sys.stderr,

@@ -54,8 +54,8 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
     for number, of_text in enumerate(ids, 1):
         if len(of_text) < 2 or length < 2:
             raise ValueError(
-                f"text {number} of --text: {len(of_text)} tokens in windows of"
-                f" {length}: both must be at least 2; use a longer --text or --context"
+                f"text {number} of --text: length {len(of_text)}, window {length}: both"
+                " must be at least 2 tokens; use a longer --text or --context"
             )
     cut = [window for of_text in ids for window in windows(of_text, length)]
     log_probs = open_scorer(model, context=context)

@@ -134,8 +134,8 @@ def check_advantages(
         for part, allowed in zip(parts, shapes, strict=False)
     ):
         raise ValueError(
-            f"{key}: must return for each of the {len(shapes)} completions of problem"
-            f" {group.problem.id!r} a finite number, or one for each of its tokens;"
-            f" returned {[part.tolist() for part in parts]}"
+            f"{key}: must return a finite number, or one per token, for each of the"
+            f" {len(shapes)} completions of problem {group.problem.id!r};"
+            f" returned {[part.tolist() for part in parts]!r:.300}"
         )
     return np.array(parts) if all(not part.ndim for part in parts) else parts

@@ -150,8 +150,8 @@ class Collector:
         self._shortfalls += 1
         solved = f"{stats.solve_all} all right, {stats.solve_none} all wrong"
         message = (
-            f"only {len(kept)} of {self.prompts_per_step} informative groups after"
-            f" {stats.rounds} rounds ({stats.sampled} groups sampled: {solved}); use"
+            f"only {len(kept)} of {self.prompts_per_step} informative groups (rounds:"
+            f" {stats.rounds}, sampled groups: {stats.sampled}, {solved}); use"
             " problems whose completions differ in correctness or reward, or raise"
             " config.dynamic_sampling.max_rounds"
         )

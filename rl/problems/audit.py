@@ -92,7 +92,7 @@ def describe_repeats(
         (overlap, "are also held-out problems, whose scores are then too high"),
     )
     return [
-        f"{len(ids):,} training problems {text} (first {ids[0]!r}); remove them"
+        f"training problems that {text}: {len(ids):,}, first {ids[0]!r}; remove them"
         for ids, text in kinds
         if ids
     ]

@@ -92,7 +92,7 @@ def problems(
     if split not in _TEMPLATES or not set(levels) <= {1, 2, 3, 4, 5} or not levels:
         raise ValueError(
             f"split={split!r}, levels={levels!r}: split must be train or held_out,"
-            " levels one or more numbers from 1 to 5, and no other"
+            " and levels one or more numbers from 1 to 5"
         )
     rng, found = generator(seed), dict[str, Problem]()
     for _ in range(20 * count):
@@ -113,8 +113,8 @@ def problems(
         )
     if len(found) < count:
         raise ValueError(
-            f"count={count}, most={most}: only {len(found)} different problems;"
-            " lower count or raise `most`"
+            f"count={count}: must be at most {len(found)}, the number of different"
+            f" problems found with most={most}; lower count or raise most"
         )
     return list(found.values())
 

@@ -123,7 +123,7 @@ def _values(
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         raise _Broken(f"returned {_shown(values)}, not a list")
     if len(values) != len(texts):
-        raise _Broken(f"returned {len(values)} values for {len(texts)} completions")
+        raise _Broken(f"returned a list of length {len(values)}, not {len(texts)}")
     return values
 
 
@@ -185,7 +185,7 @@ def _score(value: Any, text: str, right_from: float, after: str | None) -> Score
     unknown = [key for key in value if key not in _KEYS]
     if unknown or "reward" not in value:
         what = f"the unknown key {unknown[0]!r}" if unknown else "no key 'reward'"
-        raise _Broken(f"returned a dict with {what}; keys are {', '.join(_KEYS)}")
+        raise _Broken(f"returned a dict with {what}; the keys are {', '.join(_KEYS)}")
     parts = value.get("components") or {}
     if not isinstance(parts, Mapping):
         raise _Broken(f"returned components={_shown(parts)}, not a dict")

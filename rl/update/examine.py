@@ -52,9 +52,9 @@ def check_finite(tree: Any, where: str) -> dict[str, Finding]:
     found = examine(tree)
     if bad := [name for name, of_array in found.items() if of_array.nonfinite]:
         count, size = found[bad[0]].nonfinite, by_path(tree)[bad[0]].size
-        more = f" (also in {len(bad) - 1} more tensors)" if bad[1:] else ""
+        more = f"; tensors affected: {len(bad)}" if bad[1:] else ""
         raise NotFinite(
-            f"{where}: {count:,} of {size:,} entries of {bad[0]} are not finite{more}"
+            f"{where}: {bad[0]} is not finite in {count:,} of {size:,} entries{more}"
         )
     return found
 

@@ -270,7 +270,7 @@ def load_loss(
         variadic = p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         if p.default is p.empty and not variadic and name not in {*given, *arguments}:
             raise ValueError(
-                f"{key}={function!r}: its argument {name!r} is unknown; set"
-                f" {key}_args.{name}, or use {', '.join((*ARRAYS, *SCALARS))}"
+                f"{key}={function!r}: its argument {name!r} has no value; set"
+                f" {key}_args.{name}, or use one of {', '.join((*ARRAYS, *SCALARS))}"
             )
     return functools.partial(loss, **arguments), given

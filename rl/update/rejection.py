@@ -90,8 +90,8 @@ def rejection_weights(
     if weights.shape != gaps.shape or finite != weights.size:
         raise ValueError(
             f"config.objective.correction: the function returned shape {weights.shape}"
-            f" with {finite} finite numbers; it must return one finite weight for each"
-            f" token, of shape {gaps.shape}"
+            f" ({finite} finite); it must return one finite weight for each token, of"
+            f" shape {gaps.shape}"
         )
     of_batches = []
     for inside in masks:

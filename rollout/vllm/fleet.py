@@ -263,7 +263,7 @@ class ServerFleet:
             member.epoch += 1
         action = "waiting for it" if member.process is None else "restarting it"
         if member.restarts >= self.max_restarts:
-            action = "which may not be restarted again"
+            action = "no restarts or waits are left"
         log.warning("a vLLM server failed, %s: %s", action, error)
         member.client.cut()
         run = threading.Thread(target=self._replace, args=(member, error), daemon=True)
@@ -292,7 +292,7 @@ class ServerFleet:
             self._last_error = error
             member.dead = True
             log.error(
-                "a vLLM server is not used any more after %d restarts or waits; last"
+                "a vLLM server is not used any more (restarts or waits: %d); last"
                 " error: %s",
                 self.max_restarts,
                 error,
@@ -313,8 +313,8 @@ class ServerFleet:
             logs = [m.process.log_file for m in self.members if m.process]
             see = f"see {logs[0]}" if logs else "start them again"
             raise ServerFailed(
-                f"all vLLM servers failed; each was restarted, or waited for,"
-                f" {self.max_restarts} times; last error: {self._last_error}; {see}"
+                f"all vLLM servers failed (restarts or waits of each:"
+                f" {self.max_restarts}); last error: {self._last_error}; {see}"
             )
 
     def _watch(self) -> None:

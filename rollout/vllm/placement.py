@@ -89,18 +89,18 @@ def _check_shared(
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(
-            f"config.rollout.vllm.devices or --devices: GPUs {twice} are listed more"
+            f"config.rollout.vllm.devices or --devices: lists the GPU ids {twice} more"
             " than once; list each GPU for one vLLM server"
         )
     shared = sorted(taken.keys() & set(own))
     share_of_jax = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or 0)
     if shared and not (fraction and share_of_jax and fraction + share_of_jax <= 1):
         raise ValueError(
-            f"GPUs {shared} are used by both JAX and vLLM: give them disjoint sets"
+            f"both JAX and vLLM use GPUs {shared}: give them disjoint sets"
             " (CUDA_VISIBLE_DEVICES and config.rollout.vllm.devices or --devices), or"
             f" set both config.rollout.vllm.gpu_memory_utilization (now {fraction}) and"
-            f" XLA_PYTHON_CLIENT_MEM_FRACTION (now {share_of_jax}) to shares of a GPU's"
-            " memory, with a sum of at most 1"
+            f" XLA_PYTHON_CLIENT_MEM_FRACTION (now {share_of_jax or 'unset'}) to shares"
+            " of a GPU's memory, with a sum of at most 1"
         )
 
 

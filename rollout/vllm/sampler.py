@@ -341,7 +341,7 @@ class VllmSampler(FleetSampler):
         if not gap.mean() <= self._probe_tolerance:
             worst = int(gap.argmax())
             raise OutOfStep(
-                f"{client.url} does not serve version {version}: log-probs of"
+                f"{client.url} seems not to serve version {version}: log-probs of"
                 f" {len(gap)} probe tokens differ by {gap.mean():.3g} on average (limit"
                 f" {self._probe_tolerance:g}); worst: server {served[worst]:.4f},"
                 f" trainer {own[worst]:.4f}; if rounding explains the difference, raise"

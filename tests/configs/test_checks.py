@@ -42,14 +42,14 @@ def _lines(needs_reference=False, **changes):
         ),
         (
             {"steps": 2, "schedule__warmup_updates": 4},
-            "config.schedule.learning_rate=0.0001 is not reached, because config.sch",
+            "the full config.schedule.learning_rate=0.0001, because the number of ",
         ),
         # Of the steps 10 to 190, only every second has a checkpoint.
         (
             {"eval__every_steps": 10},
             "evaluations at steps without a checkpoint on which checkpoint is retained"
             " as the best, because config.eval.every_steps=10 is not a multiple of"
-            " config.checkpoint.every_steps=20",
+            " 20, the steps between checkpoints",
         ),
     ],
 )

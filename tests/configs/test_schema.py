@@ -125,8 +125,8 @@ def test_a_decay_is_told_over_how_many_updates(decay):
     with pytest.raises(ValueError) as caught:
         validate(from_config(config))
     assert str(caught.value) == (
-        f"config.schedule.decay='{decay}': set config.schedule.decay_updates to the"
-        " number of updates from the end of the warm-up to a learning rate of 0"
+        f"config.schedule.decay='{decay}': needs config.schedule.decay_updates, the"
+        " number of updates between the end of the warm-up and a learning rate of 0"
     )
 
 
@@ -138,8 +138,7 @@ def test_a_schedule_that_ends_before_the_run_is_refused():
         validate(from_config(config))
     assert str(caught.value) == (
         "config.schedule.decay_updates=394: the learning rate would be 0 after 399"
-        " updates, but config.steps=200 make up to 400 updates; set it to at least 395,"
-        " or lower config.steps"
+        " of up to 400 updates; set at least 395, or lower config.steps=200"
     )
 
 

@@ -85,7 +85,7 @@ def test_a_row_ends_where_the_alarm_does_and_is_part_of_the_state():
     restored.restore(json.loads(json.dumps(alarms.state())))
     for each in (alarms, restored):
         _, due = each.check({"sampling/truncated": 1.0})
-        end = "; 3 such steps in a row (config.alarms.patience) end the run"
+        end = "; such steps in a row: config.alarms.patience=3"
         assert due.endswith("stop_token_ids" + end)
 
 

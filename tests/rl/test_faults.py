@@ -69,7 +69,7 @@ def _rows(workdir):
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("nan", "update", "1 updates skipped"),
+        ("nan", "update", "updates skipped: 1"),
         ("nan", "dump", "not finite: update 1 of 2; see dumps/7"),
         ("rate", "update", "updates skipped"),
         ("collapsed", "alarm", "entropy_low: "),

@@ -68,7 +68,7 @@ def test_each_set_has_its_curve_and_the_first_decides(config, tmp_path, capsys):
     records = checkpoint.records_in(workdir / "checkpoints")
     scores = {step: record.score for step, record in records.items()}
     assert scores == {step: rows[step]["eval/accuracy"] for step in (1, 2)}
-    marked = " on 2 problems (incomplete: 1 problems were left out)"
+    marked = " on 2 problems (incomplete: 1 left out)"
     assert capsys.readouterr().out.count(marked) == 3
     card = (workdir / "hf" / "README.md").read_text()
     assert card.count("; long avg@2 ") == card.count(marked) == 2

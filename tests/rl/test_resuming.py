@@ -139,7 +139,7 @@ def test_a_stage_that_cannot_work_is_one_line(command, tmp_path):
         ({"data.train_args.held_out": 5050}, "no problem"),
         (
             {"rollout.max_prompt_tokens": 5, "data.eval": ""},
-            "prompts are unreadable or exceed config.rollout.max_prompt_tokens=5",
+            "prompts that are unreadable or exceed config.rollout.max_prompt_tokens=5",
         ),
     )
     commands = [command(tmp_path / "w", "stages", **changes) for changes, _ in bad]

@@ -20,7 +20,7 @@ def test_one_axis_takes_what_the_others_leave():
 @pytest.mark.parametrize(
     "sizes,message",
     [
-        (dict(data=3, fsdp=1, tensor=1), "needs 3 devices, but there are 8"),
+        (dict(data=3, fsdp=1, tensor=1), "is 3, but the number of devices is 8"),
         (
             dict(data=3, fsdp=-1, tensor=1),
             "other two, 3, must divide the number of devices, 8",

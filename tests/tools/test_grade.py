@@ -107,4 +107,4 @@ def test_that_nothing_is_hard_is_said(tmp_path, rate, hardest, told):
     assert status == 0, said
     levels = [json.loads(x)["level"] for x in (tmp_path / "out/graded.jsonl").open()]
     assert levels == [hardest] * 9
-    assert ("grade: level 5 is empty: all 9 solve rates are 0.5;" in said) == told
+    assert ("grade: level 5 is empty: all solve rates (9) are 0.5;" in said) == told

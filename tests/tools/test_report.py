@@ -123,7 +123,7 @@ FAULTS = {
     ),
     "skipped": (
         {7: {"policy/skipped": 2, "policy/skipped_in_a_row": 2}},
-        ("update", "7", "2 updates skipped: loss or gradient not finite"),
+        ("update", "7", "updates skipped: 2 (loss or gradient not finite)"),
     ),
     "null, which a run writes for nan": (
         {8: {"policy/loss": None}},
@@ -216,7 +216,7 @@ def test_an_incomplete_last_line_is_ignored_and_other_bad_lines_are_found(tmp_pa
     lines[1:4] = ["nonsense", '["no", "object"]', '{"step": "3", "problem": "?"}']
     (folder / "samples.jsonl").write_text("\n".join(lines))
     assert listed(folder) == [
-        ("file", "", "samples.jsonl: 3 unreadable lines: 2, 3, 4")
+        ("file", "", "samples.jsonl: unreadable lines (3): 2, 3, 4")
     ]
 
 
@@ -227,7 +227,7 @@ def test_the_rows_after_a_line_that_is_too_long_are_read(tmp_path):
     long = " " * MAX_LINE_BYTES + lines[0]
     path.write_text("".join([lines[0], long, *lines[1:], long.strip("\n")]))
     assert len(read_run(folder).samples) == STEPS
-    wrong = f"samples.jsonl: 2 unreadable lines: 2, {STEPS + 2}"
+    wrong = f"samples.jsonl: unreadable lines (2): 2, {STEPS + 2}"
     assert listed(folder) == [("file", "", wrong)]
 
 
@@ -384,7 +384,8 @@ def test_the_command_prints_the_findings_and_the_file(tmp_path, capsys):
     main([str(folder), "--json", str(tmp_path / "found.json")])
     message = capsys.readouterr().out
     assert (
-        f"{folder.name}: update: step 7: 2 updates skipped: loss or gradient" in message
+        f"{folder.name}: update: step 7: updates skipped: 2 (loss or gradient"
+        in message
     )
     assert message.splitlines()[-1].startswith(f"{out}: 0.")
     found = json.loads((tmp_path / "found.json").read_text())["run"]

@@ -119,7 +119,7 @@ def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
     problems, rows = read_problems(path), BENCHMARKS[name].rows
     if len(problems) != rows:
         raise ValueError(
-            f"{path}: {len(problems)} rows, but the benchmark {name} has {rows}; to use"
+            f"{path}: the benchmark {name} has {rows} rows, not {len(problems)}; to use"
             " this file as your own set, give its path"
         )
     return problems

@@ -135,7 +135,7 @@ def _drawn(arm: Arm) -> str:
         if other != words[0]:
             raise ValueError(
                 f"{evaluation.folder}: sampling is {other!r}, but {words[0]!r} in"
-                f" {arm[0].folder}; sample all evaluations of an arm alike"
+                f" {arm[0].folder}; sample all evaluations of an arm in the same way"
             )
     return words[0]
 
@@ -276,8 +276,8 @@ def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:
     if lonely:
         where = first if lonely[0] in first.correct[name] else second
         raise ValueError(
-            f"{name}: {len(lonely)} problems are in only one evaluation, such as "
-            f"{lonely[0]} in {where.folder}; evaluate {first.folder} and"
+            f"{name}: problems in only one evaluation: {len(lonely)}, such as"
+            f" {lonely[0]} in {where.folder}; evaluate {first.folder} and"
             f" {second.folder} on the same problems"
         )
     asked = [e.conditions.get("benchmarks", {}).get(name, {}) for e in (first, second)]

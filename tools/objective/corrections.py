@@ -71,7 +71,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     plain, entropy = found["loss"], found["entropy"]
 
     if count := entropy["outside"]:
-        yield "rejected tokens", f"{count} gradients are not 0 where weights are 0"
+        yield "rejected tokens", f"gradients not 0 where weights are 0: {count}"
     if (counted := entropy["metric tokens"]) != kept.sum():
         yield "rejected tokens", f"metrics count {counted:g} tokens, not {kept.sum()}"
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
@@ -80,7 +80,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         yield "rejected tokens", "their values change the gradient of other tokens"
     partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
     if correction == "geometric" and partly:
-        yield "whole completions", f"{len(partly)} completions are rejected in part"
+        yield "whole completions", f"rejected in part: {len(partly)}"
 
     for aggregation in get_args(Aggregation):
         weighed = _rejected(changed(aggregation=aggregation), layout(), values)
@@ -110,10 +110,10 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     for estimate in KL_ESTIMATES:
         slope = (found[estimate]["policy"] - plain["policy"])[kept]
         if wrong := np.count_nonzero(np.sign(slope) != np.sign(x)):
-            fault = f"{estimate} has a gradient of wrong sign at {wrong} tokens"
+            fault = f"{estimate} has gradients of wrong sign, tokens: {wrong}"
             yield "KL penalty", fault
     if wrong := np.count_nonzero(entropy["entropy"][kept] >= 0):
-        yield "entropy bonus", f"does not raise the entropy of {wrong} tokens"
+        yield "entropy bonus", f"tokens whose entropy is not raised: {wrong}"
     short = _rejected(changed(), layout(length=SHORT), values)
     if _differs(plain, trials["loss"].run(short, values), kept):
         yield "packing after rejection", "the gradient differs between two packings"

@@ -123,7 +123,7 @@ def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
     named = ", ".join(name for name, count in leaks.items() if count)
     fault = (
         f"values of {named} in one completion affect the loss of another"
-        f" ({sum(leaks.values())} pairs of tokens)"
+        f" (pairs of tokens: {sum(leaks.values())})"
     )
     yield _finding(
         "completions", fault if named else "", "none affects the loss of another"

@@ -128,12 +128,12 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
         )
     if count < 1:
         raise ValueError(
-            f"config.rollout.vllm.devices={r.vllm.devices!r}: leaves none of the"
-            f" {target.count} devices of {target} for the trainer; name fewer"
+            f"config.rollout.vllm.devices={r.vllm.devices!r}: leaves no device"
+            f" of {target} for the trainer; name fewer"
         )
     if count >= target.count:
         raise ValueError(
-            f"config.mesh={sizes}: the trainer takes {count} devices, and {target} has"
-            f" {target.count}, so none is left for vLLM's servers; lower the sizes"
+            f"config.mesh={sizes}: leaves no device of {target} for vLLM's servers;"
+            " lower the sizes"
         )
     return count

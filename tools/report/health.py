@@ -31,11 +31,11 @@ def findings(run: Run) -> list[Finding]:
     if skipped:
         count = int(sum(row["policy/skipped"] for row in skipped))
         steps = _spans([int(row["step"]) for row in skipped])
-        text = f"{count} updates skipped: loss or gradient not finite"
+        text = f"updates skipped: {count} (loss or gradient not finite)"
         found.append(Finding(steps, "update", text))
     empty = [int(row["step"]) for row in run.steps if "policy/loss" not in row]
     if empty:
-        text = f"{len(empty)} steps without an update: too few informative groups"
+        text = f"steps without an update: {len(empty)} (too few informative groups)"
         found.append(Finding(_spans(empty), "update", text))
     found += _declines(run)
     for name, about in run.dumps.items():

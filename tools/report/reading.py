@@ -146,7 +146,7 @@ def _rows(
             bad.append(number)
     if bad:
         named = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
-        wrong.append(f"{path.name}: {len(bad)} unreadable lines: {named}")
+        wrong.append(f"{path.name}: unreadable lines ({len(bad)}): {named}")
     return rows
 
 

@@ -84,9 +84,9 @@ class Expressions(Operands):
             bare = ahead is token and before is self._tokens[self._at - 1]
             mixed = bare and before.kind == "num" and self._peek().value == "/"
             if before.kind == "num" and not mixed:
-                raise t.Unparsable("has a number after an operand with no operator")
+                raise t.Unparsable("has no operator between an operand and a number")
             if ahead is token and before.kind == "sym" and self._peek().value != "^":
-                raise t.Unparsable("has a number after an operand with no operator")
+                raise t.Unparsable("has no operator between an operand and a number")
         elif ahead.value == "frac":
             mixed = before.kind == "num" and before.value.isdigit()
         right = self._operand()

@@ -224,7 +224,7 @@ class Parser(Quantities):
         said_or = any(token.value == "or" for token in self._tokens[start : self._at])
         pattern = items[0].left if _is_in_reals(items[0]) else items[0]
         if len(items) > 1 or not isinstance(pattern, t.Sym) or not stated:
-            raise t.Unparsable("has a set builder other than a name with a restriction")
+            raise t.Unparsable("has a set builder that is not {name | condition}")
         if any(is_membership(s) for s in stated):
             raise t.Unparsable("has a set builder over numbers other than the reals")
         if len(stated) > 1:

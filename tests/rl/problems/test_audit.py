@@ -71,11 +71,11 @@ def test_each_kind_is_counted():
         _problem("d", "What is 3?", "3"),
     ]
     assert describe_repeats(train, [_problem("x", "What is  3?", "3")]) == [
-        "2 training problems repeat the text of an earlier problem (first 'b');"
+        "training problems that repeat the text of an earlier problem: 2, first 'b';"
         " remove them",
-        "1 training problems repeat the text of an earlier problem with another answer"
-        " (first 'c'); remove them",
-        "1 training problems are also held-out problems, whose scores are then too high"
-        " (first 'd'); remove them",
+        "training problems that repeat the text of an earlier problem with another"
+        " answer: 1, first 'c'; remove them",
+        "training problems that are also held-out problems, whose scores are then too"
+        " high: 1, first 'd'; remove them",
     ]
     assert describe_repeats(train[:1], []) == []

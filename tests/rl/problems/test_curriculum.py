@@ -240,9 +240,9 @@ def test_a_level_whose_prompts_are_all_too_long_is_no_gap():
         Problem(id=f"{k}", problem="?", answers=("1",), level=k) for k in (1, 2, 3)
     ]
     said = (
-        "config.curriculum.stages[0].levels: no problem has level 2; 1 prompts are"
-        " unreadable or exceed config.rollout.max_prompt_tokens"
-        f"={config.rollout.max_prompt_tokens}: raise it, or remove the level"
+        "config.curriculum.stages[0].levels: no problem has level 2; prompts that"
+        " are unreadable or exceed config.rollout.max_prompt_tokens"
+        f"={config.rollout.max_prompt_tokens}: 1; raise it, or remove the level"
     )
     with pytest.raises(ValueError) as error:
         _stages(c, every, [p for p in every if p.level != 2])

@@ -147,9 +147,9 @@ def _line(part):
         ("several", "returned [1.0, 2.0], not a finite number"),
         (
             "misspelt",
-            "returned a dict with the unknown key 'componets'; keys are reward",
+            "returned a dict with the unknown key 'componets'; the keys are reward",
         ),
-        ("short", "returned 1 values for 2 completions"),
+        ("short", "returned a list of length 1, not 2"),
     ],
 )
 def test_what_is_against_the_contract_is_named(rewards, name, what):

@@ -68,7 +68,9 @@ def test_what_is_not_finite_is_counted_and_named():
     assert found["a"].nonfinite == 0 and found["b/c"].nonfinite == 2
     with pytest.raises(NotFinite) as caught:
         check_finite(tree, "base")
-    assert str(caught.value) == "base: 2 of 5 entries of b/c are not finite"
+    assert str(caught.value) == "base: b/c is not finite in 2 of 5 entries"
     tree["a"] = tree["a"].at[0, 0].set(jnp.nan)
-    with pytest.raises(NotFinite, match=r"of a are not finite \(also in 1 more"):
+    with pytest.raises(
+        NotFinite, match="a is not finite in 1 of 12 entries; tensors affected: 2"
+    ):
         check_finite(tree, "base")

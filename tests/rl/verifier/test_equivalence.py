@@ -74,7 +74,7 @@ def test_equal_keys_mean_equivalent_answers():
         ("\\text{east}", None),
         ("", "is empty"),
         ("(1,2", "has no bracket that closes '('"),
-        ("7 7", "has a number after an operand with no operator"),
+        ("7 7", "has no operator between an operand and a number"),
         ("1" * 5_000, "is longer than 4000 characters"),
     ],
 )

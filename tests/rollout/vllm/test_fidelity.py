@@ -100,7 +100,7 @@ def test_a_seed_gives_the_same_completions_in_any_order(served):
 
 def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_drawn(served):
     _, sampler = served
-    with pytest.raises(ValueError, match="prompt 1 has 500 tokens: must have at least"):
+    with pytest.raises(ValueError, match="prompt 1: length 500 must be from 1 to"):
         sampler.sample([[2] * 10, [2] * 500], policies.draw(64), seed=0)
 
 

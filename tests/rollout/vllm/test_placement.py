@@ -17,9 +17,15 @@ from tests.tools.tiny import make_model
     [
         ([0, 1, 2, 3], (0, 1), "", (0.0, ""), [(2,), (3,)]),
         ([0, 1, 2, 3], (0, 1), "2,3", (0.0, ""), [(2, 3)]),
-        ([0, 1, 2, 3], (0, 1), "1;2", (0.0, ""), r"GPUs \[1\] are used by both JAX"),
-        ([0, 1, 2, 3], (0, 1), "2,3;3", (0.0, ""), r"GPUs \[3\] are listed more than"),
-        ([0, 1, 2, 3], (0, 1), "3,3", (0.0, ""), r"GPUs \[3\] are listed more than"),
+        ([0, 1, 2, 3], (0, 1), "1;2", (0.0, ""), r"both JAX and vLLM use GPUs \[1\]"),
+        (
+            [0, 1, 2, 3],
+            (0, 1),
+            "2,3;3",
+            (0.0, ""),
+            r"lists the GPU ids \[3\] more than",
+        ),
+        ([0, 1, 2, 3], (0, 1), "3,3", (0.0, ""), r"lists the GPU ids \[3\] more than"),
         ([0, 1, 2, 3], (0, 1), "gpu0", (0.0, ""), "devices='gpu0': must be GPU ids"),
         ([0, 1], (0, 1), "", (0.0, ""), r"JAX uses all GPUs of this machine \(\[0"),
         ([0], (0,), "0", (0.4, ""), "set both .* XLA_PYTHON_CLIENT_MEM_FRACTION"),

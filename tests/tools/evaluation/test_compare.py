@@ -124,9 +124,7 @@ def test_what_cannot_be_compared(tmp_path):
     a = judged(tmp_path / "a", {"s": {"x": [True], "y": [True]}})
     b = judged(tmp_path / "b", {"s": {"x": [True]}})
     c = judged(tmp_path / "c", {"t": {"x": [True]}})
-    with pytest.raises(
-        ValueError, match=r"s: 1 problems are in only one evaluation, such "
-    ):
+    with pytest.raises(ValueError, match="s: problems in only one evaluation: 1, such"):
         compare([[a], [b]])
     with pytest.raises(ValueError, match=r"\(s\) and .* \(t\) have no benchmark in c"):
         compare([[a], [c]])

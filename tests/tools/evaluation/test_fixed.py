@@ -86,7 +86,7 @@ def test_an_ordinary_server_is_attached_to_and_lives_on(policy, sampler):
 
 
 def test_what_does_not_fit_is_refused(sampler):
-    with pytest.raises(ValueError, match="prompt 0 has 500 tokens: must have at least"):
+    with pytest.raises(ValueError, match="prompt 0: length 500 must be from 1 to"):
         sampler.sample([[5] * 500], GREEDY, seed=0)
 
 

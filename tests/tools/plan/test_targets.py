@@ -70,8 +70,8 @@ def test_a_known_model_has_its_positions():
         (
             "v5e:4x4",
             {},
-            "config.batch.micro_tokens=32768: must be at least 65536: a row"
-            " of 4096 tokens in each of 16 shards of the batch",
+            "config.batch.micro_tokens=32768: must be at least 65536 = 4096"
+            " (tokens of the longest row) x 16 (shards of the batch)",
         ),
         (
             "h100:8",
@@ -83,15 +83,14 @@ def test_a_known_model_has_its_positions():
         (
             "h100:8",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
-            "config.mesh={'data': 1, 'fsdp': 8, 'tensor': 1}: the trainer takes 8"
-            " devices, and h100:8 has 8, so none is left for vLLM's servers; lower the"
-            " sizes",
+            "config.mesh={'data': 1, 'fsdp': 8, 'tensor': 1}: leaves no device of"
+            " h100:8 for vLLM's servers; lower the sizes",
         ),
         (
             "h100:8",
             {"rollout__backend": "vllm", "rollout__vllm__devices": "0,1,2,3;4,5,6,7"},
-            "config.rollout.vllm.devices='0,1,2,3;4,5,6,7': leaves none of the 8"
-            " devices of h100:8 for the trainer; name fewer",
+            "config.rollout.vllm.devices='0,1,2,3;4,5,6,7': leaves no device of"
+            " h100:8 for the trainer; name fewer",
         ),
         (
             "v5e:4x4",
