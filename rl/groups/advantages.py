@@ -80,11 +80,7 @@ def leave_one_out(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]
 
 
 ADVANTAGES: Mapping[str, Callable[..., Advantages]] = {
-    "std": std,
-    "mean": mean,
-    "batch_std": batch_std,
-    "maxrl": maxrl,
-    "leave_one_out": leave_one_out,
+    f.__name__: f for f in (std, mean, batch_std, maxrl, leave_one_out)
 }
 
 _GIVEN = {
@@ -98,11 +94,8 @@ _GIVEN = {
 def load_advantage(function: str) -> Callable[[Sequence[Group]], list[Advantages]]:
     """Returns a function from the groups of a step to the advantages of each group.
 
-    Args:
-      function: name of a function in `ADVANTAGES`, or a user's "module:function".
-
-    Raises:
-      ValueError: the function cannot be loaded, or has an unknown argument.
+    `function` is a name in `ADVANTAGES`, or a user's "module:function". Raises
+    ValueError if it cannot be loaded, or has an unknown argument.
     """
     named = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"

@@ -230,9 +230,7 @@ class Collector:
             return due <= judged.keys() and teach >= missing
 
         if not carry:
-            completions = self.sample(
-                prompts, params, seed=seed, on_finished=lambda *_: None
-            )
+            completions = self.sample(prompts, params, seed=seed)
             ended = list(range(len(groups)))
             judge_ended(number)
             return list(judged.values())

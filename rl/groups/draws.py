@@ -121,17 +121,7 @@ class Draws:
         self._curriculum.observe(counts, updates=updates)
 
     def metrics(self) -> dict[str, float]:
-        """Returns the metrics of the curriculum and of this step's draws.
-
-        * draws/offered: problems offered by the curriculum
-        * draws/refused: problems skipped
-        * draws/refused_in_vain: expected number of skipped problems whose groups would
-          have been informative
-        * draws/retired: share of the stage's problems with a solve rate of at least 0.9
-        * draws/coverage: share of the stage's problems with at least one verdict
-        * draws/expected, draws/found: predicted and observed share of groups with both
-          correct and wrong completions, among groups with at least two verdicts
-        """
+        """Returns the step's metrics of curriculum and draws; see docs/sampling.md."""
         count, pool = self._counts, self._pool
         values = {k: float(count[k]) for k in ("offered", "refused", "refused_in_vain")}
         solved = self._rates.at(self._step).mean[pool] >= _RETIRE_AT

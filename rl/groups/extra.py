@@ -33,10 +33,8 @@ _NAMES = ("groups", "step", "problems", "encode", "tokenize")
 def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
     """Loads the function that adds groups to a step; returns None for "".
 
-    `given` holds the values of `problems`, `encode` and `tokenize`.
-
-    Raises:
-      ValueError: the function cannot be imported, or has an unknown argument.
+    `given` holds the values of `problems`, `encode` and `tokenize`. Raises ValueError
+    if the function cannot be imported, or has an unknown argument.
     """
     if not function:
         return None

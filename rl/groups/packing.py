@@ -27,16 +27,12 @@ def pack_groups(
     row_multiple: int,
     extra_groups: ExtraGroups | None = None,
 ) -> list[list[Batch]]:
-    """Packs a step's groups into mini-batches of up to `prompts_per_update` groups.
+    """Returns a step's mini-batches, each a list of micro-batches.
 
-    Args:
-      version: policy version from which the step starts.
-      row_multiple: number of devices over which rows are split.
-      extra_groups: function that returns additional groups, which are distributed over
-        the mini-batches in turn and do not count towards `prompts_per_update`.
-
-    Returns:
-      The micro-batches of each mini-batch.
+    A mini-batch has up to `prompts_per_update` groups. Those of `extra_groups` are
+    added to the mini-batches in turn and do not count. `version` is the policy version
+    from which the step starts; `row_multiple` is the number of devices over which rows
+    are split.
     """
     advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -107,15 +103,9 @@ def best_fit(
     room only for its completion and one prompt token. Among possible rows the fullest
     is used.
 
-    Args:
-      lengths, prompts: number of all tokens and of prompt tokens of each segment.
-      groups: group of each segment; segments of a group share the prompt within a row.
-
-    Returns:
-      For each row, a list of its groups, each of which is a list of segment indices.
-
-    Raises:
-      ValueError: a segment is longer than `capacity`.
+    `lengths` and `prompts` are numbers of tokens of each segment. Returns for each row
+    a list of its groups, each of which is a list of segment indices. Raises ValueError
+    if a segment is longer than `capacity`.
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(

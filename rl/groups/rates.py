@@ -119,24 +119,18 @@ class SolveRates:
 
     def state(self) -> dict[str, Any]:
         """Returns the state as JSON, about 16 bytes per problem, for `restore`."""
-        return {
-            "right": to_json(self._right),
-            "wrong": to_json(self._wrong),
-            "last": to_json(self._last),
-            "groups": self._groups.tolist(),
-            "moments": self._moments.tolist(),
-        }
+        by_problem = {"right": self._right, "wrong": self._wrong, "last": self._last}
+        by_level = {"groups": self._groups, "moments": self._moments}
+        return to_json(by_problem) | {k: x.tolist() for k, x in by_level.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a result of `state()`; raises ValueError if it does not fit."""
-        right, wrong, last = (
-            from_json(np.ndarray, state[name]) for name in ("right", "wrong", "last")
-        )
-        if len(last) != len(self._last) or len(state["groups"]) != len(self._groups):
+        arrays = from_json(Any, state)
+        last, groups = arrays["last"], np.array(arrays["groups"])
+        if len(last) != len(self._last) or len(groups) != len(self._groups):
             raise ValueError(
                 "the checkpoint was written with other problems or levels; resume with"
                 " the same config.data"
             )
-        self._right, self._wrong, self._last = right, wrong, last
-        self._groups = np.array(state["groups"])
-        self._moments = np.array(state["moments"])
+        self._right, self._wrong, self._last = arrays["right"], arrays["wrong"], last
+        self._groups, self._moments = groups, np.array(arrays["moments"])

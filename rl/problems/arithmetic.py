@@ -72,11 +72,7 @@ def _level(a: int, b: int) -> int:
 def worked_solution(
     a: int, b: int, *, slip: int = 0, forget_carry: bool = False
 ) -> str:
-    """Returns a solution of a + b that adds units, then tens, and boxes the result.
-
-    `slip` is an error that is added to the sum of the units. With `forget_carry` the
-    carry is 0.
-    """
+    """Adds the units of a and b, with the error `slip`, then the tens."""
     units = a % 10 + b % 10 + slip
     carry = 0 if forget_carry else units // 10
     tens = a // 10 + b // 10 + carry

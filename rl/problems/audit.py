@@ -21,14 +21,10 @@ def readable(
     """Selects the problems with at least one gold answer that the verifier can read.
 
     Plain numbers are readable. Other golds are readable if the verifier can parse them
-    and then finds them equal to themselves. Messages begin with `where`; `timeout` is
-    in seconds per gold.
+    and then finds them equal to themselves. `timeout` is in seconds per gold.
 
-    Returns:
-      The selected problems, and a message about the others ("" if there are none).
-
-    Raises:
-      ValueError: the share of left-out problems is larger than `unreadable`.
+    Also returns a message about the other problems ("" if there are none), which begins
+    with `where`. Raises ValueError if their share is larger than `unreadable`.
     """
     golds = list(dict.fromkeys(g for p in problems for g in p.answers if not _plain(g)))
     faults: dict[str, str | None] = {}

@@ -53,11 +53,8 @@ class Curriculum:
     """Draws problems stage by stage; the last stage never ends.
 
     Each step calls `begin`, then `draw` any number of times, then `observe` and
-    `metrics`. `on_message` receives a message when a later stage or pass begins.
-
-    Raises:
-      ValueError: a stage before the last one cannot end.
-      NoProblem: a stage has a level without problems.
+    `metrics`. `on_message` receives a message when a later stage or pass begins. Raises
+    ValueError if an earlier stage cannot end or a stage has a level without problems.
     """
 
     def __init__(
@@ -187,10 +184,8 @@ def fill_gaps(
     """Replaces levels without problems by the nearest level that has problems.
 
     Of two levels that are equally near, the lower one is used. Also returns a message
-    for each replaced level.
-
-    Raises:
-      NoProblem: a stage has a level outside the range of the problems' levels.
+    for each replaced level. Raises NoProblem if a stage has a level outside the range
+    of the problems' levels.
     """
     there = sorted({p.level for p in problems if p.level is not None})
     filled, messages = [], []
@@ -214,8 +209,7 @@ def fill_gaps(
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
     """Builds the stages of `config.curriculum.stages`; if empty, one with all problems.
 
-    Raises:
-      ValueError: a stage is not valid; the message begins with its index.
+    The message of a ValueError begins with the index of the stage that is not valid.
     """
     made = []
     for i, section in enumerate(stages):

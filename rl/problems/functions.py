@@ -7,7 +7,7 @@ from typing import Any
 
 
 def load_function(where: str, *, key: str) -> Callable[..., Any]:
-    """Imports "module:function"; raises ValueError, which begins with `key`."""
+    """Imports "module:function"; messages of the ValueError begin with `key`."""
     module_name, _, name = where.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -29,11 +29,7 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
 def load_named(
     where: str, known: Mapping[str, Callable[..., Any]], *, key: str
 ) -> Callable[..., Any]:
-    """Returns the function `known[where]`, or imports "module:function".
-
-    Raises:
-      ValueError: the name is unknown, or the import fails.
-    """
+    """Returns `known[where]`, or imports "module:function", as `load_function` does."""
     if ":" in where:
         return load_function(where, key=key)
     if where not in known:
@@ -48,8 +44,7 @@ def by_name(
 ) -> Callable[..., Any]:
     """Returns a function that passes on only the arguments that `function` names.
 
-    Raises:
-      ValueError: an argument of `function` is not in `known`.
+    Raises ValueError if an argument of `function` is not in `known`.
     """
     named = inspect.signature(function).parameters.keys()
     for name in sorted(named - {*known}):

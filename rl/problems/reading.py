@@ -29,10 +29,9 @@ def load_problems(
 
     Args:
       source: JSONL files separated by commas, local or on the Hugging Face Hub
-        (`rl.files.fetched`); or a user's "module:function".
+        (`rl.files.fetched`); or a user's "module:function", called with `arguments`.
       key: config key of `source`, for error messages.
       fields: column of the file for each field of `FIELDS`, if the names differ.
-      **arguments: keyword arguments of the function.
 
     Raises:
       ValueError: a file, row or function is not valid.
@@ -198,11 +197,7 @@ def _as_text(answer: Any) -> Any:
 
 
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Returns `message` with a note that `count` of `total` problems are left out.
-
-    Raises:
-      ValueError: their share exceeds `unreadable`.
-    """
+    """Returns `message` with a note; raises ValueError if the share is too large."""
     if count > unreadable * total:
         raise ValueError(
             f"{message}; fix them, or raise config.data.unreadable={unreadable:g}, the"

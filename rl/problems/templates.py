@@ -86,11 +86,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns the tokenizer's chat template, with `_TODAY` as its date.
-
-    Raises:
-      ValueError: the tokenizer has no chat template, or several without a default.
-    """
+    """Returns the tokenizer's chat template, with `_TODAY` as its date."""
     templates, name = tokenizer.chat_template, tokenizer.name_or_path
     if not templates:
         raise ValueError(
@@ -134,10 +130,9 @@ def render_prompt(
 ) -> str:
     """Renders the prompt of a problem.
 
-    Args:
-      template: "none" (the problem alone), "qwen_math", "r1", a text with `{problem}`,
-        or "model". "model" applies the tokenizer's chat template to the problem as the
-        user's message; see `chat_arguments` for its arguments.
+    The template is "none" (the problem alone), "qwen_math", "r1", a text with
+    `{problem}`, or "model". "model" applies the tokenizer's chat template to the
+    problem as the user's message; see `chat_arguments` for its arguments.
 
     Raises:
       ValueError: the template is not valid, the tokenizer's chat template is missing or
@@ -196,7 +191,6 @@ def encode_checked(
       UnreadableText: an id has no row in the embedding, the decoded prompt differs, or
         the problem contains a special token. Template "none" permits special tokens,
         because the problem may then be a whole chat.
-      ValueError: `render_prompt` fails.
     """
     what = f"prompt of problem {problem.id!r}"
     if template != "none":
@@ -231,13 +225,9 @@ def encode_set(
 ) -> tuple[dict[str, np.ndarray], list[Problem], str]:
     """Encodes the prompts of a set.
 
-    Returns:
-      The token ids of readable prompts by problem text, the problems whose prompts have
-      at most `max_prompt_tokens`, and a message about unreadable prompts, or "".
-
-    Raises:
-      ValueError: the share of unreadable prompts is larger than `unreadable`, or
-        `render_prompt` fails.
+    Returns the token ids of readable prompts by problem text, the problems whose
+    prompts have at most `max_prompt_tokens`, and a message about unreadable prompts, or
+    "". Raises ValueError if their share is larger than `unreadable`.
     """
     prompts: dict[str, np.ndarray] = {}
     fit, faults = [], []

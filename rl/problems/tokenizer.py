@@ -75,11 +75,8 @@ def default_stop_ids(
     They are `eos_token_id` of `generation_config.json` (without this file, of
     `config.json`), the tokenizer's end-of-sequence token, `<|endoftext|>` and
     `<|im_end|>`. A Qwen base model may end a text with either of the last two. Ids from
-    the tokenizer that have no row in the embedding are left out.
-
-    Raises:
-      ValueError: a file cannot be read, an id in a file has no row in the embedding, or
-        no stop token is found.
+    the tokenizer that have no row in the embedding are left out. Raises ValueError if a
+    file cannot be read, one of its ids has no row, or there is no stop token.
     """
     ids: set[int] = set()
     for name in ("generation_config.json", "config.json"):
@@ -117,13 +114,10 @@ def check_text(
     vocab_size: int,
     what: str,
 ) -> None:
-    """Checks that token ids decode to their text.
+    """Raises UnreadableText if token ids do not decode to their text.
 
     Some differences are accepted: the Unicode form of accents (NFC), additional white
     space, and the leading spaces that SentencePiece adds and removes.
-
-    Raises:
-      UnreadableText: an id has no row in the embedding, or the decoded text differs.
     """
     check_ids(ids, vocab_size=vocab_size, what=what)
     # transformers checks every entry of a list in Python, which takes a third longer.

@@ -59,17 +59,13 @@ def open_function(
     source: str | None,
     problem: Problem | None,
 ) -> Callable[[Sequence[str] | None], Form | list[Score] | Fault]:
-    """Loads a user's function "module:function", which the config key `key` names.
+    """Loads "module:function" and returns the function that a worker runs.
 
-    Args:
-      right_from, after: see `rl.reward.rewards.Rewards`.
-      source: `Form.source` at the start of the run. A new worker would import a file
-        that was edited since, so a difference is a `Fault`. None accepts any.
-      problem: problem of the completions; None if only the form is requested.
+    That function returns a `Score` for each completion of `problem`. For None it
+    returns the `Form` of the user's function. After an error it returns a `Fault`.
 
-    Returns:
-      The function that a worker runs. It returns a `Score` for each completion, or for
-      None the `Form` of the user's function. After an error it returns a `Fault`.
+    `source` is `Form.source` at the start of the run, or None to accept any. A new
+    worker would import a file that was edited since, so a difference is a `Fault`.
     """
     named = f"{key}={where!r}"
     try:

@@ -66,24 +66,15 @@ def _warn(reason: str) -> None:
 class Rewards:
     """Builds reward functions, and owns the worker processes that run them.
 
+    Raises ValueError if a reward is not a sum of terms, or a function cannot be used.
+
     Args:
       formulas: values of `reward.function` and `eval.reward` by config key.
-      workers: number of worker processes for the verifier. All user functions share
-        another pool of the same size.
-      timeout: seconds that a verdict, or a call of a user's function, may take. What
-        takes longer is tried once more.
-      right_from: smallest reward of a correct completion, for functions that do not
-        return "correct".
-      literal: whether the verifier rejects answers that leave something to calculate,
-        such as 48+24 for 72.
-      after: text such as "</think>"; the verifier reads only what follows its last
-        occurrence. Empty: the whole completion.
+      workers, timeout, right_from, literal, after: as in `config.reward`. What takes
+        longer than `timeout` is tried once more.
       timeout_key: config key of `timeout`, for messages.
       on_lost: receives a message if every attempt to call a user function timed out or
         ended its worker.
-
-    Raises:
-      ValueError: a value is not a sum of terms, or a function cannot be used.
     """
 
     def __init__(
@@ -229,11 +220,8 @@ def try_out(
     """Calls the user functions of rewards, to find errors before a run.
 
     The functions judge two completions of `problem`: its first gold, boxed, and an
-    empty text. The other arguments are those of `Rewards`.
-
-    Raises:
-      ValueError: a value is not a sum of terms; or a function cannot be imported,
-        fails, breaks its contract, takes too long or ends its worker.
+    empty text. Raises ValueError if a function fails, breaks its contract, takes too
+    long or ends its worker, and in the cases of `Rewards`.
     """
     own = {}
     for key, formula in formulas.items():

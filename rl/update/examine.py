@@ -1,7 +1,4 @@
-"""Computes a digest of each array, and the number of its entries that are not finite.
-
-Both are computed on the devices, because copying a large state to the host is slow.
-"""
+"""Computes digests of arrays, and finds entries that are not finite, on the devices."""
 
 import functools
 from typing import Any, NamedTuple
@@ -84,13 +81,11 @@ def _mesh(array: jax.Array) -> Mesh | None:
 def _program(mesh: Mesh | None):
     # Replicated, so that every process can read the two integers.
     out = None if mesh is None else laid_out(mesh)
-    return jax.jit(lambda x: (_digest(x), _nonfinite(x)), out_shardings=out)
 
+    def examined(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return _digest(x), jnp.sum(~jnp.isfinite(x), dtype=jnp.uint32)
 
-def _nonfinite(array: jax.Array) -> jax.Array:
-    if not jnp.issubdtype(array.dtype, jnp.inexact):
-        return jnp.uint32(0)
-    return jnp.sum(~jnp.isfinite(array), dtype=jnp.uint32)
+    return jax.jit(examined, out_shardings=out)
 
 
 def _digest(array: jax.Array) -> jax.Array:

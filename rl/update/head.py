@@ -96,11 +96,7 @@ def _backward(mesh, chunk, saved, gradients):
         _backward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"
     )
     d_hidden, d_table = jax.shard_map(
-        shard,
-        mesh=mesh,
-        in_specs=specs,
-        out_specs=(rows, of_table),
-        check_vma=False,
+        shard, mesh=mesh, in_specs=specs, out_specs=(rows, of_table), check_vma=False
     )(*inputs, of_logprobs, *by_entropy)
     return d_hidden, d_table, None, None, None
 

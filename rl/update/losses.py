@@ -168,11 +168,7 @@ def dppo(
 
 
 LOSSES: Mapping[str, Loss] = {
-    "grpo": grpo,
-    "dual_clip": dual_clip,
-    "cispo": cispo,
-    "gspo": gspo,
-    "dppo": dppo,
+    f.__name__: f for f in (grpo, dual_clip, cispo, gspo, dppo)
 }
 
 
@@ -227,16 +223,9 @@ def _held(log_ratio: Tokens) -> Tokens:
 
 
 # Argument names that the signature of a loss may contain.
-ARRAYS = (
-    "policy_logprobs",
-    "old_logprobs",
-    "sampler_logprobs",
-    "reference_logprobs",
-    "entropy",
-    "advantages",
-    "loss_weights",
-    "loss_mask",
-    "segments",
+ARRAYS = tuple(
+    "policy_logprobs old_logprobs sampler_logprobs reference_logprobs entropy"
+    " advantages loss_weights loss_mask segments".split()
 )
 SCALARS = ("eps_low", "eps_high")
 
@@ -246,14 +235,8 @@ def load_loss(
 ) -> tuple[Loss, frozenset[str]]:
     """Loads a loss and binds `arguments`, which are `objective.function_args`.
 
-    Args:
-      function: name of a loss in `LOSSES`, or a user's "module:function".
-
-    Returns:
-      The loss, and the names of `ARRAYS` and `SCALARS` that it takes.
-
-    Raises:
-      ValueError: the loss cannot be loaded, or its arguments are not valid.
+    Also returns the names of `ARRAYS` and `SCALARS` that the loss takes. Raises
+    ValueError if the loss cannot be loaded, or its arguments are not valid.
     """
     key = "config.objective.function"
     loss = load_named(function, LOSSES, key=key)

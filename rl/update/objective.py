@@ -56,10 +56,8 @@ def objective_from_config(c: RunConfig) -> Objective:
     """Builds the objective of a run from `config.objective`.
 
     The correction "truncate" multiplies the weight of off-policy tokens by
-    `min(exp(old - sampler), correction_cap)`.
-
-    Raises:
-      ValueError: `objective.function` or its arguments are not valid.
+    `min(exp(old - sampler), correction_cap)`. Raises ValueError if
+    `objective.function` or its arguments are not valid.
     """
     o = c.objective
     surrogate, named = load_loss(o.function, o.function_args)

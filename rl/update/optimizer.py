@@ -26,9 +26,6 @@ def make_optimizer(
     `settings.function` may name a user's "module:function". It takes no arguments and
     returns an `optax.GradientTransformation` at learning rate 1. The only other setting
     that then applies is `max_grad_norm`.
-
-    Raises:
-      ValueError: the function cannot be loaded, or returns another type.
     """
     function = settings.function
     clip = optax.clip_by_global_norm(settings.max_grad_norm)

@@ -51,11 +51,7 @@ REJECTIONS: dict[str, Rejection] = {"mask": mask, "geometric": geometric}
 
 
 def load_rejection(name: str) -> Rejection | None:
-    """Loads the function that `objective.correction` names; None for "truncate".
-
-    Raises:
-      ValueError: the function cannot be loaded.
-    """
+    """Loads the function that `objective.correction` names; None for "truncate"."""
     if name == TRUNCATE:
         return None
     return load_named(name, REJECTIONS, key="config.objective.correction")
@@ -66,10 +62,8 @@ def rejection_weights(
 ) -> list[np.ndarray]:
     """Computes the rejection weights of each micro-batch, `[R, T]`; 0 outside the mask.
 
-    The micro-batches hold NumPy arrays, with `old_logprobs` filled in.
-
-    Raises:
-      ValueError: the rejection function does not return a finite weight per token.
+    The micro-batches hold NumPy arrays, with `old_logprobs` filled in. Raises
+    ValueError if the function does not return a finite weight per token.
     """
     masks = [np.asarray(b.loss_mask) for b in mini_batch]
 

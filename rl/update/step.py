@@ -116,15 +116,12 @@ def make_step(
     gradient = jax.value_and_grad(loss, has_aux=True)
 
     def zeros(params: Params, batch: Batch, hyper: Hyper) -> Carry:
-        (value, stats), grads = jax.eval_shape(
-            gradient, *lora.split(params), batch, hyper
-        )
-        sums = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, summed_in(x.dtype)), grads
-        )
-        none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (sums, value, stats))
-        none[2]["max"] = jax.tree.map(lambda x: x - jnp.inf, none[2]["max"])
-        return none
+        shapes = jax.eval_shape(gradient, *lora.split(params), batch, hyper)
+        loss_and_stats, grads = shapes
+        sums = jax.tree.map(lambda x: jnp.zeros(x.shape, summed_in(x.dtype)), grads)
+        value, stats = jax.tree.map(jnp.zeros_like, loss_and_stats)
+        stats["max"] = jax.tree.map(lambda x: x - jnp.inf, stats["max"])
+        return sums, value, stats
 
     def accumulate(carry: Carry, params: Params, batch: Batch, hyper: Hyper) -> Carry:
         grads, value, stats = carry
@@ -239,20 +236,13 @@ def _state_shardings(model, optimizer, mesh) -> TrainState:
     params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)
     # An optimizer array's path ends with the path of the parameter it belongs to.
-    owners = {
-        path: (shape.shape, sharding)
-        for (path, shape), sharding in zip(
-            jax.tree_util.tree_leaves_with_path(shapes),
-            jax.tree.leaves(params),
-            strict=True,
-        )
-    }
+    owners = dict(jax.tree_util.tree_leaves_with_path(shapes))
+    of_owners = dict(jax.tree_util.tree_leaves_with_path(params))
 
     def sharding_of(path, leaf):
-        for start in range(len(path)):
-            shape, sharding = owners.get(path[start:], (None, whole))
-            if shape == leaf.shape:
-                return sharding
+        for owner in (path[start:] for start in range(len(path))):
+            if owner in owners and owners[owner].shape == leaf.shape:
+                return of_owners[owner]
         return whole
 
     opt_state = jax.tree_util.tree_map_with_path(

@@ -44,7 +44,7 @@ class World:
         )  # fmt: skip
         self.draws = self.collector.draws
 
-    def _sample(self, prompts, params, *, seed, on_finished):
+    def _sample(self, prompts, params, *, seed, on_finished=None):
         coins = np.random.default_rng(seed).random((len(prompts), params.n))
         self.asked += [prompt[0] for prompt in prompts]
         return [
