@@ -85,11 +85,8 @@ class Collector:
 
         `step` is the number of steps done, which is the policy version. If too few
         groups are informative, the returned list is shorter (`on_shortfall="partial"`)
-        or empty. With an empty list the step has no update.
-
-        Raises:
-          Shortfall: too few groups are informative, and `on_shortfall` is "stop" or
-            `MAX_SHORTFALLS` consecutive steps have no update.
+        or empty. With an empty list the step has no update. Raises Shortfall if
+        `on_shortfall` is "stop" or `MAX_SHORTFALLS` consecutive steps have no update.
         """
         stage = self.draws.begin(step)
         params = dataclasses.replace(

@@ -1,20 +1,17 @@
 """Selects the problems of a step from those that the curriculum offers.
 
 The sampling policy "uniform" draws every offered problem. The policy "signal" draws an
-offered problem with the probability
-
-    max(explore, teaches / most)
-
-and skips it otherwise. `teaches` is the probability that the problem's group has both
-correct and wrong completions, under the Beta distribution of its solve rate
-(`SolveRates`). Problems with an estimated solve rate of 0.9 or more are retired: they
-are drawn with the probability `explore`. `most` is the largest `teaches` among the
-stage's problems that are not retired.
+offered problem with the probability `max(explore, teaches / most)`. `teaches` is the
+probability that the problem's group has both correct and wrong completions, under the
+Beta distribution of its solve rate (`SolveRates`). Problems with an estimated solve
+rate of 0.9 or more are retired: they are drawn with the probability `explore`. `most`
+is the largest `teaches` among the stage's problems that are not retired.
 
 Sources: GRESO (arXiv 2506.02177) skips prompts whose recent groups had no signal;
 ScaleRL (arXiv 2510.13786) retires prompts with a solve rate of 0.9.
 """
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +24,6 @@ from rl.problems.curriculum import Counts, Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.seeds import generator
 
-_COUNTED = "offered refused refused_in_vain compared expected found".split()
 _RETIRE_AT = 0.9  # minimum solve rate of retired problems
 _OFFERS = 1  # separates these random numbers from the sampler's of the same seed
 
@@ -65,8 +61,6 @@ class Draws:
         self._places = {p.id: place for place, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
         self._rates = SolveRates(problems, half_life=settings.half_life)
-        self._step, self._pool = 0, np.ones(len(problems), bool)
-        self._counts = dict.fromkeys(_COUNTED, 0.0)
 
     def begin(self, step: int) -> Stage:
         """Resets the counts for a new step, and returns the step's curriculum stage."""
@@ -75,7 +69,7 @@ class Draws:
         self._pool = np.ones(len(self._levels), bool)
         if stage.levels is not None:
             self._pool = np.isin(self._levels, list(stage.levels))
-        self._counts = dict.fromkeys(_COUNTED, 0.0)
+        self._counts: dict[str, float] = collections.defaultdict(float)
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Int
 
 from configs.base import RunConfig
 from rl.groups.advantages import Advantages, load_advantage
@@ -159,9 +159,6 @@ def pack(
     Returns:
       Micro-batches of NumPy arrays `[R, T]`, where R is a multiple of `row_multiple`.
       `loss_weights` are 0; `weigh` sets them.
-
-    Raises:
-      ValueError: a segment is longer than the longest row.
     """
     lengths = [len(s.token_ids) for s in segments]
     prompts = [s.prompt_length for s in segments]
@@ -230,7 +227,7 @@ def _fill(batch: Batch, rows, segments) -> None:
 def weigh(
     mini_batch: Sequence[Batch], *, aggregation: Aggregation, constant: int
 ) -> list[Batch]:
-    """Returns the mini-batch, of NumPy arrays, with `loss_weights` filled in.
+    """Fills in the `loss_weights` of micro-batches of NumPy arrays of equal shape.
 
     The weight of a token depends on the aggregation:
 
@@ -243,50 +240,34 @@ def weigh(
 
     Only tokens in `loss_mask` count, and only groups and completions with such tokens.
     """
-    masks = [np.asarray(batch.loss_mask) for batch in mini_batch]
-    groups = [np.asarray(batch.group_ids) for batch in mini_batch]
-    completions = number_completions(mini_batch)
-    in_group = _counts(groups, masks)
-    in_completion = _counts(completions, masks)
-
-    def weight(group: np.ndarray, completion: np.ndarray) -> Float64[np.ndarray, " _"]:
-        if aggregation == "token":
-            return np.full(len(group), 1 / max(in_group.sum(), 1))
-        if aggregation == "group":
-            return 1 / (np.count_nonzero(in_group) * in_group[group])
-        sequences = max(int(np.count_nonzero(in_completion)), 1)
-        if aggregation == "sequence":
-            return 1 / (sequences * in_completion[completion])
-        if aggregation == "constant":
-            return np.full(len(group), 1 / (sequences * constant))
+    mask = np.stack([batch.loss_mask for batch in mini_batch])
+    group = np.stack([batch.group_ids for batch in mini_batch])[mask]
+    completion = number_completions(mini_batch)[mask]
+    in_group = np.bincount(group).astype(np.float64)
+    in_completion = np.bincount(completion).astype(np.float64)
+    sequences = max(int(np.count_nonzero(in_completion)), 1)
+    weights = np.zeros(mask.shape, np.float32)
+    if aggregation == "token":
+        weights[mask] = 1 / max(len(group), 1)
+    elif aggregation == "group":
+        weights[mask] = 1 / (np.count_nonzero(in_group) * in_group[group])
+    elif aggregation == "sequence":
+        weights[mask] = 1 / (sequences * in_completion[completion])
+    elif aggregation == "constant":
+        weights[mask] = 1 / (sequences * constant)
+    else:
         assert_never(aggregation)
-
-    weighed = []
-    for batch, mask, group, completion in zip(
-        mini_batch, masks, groups, completions, strict=True
-    ):
-        weights = np.zeros(mask.shape, np.float32)
-        weights[mask] = weight(group[mask], completion[mask])
-        weighed.append(batch.replace(loss_weights=weights))
-    return weighed
+    return [
+        batch.replace(loss_weights=of_batch)
+        for batch, of_batch in zip(mini_batch, weights, strict=True)
+    ]
 
 
-def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
+def number_completions(mini_batch: Sequence[Batch]) -> Int[np.ndarray, "N R T"]:
     """Returns for each token the number of its completion within the mini-batch.
 
     Padding and prompts that several completions share have their own numbers.
     """
-    numbers, first = [], 0
-    for batch in mini_batch:
-        ids = np.asarray(batch.segment_ids)
-        width = int(ids.max(initial=0)) + 1
-        numbers.append(first + np.arange(len(ids))[:, None] * width + ids)
-        first += len(ids) * width
-    return numbers
-
-
-def _counts(
-    numbers: Sequence[np.ndarray], masks: Sequence[np.ndarray]
-) -> Float64[np.ndarray, " _"]:
-    inside = [number[mask] for number, mask in zip(numbers, masks, strict=True)]
-    return np.bincount(np.concatenate(inside)).astype(np.float64)
+    ids = np.stack([batch.segment_ids for batch in mini_batch])
+    rows = np.arange(len(ids) * ids.shape[1]).reshape(*ids.shape[:2], 1)
+    return rows * (ids.max(initial=0) + 1) + ids

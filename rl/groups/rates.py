@@ -22,13 +22,10 @@ _STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
 
 
 class Rate(NamedTuple):
-    """Holds the parameters of the Beta distribution of a solve rate, or of several.
+    """Holds the Beta parameters of a solve rate, or arrays of those of several."""
 
-    Both are above 0. They are numbers, or arrays over problems or levels.
-    """
-
-    right: Any  # grows with correct completions
-    wrong: Any  # grows with wrong completions
+    right: Any  # above 0; grows with correct completions
+    wrong: Any  # above 0; grows with wrong completions
 
     @property
     def mean(self) -> Any:
@@ -40,10 +37,7 @@ class Rate(NamedTuple):
 
 
 def _row(this, other, n: int):
-    """Computes B(this + n, other) / B(this, other), with the beta function B.
-
-    This is the probability that `n` draws in a row have the outcome `this`.
-    """
+    """Returns the probability of `this` n times: B(this + n, other) / B(this, other)."""
     chance = 1.0
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)

@@ -45,8 +45,7 @@ def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
     b + a. `held_out` is the number of held-out problems.
     """
     pairs = [(a, b) for a in range(LIMIT) for b in range(a, LIMIT)]
-    order = generator(seed).permutation(len(pairs))
-    chosen = [pairs[i] for i in order]
+    chosen = [pairs[i] for i in generator(seed).permutation(len(pairs))]
     if split == "held_out":
         sums = chosen[:held_out]
     else:
@@ -105,12 +104,10 @@ def make_base(
         arguments, so any change trains a new base. A base that is already there is not
         trained again.
       heads: number of query heads; two query heads share one key-value head.
-      batch: number of solutions per step.
       learning_rate: initial learning rate, which decays linearly to 0.
       slips: share of solutions with a random error in the sum of the units.
       forgotten_carries: share of solutions in which the carry is 0. Above one half, the
         base forgets carries when it decodes greedily.
-      held_out: number of held-out problems, which the base is not trained on.
       described_in: folder for the config and the tokenizer if the base is not in the
         cache. The base is then not trained, and this folder is returned.
     """

@@ -26,7 +26,8 @@ def readable(
     Also returns a message about the other problems ("" if there are none), which begins
     with `where`. Raises ValueError if their share is larger than `unreadable`.
     """
-    golds = list(dict.fromkeys(g for p in problems for g in p.answers if not _plain(g)))
+    every = dict.fromkeys(gold for problem in problems for gold in problem.answers)
+    golds = [gold for gold in every if not canonical_key(gold).startswith("=")]
     faults: dict[str, str | None] = {}
     if golds:
         starts = range(0, len(golds), 64)
@@ -51,10 +52,6 @@ def readable(
     message = check_left_out(message, len(bad), len(problems), unreadable)
     left_out = {p.id for p in bad}
     return [p for p in problems if p.id not in left_out], message
-
-
-def _plain(gold: str) -> bool:
-    return canonical_key(gold).startswith("=")
 
 
 def _tail(gold: str) -> str:

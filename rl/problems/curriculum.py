@@ -3,8 +3,6 @@
 A stage mixes difficulty levels in given proportions and may override settings. It ends
 after its number of steps, or earlier by its advance rule. The rule compares a metric,
 pooled over a window of steps, with a threshold. Steps without an update do not count.
-
-Within a stage, each pass over a level draws every problem of the level once.
 """
 
 import collections

@@ -134,9 +134,8 @@ def render_prompt(
     `{problem}`, or "model". "model" applies the tokenizer's chat template to the
     problem as the user's message; see `chat_arguments` for its arguments.
 
-    Raises:
-      ValueError: the template is not valid, the tokenizer's chat template is missing or
-        fails, or the prompt is empty.
+    Raises ValueError if the template is not valid, the tokenizer's chat template is
+    missing or fails, or the prompt is empty.
     """
     check_template(template)
     if (arguments := chat_arguments(template)) is None:

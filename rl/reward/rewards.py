@@ -107,10 +107,9 @@ class Rewards:
         self._by_name: dict[str, Reward] = {}
         with contextlib.ExitStack() as opened:
             if verifies:
-                self._pool = VerifierPool(
-                    workers, timeout, literal=literal, after=after
+                self._pool = opened.enter_context(
+                    VerifierPool(workers, timeout, literal=literal, after=after)
                 )
-                opened.callback(self._pool.close)
                 self._by_name[VERIFIER] = verifier_reward(self._pool.judge)
             if own:
                 self._workers = Workers(

@@ -47,17 +47,14 @@ def score_tokens(
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
     """Computes `log p(target)` and the entropy of p, in nats, in the mask; 0 elsewhere.
 
+    Both are float32 (float64 for float64 inputs), and differentiable in `hidden` and
+    `table`. The backward pass skips the entropy if the loss does not depend on it.
+
     Args:
       hidden: hidden states in the compute dtype.
       table: output embeddings, cast to the compute dtype block by block.
       target_ids: token that each hidden state predicts.
-      mesh: device mesh over which rows and table are sharded.
       chunk: number of tokens per device that are processed at a time.
-
-    Returns:
-      Two arrays in float32 (float64 for float64 inputs), both differentiable in
-      `hidden` and `table`. The backward pass skips the entropy if the loss does not
-      depend on it.
     """
     return _forward(hidden, table, target_ids, mask, temperature, mesh, chunk)[0]
 
@@ -107,10 +104,9 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 def _scored_first(hidden, table, target_ids, mask, chunk, gpu):
     """Sorts the positions of the mask to the front.
 
-    Returns:
-      The hidden states `[positions, D]`, the target ids relative to this device's first
-      vocabulary entry, the order of the positions, the length of a chunk of positions,
-      and the number of chunks to process.
+    Returns the hidden states `[positions, D]`, the target ids relative to this device's
+    first vocabulary entry, the order of the positions, the number of positions in a
+    chunk, and the number of chunks to process.
     """
     targets = target_ids.reshape(-1)
     targets -= jax.lax.axis_index(mesh_axes("vocab")) * table.shape[0]
@@ -139,14 +135,6 @@ def _logits(hidden, words, temperature, gpu):
     return product / temperature.astype(accumulate)
 
 
-def _gathered(part: jax.Array) -> jax.Array:
-    _, columns, _ = table_axes()
-    if jax.lax.axis_size(columns) == 1:
-        # XLA on CPU would transpose the table and back even for an axis of size 1.
-        return part
-    return jax.lax.all_gather(part, columns, axis=1, tiled=True)
-
-
 def _scattered(whole: jax.Array) -> jax.Array:
     """Returns this device's columns of a block's gradient `[W, D]`.
 
@@ -169,13 +157,16 @@ def _over_vocabulary(visit, carry, table, dtype, block):
     `start` is the index of the block's first entry on this device. `words [W, D]` are
     the block's embeddings with all columns.
     """
-    vocab = table.shape[0]
-    size = min(block, vocab)
-    blocks, rest = divmod(vocab, size)
+    size = min(block, len(table))
+    blocks, rest = divmod(len(table), size)
+    _, columns, _ = table_axes()
 
     def fetch(start, size):
         words = jax.lax.dynamic_slice_in_dim(table, start, size).astype(dtype)
-        return _gathered(words)
+        if jax.lax.axis_size(columns) == 1:
+            # XLA on CPU would transpose the table and back even for an axis of size 1.
+            return words
+        return jax.lax.all_gather(words, columns, axis=1, tiled=True)
 
     def body(i, fetched):
         words, carry = fetched

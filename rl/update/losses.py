@@ -49,14 +49,13 @@ Loss = Callable[..., Result]
 class Segments(flax.struct.PyTreeNode):
     """Maps the tokens of packed rows to their completions.
 
-    Sums, means and lengths ignore the tokens outside the loss mask. `groups` is the
-    number of each completion token's group within the mini-batch. A group may be split
-    over several micro-batches.
+    Sums, means and lengths ignore the tokens outside the loss mask. A group may be
+    split over several micro-batches.
     """
 
     ids: Int[jax.Array, "R T"]  # number of the segment within its row; 0 is padding
     mask: Bool[jax.Array, "R T"]
-    groups: Int[jax.Array, "R T"]
+    groups: Int[jax.Array, "R T"]  # number of the group within the mini-batch
 
     def sum(self, values: Tokens) -> Tokens:
         """Returns at each token the sum over its completion; 0 outside the mask."""

@@ -65,17 +65,13 @@ def rejection_weights(
     The micro-batches hold NumPy arrays, with `old_logprobs` filled in. Raises
     ValueError if the function does not return a finite weight per token.
     """
-    masks = [np.asarray(b.loss_mask) for b in mini_batch]
-
-    def flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return np.concatenate([a[m] for a, m in zip(arrays, masks, strict=True)])
-
-    gaps = flat([np.asarray(b.old_logprobs - b.sampler_logprobs) for b in mini_batch])
+    mask = np.stack([b.loss_mask for b in mini_batch])
+    gaps = np.stack([b.old_logprobs - b.sampler_logprobs for b in mini_batch])[mask]
     weights = np.asarray(
         rejection(
             np.clip(gaps, -MAX_LOG_RATIO, MAX_LOG_RATIO),
-            flat([np.asarray(b.off_policy) for b in mini_batch]),
-            flat(number_completions(mini_batch)),
+            np.stack([b.off_policy for b in mini_batch])[mask],
+            number_completions(mini_batch)[mask],
             cap,
         ),
         np.float32,
@@ -87,12 +83,9 @@ def rejection_weights(
             f" ({finite} finite); it must return one finite weight for each token, of"
             f" shape {gaps.shape}"
         )
-    of_batches = []
-    for inside in masks:
-        of_batch = np.zeros(inside.shape, np.float32)
-        of_batch[inside], weights = np.split(weights, [inside.sum()])
-        of_batches.append(of_batch)
-    return of_batches
+    of_tokens = np.zeros(mask.shape, np.float32)
+    of_tokens[mask] = weights
+    return list(of_tokens)
 
 
 def reject(

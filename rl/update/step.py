@@ -74,9 +74,7 @@ def make_step(
     """Builds the functions of a training step.
 
     Args:
-      model: decoder, which defines the dtypes and the rematerialization policy.
       optimizer: optimizer at learning rate 1 (see `rl.update.optimizer`).
-      mesh: device mesh over which batches and state are sharded.
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
         updates, so that it takes no device memory while gradients are computed.
