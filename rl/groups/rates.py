@@ -37,8 +37,8 @@ class Rate(NamedTuple):
 
 
 def _row(this, other, n: int):
-    """Returns the probability of `this` n times: B(this + n, other) / B(this, other)."""
-    chance = 1.0
+    """Returns the probability that `n` draws in a row have the outcome `this`."""
+    chance = 1.0  # becomes B(this + n, other) / B(this, other)
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)
     return chance
