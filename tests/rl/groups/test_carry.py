@@ -56,7 +56,8 @@ class Slots:
                 texts[p][s] = start.followed_by(token)
                 if ended:
                     running.remove((p, s))
-                    on_finished(p, s, texts[p][s])
+                    if on_finished is not None:
+                        on_finished(p, s, texts[p][s])
             if on_pause and on_pause():
                 break
         return texts
