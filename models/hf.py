@@ -111,7 +111,7 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     if extra := sorted(set(tensors) - known):
         raise ValueError(
             f"{folder}: tensors that config.json does not define: {len(extra)}, such as"
-            f" {extra[0]}; use the config.json of these weights, or remove them"
+            f" {extra[0]}; use the config.json of these weights, or remove the tensors"
         )
     return tensors
 

@@ -155,7 +155,7 @@ def draw(
 
     if len(problems) != len(prompts):
         raise ValueError(
-            f"prompts: {len(prompts)}, problems: {len(problems)}; must be equal"
+            f"{len(problems)=}, {len(prompts)=}: must be equal; give one prompt each"
         )
     groups = sampler.sample(prompts, params, seed=seed, on_finished=report)
     return [

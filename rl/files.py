@@ -227,8 +227,8 @@ def fetched(name: str) -> pathlib.Path:
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         raise ValueError(
-            f"{name}: could not be downloaded ({reason}); correct the name, or give a"
-            " local file"
+            f"{name}: could not be downloaded ({reason}); check the name and the"
+            " network, or give a local file"
         ) from None
     return pathlib.Path(file)
 

@@ -80,7 +80,7 @@ def rejection_weights(
     if weights.shape != gaps.shape or finite != weights.size:
         raise ValueError(
             f"config.objective.correction: the function returned shape {weights.shape}"
-            f" ({finite} finite); it must return one finite weight for each token, of"
+            f" (finite: {finite}); it must return one finite weight for each token, of"
             f" shape {gaps.shape}"
         )
     of_tokens = np.zeros(mask.shape, np.float32)
