@@ -91,10 +91,9 @@ def check_loss(
 ) -> list[Finding]:
     """Returns one finding per property of a loss, alone and with each correction.
 
-    `name` and `arguments` are values of `objective.function` and its `function_args`.
-    `corrections` are values of `objective.correction`; None stands for all built-in
-    ones. If the plain loss, its gradient or a metric is not finite, nothing else is
-    checked.
+    The arguments are values of `objective.function`, `function_args` and `correction`;
+    without `corrections`, all built-in ones. If the plain loss, its gradient or a
+    metric is not finite, nothing else is checked.
 
     Raises:
       ValueError: an argument is not valid.

@@ -116,10 +116,8 @@ def _load_run(
     m = read_json(workdir / "config.json")["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:
-        adapters = lora.Lora(
-            **{key: sizes[key] for key in ("rank", "alpha", "targets")}
-        )
-        config = dataclasses.replace(model.config, lora=adapters)
+        fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
+        config = dataclasses.replace(model.config, lora=lora.Lora(**fields))
         model = model.clone(config=config)
     checkpoints = workdir / "checkpoints"
     trained, _ = lora.split(_abstract(model, mesh))

@@ -1,8 +1,4 @@
-"""Executes the runs of an ablation: `check`, then `make_bases`, then `train`.
-
-Each run is a process of `rl.train`. The processes end with this process, even if it is
-killed.
-"""
+"""Executes the runs of an ablation: `check`, then `make_bases`, then `train`."""
 
 import collections
 import multiprocessing
@@ -57,8 +53,8 @@ def train(
 ) -> list[Run]:
     """Trains or resumes runs in parallel; returns those that failed.
 
-    `slots` has the additional environment variables of each concurrent run. `announce`
-    prints a line when a run starts and when it ends.
+    Each run is a process of `rl.train`, which ends with this process, even if it is
+    killed. `slots` has the additional environment variables of each concurrent run.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)
     going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}

@@ -90,7 +90,6 @@ def read_result(study: Study) -> dict[str, Any]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Formats a result of `read_result` as Markdown tables."""
     reference, by_arm = result["reference"], result["cells"]
     ended = [run for run in result["runs"] if "figures" in run]
     settings = ", ".join(f"{k}={v}" for k, v in result["overrides"].items())

@@ -100,17 +100,16 @@ def make_study(
     overrides: Mapping[str, Any],
     seeds: Sequence[int] = (),
 ) -> Study:
-    """Lists the runs of an ablation.
+    """Lists the runs of an ablation, in the folder `workdir/runs`.
 
     Args:
       name: the ablation's file, or `FILE.py:@BASE` for another base config.
-      workdir: the folder of the study; runs are in its subfolder `runs`.
       overrides: values that every run sets, by dotted key, also if its arm sets them.
       seeds: the seeds of each arm, if not those of the ablation.
 
     Raises:
       ValueError: `name` contains an arm, the file defines no `ABLATION`, a seed occurs
-        twice, or "seed" is a key of `overrides`.
+        twice, or `overrides` sets the seed.
       UnreadableConfig: the file, the base config or an arm is not valid.
     """
     file, _, text = name.partition(":")

@@ -238,7 +238,7 @@ def make_trainer(
 ) -> tuple[Decoder, Step]:
     """Builds the model and the update of a run, by default on the first device.
 
-    `options` are values of keys of `config.model`.
+    `options` sets keys of `config.model`.
     """
     config = base.get_config()
     config.deterministic = deterministic
@@ -252,13 +252,10 @@ def make_trainer(
 def measure(
     run: Callable[[], T], *, repeat: int = 5, inner: int = 1
 ) -> list[tuple[float, T]]:
-    """Measures a function `repeat` times, after two warm-up measurements.
+    """Returns the mean seconds of a call and the last result, `repeat` times.
 
-    Each measurement makes `inner` calls and waits for the last result. With several
-    calls, a GPU computes one result while the host launches the next.
-
-    Returns:
-      For each measurement, the mean seconds of a call, and the last call's result.
+    Each measurement makes `inner` calls: with several, a GPU computes one result while
+    the host launches the next. Two warm-up measurements are not returned.
     """
     calls = []
     for _ in range(2 + repeat):
@@ -288,7 +285,6 @@ def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Returns the number of cores, the devices, and the versions of JAX and Python."""
     return {
         "cores": usable_cores(),
         "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",

@@ -121,8 +121,7 @@ def read(
       text: the text of `jax.stages.Compiled.as_text`, or an empty text.
       trips: assumed trip counts of loops whose length depends on data. Entry d is for
         loops within d other such loops; the last entry is also for deeper loops.
-      kernel_share: factor of the memory traffic of handwritten kernels; below 1 if they
-        read only a part of their operands.
+      kernel_share: share of their operands that handwritten kernels access.
       cache: size of the device's cache in bytes.
 
     Raises:

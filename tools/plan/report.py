@@ -105,7 +105,6 @@ def gib(size: float) -> str:
 
 
 def describe(plan: Mapping[str, Any]) -> str:
-    """Formats a report of `make_report` as text."""
     trainer, sampler, programs = plan["trainer"], plan["sampler"], plan["programs"]
     usable = gib(plan["memory"]["usable_bytes"])
     lines = [

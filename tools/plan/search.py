@@ -98,8 +98,7 @@ def best(config: RunConfig, target: Target) -> Workload:
 
     Raises:
       ValueError: no layout is valid or fits, the compiler is not installed, the run
-        trains adapters, or the config names a model, optimizer or devices that cannot
-        be used.
+        trains adapters, or the config is not valid.
     """
     if rank := config.model.lora.rank:
         raise ValueError(
