@@ -17,13 +17,10 @@ from sharding.rules import mesh_axes, shards, spec
 
 
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns how `sharding.rules.RULES` shards the embedding table.
+    """Returns the mesh axes of the embedding table's rows and columns.
 
-    The results are the mesh axes of "vocab", those of "embed", and whether "batch" also
-    uses the axes of "embed".
-
-    Raises:
-      ValueError: "batch" shares an axis with "vocab", or only some axes with "embed".
+    The third result says whether "batch" also uses the axes of the columns. Raises
+    ValueError if "batch" shares an axis with the rows, or only some with the columns.
     """
     rows, words = set(mesh_axes("batch")), mesh_axes("vocab")
     columns = mesh_axes("embed")

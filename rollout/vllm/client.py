@@ -374,11 +374,8 @@ class VllmClient:
     ) -> float:
         """Pauses the server, loads new weights and resumes; returns the paused seconds.
 
-        Args:
-          mode: the effect on running requests: "abort" drops them, "keep" continues
-            them with the new weights.
-          timeout: the timeout of each request in seconds.
-          adapter: whether the weights are only adapters of the server's model.
+        `adapter` says whether the weights are only adapters of the server's model. The
+        mode "abort" drops running requests, "keep" continues them with the new weights.
 
         Raises:
           LoadFailed: the server could not load the weights, and stays paused.

@@ -56,8 +56,6 @@ class FleetSampler:
         """Implements `Sampler.sample`; several threads can call it.
 
         Raises:
-          ValueError: a prompt is empty or too long for `max_model_len`, or `partial` is
-            invalid.
           ServerFailed: a restart fails, no server is left, or requests fail repeatedly.
           ServerRefused: a server rejected a request; the message has its answer.
           OutOfStep: a server reports no version, or serves another one.

@@ -60,16 +60,10 @@ class ServerFleet:
     ):
         """Creates a fleet without starting its servers.
 
-        Args:
-          servers: the servers to start, which end with this process.
-          urls: the URLs of servers that run already; the fleet never ends them.
-          api_key: the key of the servers at `urls`.
-          concurrency: the maximum number of concurrent requests per server. One fewer
-            than the server's slots leaves a slot for the probe.
-          stall_seconds: the seconds without a processed token after which a server with
-            requests is restarted.
-          max_restarts: the maximum restarts of a server between two calls of
-            `update_all`.
+        The `servers` end with this process. The fleet never ends the servers at `urls`,
+        whose key is `api_key`. `concurrency` is the maximum number of concurrent
+        requests per server; one fewer than the server's slots leaves a slot for the
+        probe.
         """
         self._concurrency = concurrency
         self._stall_seconds = stall_seconds
@@ -122,11 +116,8 @@ class ServerFleet:
         """Waits for all servers and updates them in parallel.
 
         Returns the client and the result of `update` for each server that is not dead.
-
-        Raises:
-          ServerFailed: a server does not start or answer, or none is left.
-          Exception: the first other error of `attach` or `update` that a restart cannot
-            solve.
+        Raises ServerFailed if a server does not start or answer, or if none is left,
+        and other errors of `attach` or `update` that a restart cannot solve.
         """
         for member in self.members:
             member.restarts = 0
@@ -141,11 +132,8 @@ class ServerFleet:
     ) -> Iterator[tuple[Member, int] | None]:
         """Waits for a free slot; yields the least busy server and the server's epoch.
 
-        Yields None if `unless` returns True.
-
-        Raises:
-          ServerGone: the fleet was closed.
-          Exception: the error of a restart, such as ServerFailed if no server is left.
+        Yields None if `unless` returns True. Raises ServerGone after `close`, or the
+        error of a restart, such as ServerFailed if no server is left.
         """
         with self._changed:
             while not (free := self._with_room()) and not unless():

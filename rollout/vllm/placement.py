@@ -18,7 +18,6 @@ def make_servers(
     """Returns servers of one model, which are not started yet.
 
     Args:
-      spec: the description of each server, except its GPUs.
       sets: the GPUs of each server; see `device_sets`.
       key: the flag or config key that sets `spec.python`, for error messages.
       logs: the folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
@@ -46,10 +45,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed or has a GPU twice. Or it is empty on a machine
-        with GPUs, and JAX uses all of them or has several processes. Or JAX and vLLM
-        share a GPU, but not both have a share of its memory, or the sum exceeds 1. Or
-        JAX uses GPUs, and CUDA_VISIBLE_DEVICES has other names than numbers.
+      ValueError: `devices` is malformed; the free GPUs are not known; or JAX and vLLM
+        share a GPU, but not both have a share of its memory, or the sum exceeds 1.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:

@@ -72,14 +72,13 @@ class WeightFolder:
         Args:
           weight_dir: the parent of the folder; if empty, shared memory.
           fallback: the parent if `weight_dir` is empty and shared memory is too small.
-          export: yields `(name in the file, host array)` for the tensors of a parameter
-            tree.
+          export: yields `(name in the file, host array)` for a parameter tree's
+            tensors.
           specs: `(shape, dtype)` of each tensor from `export`, all of one dtype.
           file, described: the name of a version's weights file, and the texts of its
             other files by name.
 
-        Raises:
-          OSError: two versions do not fit, or the parent is not writable.
+        Raises OSError if two versions do not fit, or the parent is not writable.
         """
         # vLLM's reload does not update a tied head, so publish the head separately.
         self._tied = _EMBEDDING in specs and _HEAD not in specs
@@ -114,8 +113,7 @@ class WeightFolder:
     ) -> PublishedWeights:
         """Writes a version, one tensor at a time, to a folder that `keep` does not use.
 
-        Raises:
-          OSError: the folder is full or not writable; `keep` is not changed.
+        Raises OSError if the folder is full or not writable; `keep` is not changed.
         """
         slots = [self.path / str(i) / self._file for i in range(_VERSIONS)]
         path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
@@ -180,9 +178,8 @@ class VllmSampler(FleetSampler):
 
         Args:
           fleet: the servers, not yet started.
-          probe: a function of parameters and sequences that returns the trainer's
-            log-probs at temperature 1, `float32 [n]` with entry t for token t. Called
-            with one sequence per server in each publish.
+          probe: returns the trainer's log-probs at temperature 1 of the sequences, for
+            a parameter tree: `float32 [n]` with entry t for token t.
           probe_prompt: the token ids of the probe's prompt, long enough to fill several
             blocks of the key-value cache.
           probe_tolerance: the largest mean absolute difference of log-probs after an
@@ -190,7 +187,7 @@ class VllmSampler(FleetSampler):
           in_flight: the effect of a publish on running requests: "abort" drops and
             repeats them, "keep" continues them with the new weights.
           model_specs: the shapes and dtypes of the servers' model if only adapters are
-            published; None if all weights are.
+            published.
         """
         super().__init__(fleet, max_model_len=max_model_len)
         self._weights = weights

@@ -199,9 +199,7 @@ class ServerProcess:
     def wait_ready(self, timeout: float) -> None:
         """Waits up to `timeout` seconds until the server answers.
 
-        Raises:
-          ServerFailed: the server exited or was too slow; the message has the end of
-            its log.
+        Raises ServerFailed, with the end of the log, if it exited or was too slow.
         """
         process = self._process
         assert process is not None, "call start first"

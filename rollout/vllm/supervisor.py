@@ -30,9 +30,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
     """Starts `command` below a supervisor process, with arguments of `Popen`.
 
-    Returns:
-      The supervisor's process, and the file descriptor of the pipe. Close the pipe to
-      end the process tree; write `k` first to skip the grace period.
+    Returns the supervisor's process and a pipe. Close the pipe to end the process tree;
+    write `k` first to skip the grace period.
     """
     reading, lifeline = os.pipe()
     process = subprocess.Popen(
