@@ -27,13 +27,7 @@ _MASKED = -1e30  # finite, so that a fully masked row does not become NaN
 _BLOCK = 128
 
 
-def dense_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    segment_ids: jax.Array,
-    prefix_ids: jax.Array,
-) -> jax.Array:
+def dense_attention(q, k, v, segment_ids, prefix_ids) -> jax.Array:
     """Implements `segment_attention` by masked scores of all pairs of positions."""
     batch, length, heads, width = q.shape
     grouped = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)

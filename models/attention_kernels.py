@@ -93,14 +93,7 @@ def _rows(segment_ids, prefix_ids, tilings: Tilings) -> _Rows:
     )
 
 
-def triton_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    segment_ids: jax.Array,
-    prefix_ids: jax.Array,
-    interpret: bool,
-) -> jax.Array:
+def triton_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
     """Implements `models.attention.segment_attention` on a GPU."""
     length, width, sharing = q.shape[1], q.shape[3], q.shape[2] // k.shape[2]
     size = width * q.dtype.itemsize

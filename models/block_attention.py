@@ -16,14 +16,7 @@ _MASKED = -1e30  # finite, so that a fully masked query does not become NaN
 _PADDING = jnp.iinfo(jnp.int32).max
 
 
-def block_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    segment_ids: jax.Array,
-    prefix_ids: jax.Array,
-    block: int,
-) -> jax.Array:
+def block_attention(q, k, v, segment_ids, prefix_ids, block: int) -> jax.Array:
     """Implements `models.attention.segment_attention` with blocks of C = `block`."""
     length, heads, width = q.shape[1:]
 

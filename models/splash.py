@@ -7,14 +7,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 _BLOCKS = (512, 256, 128)  # the largest that divides the padded row is used
 
 
-def splash_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    segment_ids: jax.Array,
-    prefix_ids: jax.Array,
-    interpret: bool,
-) -> jax.Array:
+def splash_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
     """Implements `models.attention.segment_attention` without shared prefixes."""
     del prefix_ids
     length, heads, width = q.shape[1:]

@@ -23,6 +23,9 @@ from sharding.rules import shards
 
 # Slots are refilled when 1/8 of them are free, because each refill is a round trip.
 _REFILL_PART = 8
+# Lengths are rounded up to a multiple of this. Those above the compiled lengths are
+# rounded up to this times a power of two, at most to the model's context.
+_BUCKET = 64
 # Share of a device's memory that is left for programs and the runtime.
 _SPARE = 0.1
 # The results of a prefill are replicated on every copy. A prefill is therefore limited
@@ -76,9 +79,6 @@ class Layout:
     prefix: int  # length of the common prefix of all prompts; 0: none is cached
     partial: bool  # whether calls continue partial completions
     settings: PlatformSettings
-    # Multiple that lengths are rounded up to. Lengths above the compiled ones are
-    # rounded up to the bucket times a power of two, at most to the model's context.
-    bucket: int = 64
 
     @functools.cached_property
     def mesh(self) -> Mesh:
@@ -110,14 +110,14 @@ class Layout:
         """Returns the cache columns and the maximum number of new tokens of a slot."""
         prompt = self._known(prompt, self.prompt_length)
         response = self._known(response, self.response_length)
-        step = self.settings.columns or self.bucket
+        step = self.settings.columns or _BUCKET
         columns = _round_up(prompt - prefix + response, step)
-        return columns, _round_up(response, self.bucket)
+        return columns, _round_up(response, _BUCKET)
 
     def _known(self, length: int, known: int) -> int:
         if length <= known:
             return known
-        bucket = self.bucket
+        bucket = _BUCKET
         while bucket < length:
             bucket *= 2
         return min(bucket, max(self.trained.config.max_positions, length))
@@ -149,9 +149,9 @@ class Layout:
         # rows are shorter, and if needed fewer, to limit the number of tokens.
         most = max(_READERS * self.settings.read, self.cached // _READ_PART)
         needed = self.refill(batch) // self.copies * longest
-        each = most // self.copies // self.bucket * self.bucket
+        each = most // self.copies // _BUCKET * _BUCKET
         length = max(longest, min(needed, self.settings.read, each))
-        length = _round_up(length, self.bucket)
+        length = _round_up(length, _BUCKET)
         return min(self.copies, max(1, most // max(1, length))), length
 
     @property

@@ -83,7 +83,7 @@ class FleetSampler:
             rest = dataclasses.replace(params, max_tokens=left)
             name = secrets.token_hex(8)
             while not ending.is_set():
-                with fleet.slot(unless=ending.is_set) as given:
+                with fleet.slot(ending.is_set) as given:
                     if given is None:
                         break
                     member, epoch = given

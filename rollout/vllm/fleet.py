@@ -127,9 +127,7 @@ class ServerFleet:
         return [(member.client, result) for member, result in found if not member.dead]
 
     @contextlib.contextmanager
-    def slot(
-        self, *, unless: Callable[[], bool] = lambda: False
-    ) -> Iterator[tuple[Member, int] | None]:
+    def slot(self, unless: Callable[[], bool]) -> Iterator[tuple[Member, int] | None]:
         """Waits for a free slot; yields the least busy server and the server's epoch.
 
         Yields None if `unless` returns True. Raises ServerGone after `close`, or the

@@ -199,7 +199,7 @@ class VllmSampler(FleetSampler):
         self._model_specs = weights.specs if model_specs is None else model_specs
         # Labels contain a run id, to detect two trainers that update one server.
         self._run = secrets.token_hex(4)
-        self._current: PublishedWeights | None = None
+        self._current: Any = None  # the `PublishedWeights`, once there are any
         self._metrics: dict[str, float] = {}
         try:
             fleet.start(self._attach, self._update, self._check_restarted)
@@ -216,11 +216,6 @@ class VllmSampler(FleetSampler):
     def close(self) -> None:
         super().close()
         self._weights.close()
-
-    @property
-    def _published(self) -> PublishedWeights:
-        assert self._current is not None  # servers are updated only after a write
-        return self._current
 
     def _version_of(self, label: str) -> int:
         run, _, version = label.rpartition(":")
@@ -259,7 +254,7 @@ class VllmSampler(FleetSampler):
                 self._fleet.update_all()
             raise
         updated = time.monotonic()
-        gap = self._compare(params, [(client, answer) for client, (_, answer) in found])
+        gap = self._compare(params, found)
         self._metrics = {
             "sampler/write_seconds": written - begin,
             "sampler/update_seconds": updated - written,
@@ -287,7 +282,7 @@ class VllmSampler(FleetSampler):
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
         """Loads the weights; returns the pause (seconds) and the probe's completion."""
         paused = client.update(
-            self._published,
+            self._current,
             mode=self._in_flight,
             timeout=self._sync_seconds,
             adapter=self._adapter,
@@ -304,17 +299,14 @@ class VllmSampler(FleetSampler):
 
     # -- probe -----------------------------------------------------------------------
 
-    def _compare(
-        self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
-    ) -> np.ndarray:
-        sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
+    def _compare(self, params: Any, found) -> np.ndarray:
+        clients, updates = zip(*found, strict=True)
+        answers = [answer for _, answer in updates]
+        sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for a in answers]
         scored = self._probe(params, sequences)
         own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
-        gaps = [
-            self._gap(client, answer, logprobs)
-            for (client, answer), logprobs in zip(answers, own, strict=True)
-        ]
-        self._probed = self._published.label, answers[0][1].token_ids, own[0]
+        gaps = list(map(self._gap, clients, answers, own))
+        self._probed = self._current.label, answers[0].token_ids, own[0]
         return np.concatenate(gaps)
 
     def _gap(
@@ -324,7 +316,7 @@ class VllmSampler(FleetSampler):
 
         `own` has the trainer's log-probs of the leading tokens of `answer`.
         """
-        version = self._version_of(self._published.label)
+        version = self._version_of(self._current.label)
         versions = sorted(set(answer.versions.tolist()))
         if answer.unfinished or versions != [version]:
             raise OutOfStep(
@@ -356,7 +348,7 @@ class VllmSampler(FleetSampler):
         """
         _, answer = found
         label, token_ids, own = self._probed
-        if label != self._published.label:
+        if label != self._current.label:
             return  # the publish in progress checks this server
         same = 0
         if not answer.unfinished:  # `_gap` rejects an unfinished one
