@@ -2,11 +2,8 @@
 
 The kernels are flash attention (arXiv 2205.14135, 2307.08691) with segments and shared
 prefixes. A program computes the results of one block of queries, or the gradients of
-one block of keys, with accumulators in registers. It loops only over the blocks of
-keys, or of queries, that may contribute. Blocks that need no mask come first. Keys are
-not repeated for query heads.
-
-Scores are in units of log(2), for `exp2`: they are scaled by log2(e) / sqrt(H).
+one block of keys. It loops only over the blocks of keys, or of queries, that may
+contribute. Scores are in units of log(2), for `exp2`.
 
 Axes: B rows, T positions, N query heads, K kv heads, G = N/K query heads of a kv head,
 H head width; I blocks of queries, J blocks of keys.
@@ -102,7 +99,6 @@ def triton_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.A
     widen = -width % min(_WIDEST, 1 << (width - 1).bit_length())
 
     def heads_first(x):
-        """Transposes `[B, T, heads, H] -> [B, heads, T, H]`, and pads T and H."""
         x = jnp.pad(x, ((0, 0), (0, pad), (0, 0), (0, widen)))
         return x.transpose(0, 2, 1, 3)
 

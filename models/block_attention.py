@@ -1,9 +1,8 @@
 """Computes block-sparse attention over packed rows in plain JAX.
 
 A block of queries skips blocks of keys whose segments are all before or after its own.
-So the cost of a row depends on the lengths of its segments, not on the square of its
-length. As in flash attention (arXiv 2205.14135), forward and backward pass hold the
-scores of one pair of blocks at a time.
+As in flash attention (arXiv 2205.14135), forward and backward pass hold the scores of
+one pair of blocks at a time.
 
 Axes: B rows, T positions, N query heads, K kv heads, H head width; J blocks of C
 positions in a row, Q = N/K * C queries of a block that share a kv head.

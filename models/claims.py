@@ -14,10 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def claim(folder: pathlib.Path, *, text: str = "", mode: int = 0o777) -> int:
-    """Creates a folder, and returns the file descriptor that locks it.
-
-    `text` is the content of the file `owner`.
-    """
+    """Creates a folder with `text` in the file `owner`; returns the file's lock."""
     # Until it is locked, the folder has a name that `remove_abandoned` does not match.
     unlocked = folder.with_name(f".{folder.name}.unlocked")
     unlocked.mkdir(mode)

@@ -7,7 +7,6 @@ Axes: B rows, T positions, S cached positions, D model width, F MLP width, N que
 heads, K kv heads, H head width, V vocabulary, L layers.
 
 Source: technical reports of Qwen2.5 (arXiv 2412.15115) and Qwen3 (arXiv 2505.09388).
-The tests compare the decoder with Qwen2, Qwen3 and Llama in Hugging Face transformers.
 """
 
 import math
@@ -207,10 +206,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Represents the decoder for training, which returns hidden states.
-
-    An untied head belongs to the parameters, but the decoder does not apply it.
-    """
+    """Represents the decoder for training, which does not apply the head."""
 
     config: DecoderConfig
     mesh: Mesh | None = None  # shards activations; None leaves this to XLA
@@ -300,7 +296,6 @@ def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
 
 
 def init_params(model: Decoder, mesh: Mesh, seed: int) -> Params:
-    """Returns randomly initialized parameters, sharded over `mesh`."""
     ids = jnp.zeros((1, 1), jnp.int32)
 
     def init(key):

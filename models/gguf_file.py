@@ -1,7 +1,7 @@
 """Converts GGUF files of Llama models with SmolLM's tokenizer to Hugging Face folders.
 
-The tensors of a GGUF file have llama.cpp's names, and are often quantized. The rows of
-query and key kernels are permuted. Requires the package `gguf`, but not torch.
+The rows of query and key kernels are permuted in GGUF files, and tensors are often
+quantized. Requires the package `gguf`, but not torch.
 """
 
 import hashlib
@@ -204,7 +204,6 @@ def _decimal(value: float) -> float:
 def _dequantized(
     source: _Gguf, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(Hugging Face name, array)` of all tensors."""
     table = [
         (str(source.names.get_name(hf_name, (".weight",))), hf_name, weight)
         for hf_name, weight, _ in rows(config)

@@ -60,7 +60,6 @@ def _cached(model: str) -> pathlib.Path | None:
 
 
 def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
-    """Downloads config, tokenizer and files that match `patterns`."""
     try:
         found = huggingface_hub.snapshot_download(
             model, allow_patterns=[*CARRIED, *patterns], **where

@@ -40,10 +40,7 @@ from sharding.rules import constrain
 
 
 def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
-    """Returns the config for inference on `tensor` devices per copy of the weights.
-
-    The config has no adapters, and `tensor` divides its numbers of heads.
-    """
+    """Returns the config without adapters, with head counts divisible by `tensor`."""
     kv_heads = math.lcm(config.num_kv_heads, tensor)
     sharing = config.num_heads // config.num_kv_heads
     return dataclasses.replace(
@@ -144,10 +141,7 @@ class InferenceDecoder:
 
 
 def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
-    """Returns shapes and shardings of `served_params` without allocating arrays.
-
-    The shardings are None without a mesh.
-    """
+    """Returns shapes and shardings of `served_params`; no shardings without a mesh."""
     model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
 
@@ -206,7 +200,7 @@ def layers_program(
 ) -> Callable[[Params, np.int32], Params]:
     """Returns the jitted function that makes the parameters of `served.stacked` layers.
 
-    It takes the training parameters of all layers, and the index of the first layer.
+    It takes the training parameters of all layers, and the first layer's index.
     """
     here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
 

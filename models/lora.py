@@ -1,9 +1,9 @@
 """Adds low-rank adapters (LoRA, arXiv 2106.09685) to the decoder's kernels.
 
-The decoder uses `W + alpha / rank * A @ B` in place of a kernel `W [in, out]`. The base
-`W` is frozen; only `A [in, rank]` and `B [rank, out]` are trained. B is initialized to
-zero, so the initial policy equals the base model. In the parameter tree, A and B are
-stacked over layers and named after W: `layers/q`, `layers/q_lora_a`, `layers/q_lora_b`.
+The decoder uses `W + alpha / rank * A @ B` in place of a kernel `W [in, out]`. Only
+`A [in, rank]` and `B [rank, out]` are trained. B is initialized to zero, so the initial
+policy equals the base model. In the parameter tree, A and B are stacked over layers and
+named after W: `layers/q`, `layers/q_lora_a`, `layers/q_lora_b`.
 """
 
 import dataclasses
@@ -77,10 +77,7 @@ def adapters(
 def merge(
     lora: Lora | None, weight: Float[jax.Array, "..."], *pair: Float[jax.Array, "..."]
 ) -> Float[jax.Array, "..."]:
-    """Returns `weight + alpha / rank * A @ B` in the adapters' dtype.
-
-    Without a `pair` of A and B, returns `weight` unchanged.
-    """
+    """Returns `weight + alpha / rank * A @ B`, or `weight` without a `pair` A, B."""
     if not pair:
         return weight
     assert lora is not None
@@ -108,10 +105,7 @@ def is_adapter(name: str) -> bool:
 
 
 def split(params: Params) -> tuple[Params, Params]:
-    """Splits parameters into the trained adapters and the frozen base.
-
-    Without adapters, returns the whole tree and `{}`.
-    """
+    """Splits parameters into adapters and base, or `(params, {})` without adapters."""
     layers = params[LAYERS]
     trained = {name: x for name, x in layers.items() if is_adapter(name)}
     if not trained:
@@ -130,8 +124,8 @@ def join(trained: Params, frozen: Params | None) -> Params:
 def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
     """Initializes adapters as PEFT does: A uniform in +-1 / sqrt(inputs), B zero.
 
-    `shapes` and `shardings` are those of the model's parameters. The result has the
-    form that `split` returns; it is `{}` for a model without adapters.
+    `shapes` and `shardings` are those of the model's parameters. Returns `{}` for a
+    model without adapters.
     """
     trained, frozen = split(shapes)
     if not frozen:

@@ -1,7 +1,4 @@
-"""Maps the decoder's parameters to Hugging Face tensor names and shapes.
-
-Loading, export, weight publishing and GGUF conversion all use `TABLE`.
-"""
+"""Maps the decoder's parameters to Hugging Face tensor names and shapes."""
 
 import dataclasses
 import itertools

@@ -2,8 +2,6 @@
 
 adapter_config.json          sizes of the adapters, and the name of the base model
 adapter_model.safetensors    lora_A [rank, in] and lora_B [out, rank] of each kernel
-
-The functions that take a `DecoderConfig` require one with adapters.
 """
 
 import collections
@@ -68,7 +66,6 @@ def describe(config: DecoderConfig, *, base: str) -> str:
 
 
 def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
-    """Returns `(shape, dtype)` of every tensor by its name in the file."""
     assert config.lora is not None
     rank = config.lora.rank
     specs: dict[str, tuple[tuple[int, ...], np.dtype]] = {}

@@ -38,14 +38,11 @@ class Slots:
 
 @flax.struct.dataclass
 class Dynamic:
-    """Holds sampling parameters as arrays, so that new values need no compilation.
-
-    The exception is a new number of stop tokens above 8.
-    """
+    """Holds sampling parameters as arrays, so that new values need no compilation."""
 
     temperature: jax.Array  # float32 scalar; see `draw_tokens`
     top_p: jax.Array  # float32 scalar; see `draw_tokens`
-    stop_ids: jax.Array  # int32, the stop tokens, padded with -1 to at least 8
+    stop_ids: jax.Array  # int32, padded with -1 to 8; more ids need a compilation
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:

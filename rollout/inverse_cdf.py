@@ -155,8 +155,8 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
     """Samples an index of each row in proportion to its weight.
 
-    The result is the first index at which the cumulative weight exceeds `uniform` times
-    the sum of the weights, or else the last index.
+    This is the first index at which the cumulative weight exceeds `uniform` times the
+    sum of the weights, or else the last index.
     """
     cumulative = jnp.cumsum(weights, axis=-1)
     goal = uniform * cumulative[:, -1]
@@ -171,9 +171,8 @@ def _nucleus_edge(
 
     The nucleus is the smallest set of the largest weights, with ties, that has at least
     `top_p` of the total. The threshold is found by bisection on float32 bit patterns,
-    which have the same order as the positive values they represent. The weights lie in
-    [0, 1]. Because of rounding, a nucleus of nearly the total may lack weights below
-    about 1e-7 of it.
+    which have the same order as the values in [0, 1] that they represent. Because of
+    rounding, a nucleus of nearly the total may lack weights below about 1e-7 of it.
     """
     total = jax.lax.psum(jnp.sum(weights, axis=-1), axes)
     goal = top_p * total

@@ -3,7 +3,6 @@
 A decode batch consists of slots, one completion each. A prompt is prefilled once for
 all its new completions. A partial completion is prefilled together with its prompt. A
 slot whose completion has ended takes the next one; when none waits, the batch shrinks.
-Shapes come from a few buckets to limit compilation.
 
 Random numbers depend on the call's seed and the indices of prompt, completion and
 token. Completions are equal on any mesh, except for rounding.

@@ -184,8 +184,7 @@ def device_bytes(tree) -> int:
 def device_memory(mesh: Mesh) -> int | None:
     """Returns the bytes that programs may use on a device; None if unknown.
 
-    All processes must call this function. Each gets the minimum of all, so that they
-    choose the same layout.
+    All processes must call this function, and all get the minimum of their values.
     """
     stats = mesh.local_devices[0].memory_stats() or {}
     # In MiB, because JAX's integers have 32 bits.
@@ -256,7 +255,6 @@ def make_layout(
 
 
 def check_tensor(tensor: int, config: DecoderConfig, devices: int) -> None:
-    """Raises ValueError if `rollout.tensor` does not fit a model or the devices."""
     if wrong := _undivided(tensor, config, devices):
         raise ValueError(f"config.rollout.tensor={tensor}: must divide {wrong[0]}")
 

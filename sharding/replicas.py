@@ -11,8 +11,7 @@ def share_replicas(tree: Any) -> Any:
 
     By default JAX copies an array to each virtual CPU device. Copies of the weights may
     exceed the cache that the cores share, which slows down decoding. Arrays on other
-    platforms, and arrays of which a process holds each part only once, are returned
-    unchanged.
+    platforms are returned unchanged.
 
     Do not donate the result: several devices read the same bytes, those of `tree`.
     """

@@ -91,8 +91,7 @@ class PolicyWorker:
     def load_adapter(self, path: str, checksums: dict[str, int]) -> str:
         """Replaces the served adapters by those of a `client.PublishedWeights`.
 
-        vLLM's own route to replace adapters (`load_inplace`) would read the file again
-        for each token.
+        vLLM's own route (`load_inplace`) would read the file again for each token.
         """
         try:
             for _ in _checked_tensors(path, checksums):

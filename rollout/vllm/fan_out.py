@@ -1,7 +1,6 @@
 """Distributes completions over a fleet of vLLM servers, one completion per request.
 
-If a server fails, only its running requests are repeated. A finished completion can be
-graded while others are generated.
+If a server fails, only its running requests are repeated.
 """
 
 import collections
@@ -76,7 +75,6 @@ class FleetSampler:
         in_flight: dict[str, Member] = {}  # by request name
 
         def draw(prompt: Sequence[int], start: Completion, own_seed: int) -> Completion:
-            """Continues a completion, and repeats the request if a server fails."""
             faults = 0
             text = [*prompt, *start.token_ids.tolist()]
             left = params.max_tokens - len(start.token_ids)

@@ -47,7 +47,7 @@ def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Returns the ids of all descendants of the process `root` that are not zombies."""
+    """Returns the ids of all descendants of a process that are not zombies."""
     children: dict[int, list[int]] = {}
     for pid, parent, _ in _processes():
         children.setdefault(parent, []).append(pid)
