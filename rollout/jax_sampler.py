@@ -24,7 +24,6 @@ from rollout import decoding
 from rollout.layout import Layout
 from rollout.prompts import Prompts, common_length, pack
 from rollout.types import (
-    EMPTY,
     Completion,
     Completions,
     FinishReason,
@@ -152,24 +151,12 @@ class JaxSampler:
                 break
         return results
 
-    def _decode(
-        self,
-        state,
-        dynamic,
-        truncates: bool,
-        min_done: int,
-        on_pause: OnPause | None = None,
-    ):
+    def _decode(self, state, dynamic, truncates, min_done, on_pause=None):
         """Decodes until `min_done` slots are done, or `on_pause` returns True."""
+        model, settings, weights = self._model, self._layout.settings, self._params
         while True:
             state, drawn = decoding.decode(
-                self._model,
-                self._layout.settings,
-                truncates,
-                self._params,
-                state,
-                dynamic,
-                min_done,
+                model, settings, truncates, weights, state, dynamic, min_done
             )
             reached = np.sum(drawn[0]) >= min_done
             if reached or (on_pause is not None and on_pause()):
@@ -185,9 +172,9 @@ class JaxSampler:
     def _compact(self, state, running, batch: int):
         """Shrinks the batch while the running completions fit into a smaller one."""
         copies = self._layout.copies
-        while (size := self._layout.smaller_batch(batch)) and not self._ends_to_compact(
-            running, batch
-        ):
+        while size := self._layout.smaller_batch(batch):
+            if self._ends_to_compact(running, batch):
+                break
             slots, fewer = batch // copies, size // copies
             running_first = sorted(
                 range(batch), key=lambda slot: (slot // slots, slot not in running)
@@ -195,11 +182,8 @@ class JaxSampler:
             stay = np.reshape(running_first, (copies, slots))[:, :fewer].ravel()
             keep = (stay % slots).astype(np.int32)
             state = decoding.compact(self._mesh, state, keep)
-            running = {
-                new: running[old]
-                for new, old in enumerate(stay.tolist())
-                if old in running
-            }
+            moved = enumerate(stay.tolist())
+            running = {new: running[old] for new, old in moved if old in running}
             batch = size
         return state, running, batch
 
@@ -280,23 +264,18 @@ class _Waiting:
         self._is_partial: list[bool] = []
         self._tasks: collections.deque[_Task] = collections.deque()
         for p, (prompt, completions) in enumerate(zip(prompts, partial, strict=True)):
-            unfinished = [s for s, c in enumerate(completions) if c.unfinished]
-            fresh = [s for s in unfinished if not len(completions[s].token_ids)]
-            if fresh:
-                self._add(prompt, [(p, s) for s in fresh], EMPTY, limit)
-            for s in (s for s in unfinished if len(completions[s].token_ids)):
-                self._add(prompt, [(p, s)], completions[s], limit)
+            unfinished = [(s, c) for s, c in enumerate(completions) if c.unfinished]
+            unfinished.sort(key=lambda item: len(item[1].token_ids) > 0)
+            for n, (s, completion) in enumerate(unfinished):
+                sampled = completion.token_ids.tolist()
+                if sampled or n == 0:
+                    self._texts.append([*prompt, *sampled])
+                    self._is_partial.append(bool(sampled))
+                text, left = len(self._texts) - 1, limit - len(sampled)
+                self._tasks.append(_Task(p, s, text, completion, left))
         shares = sampler.shares_prefixes and self._texts
         self._shared = common_length(self._texts) if shares else 0
         self._block: _Block | None = None
-
-    def _add(self, prompt, numbers, partial: Completion, limit: int) -> None:
-        left = limit - len(partial.token_ids)
-        self._tasks += [
-            _Task(p, s, len(self._texts), partial, left) for p, s in numbers
-        ]
-        self._texts.append([*prompt, *partial.token_ids.tolist()])
-        self._is_partial.append(len(partial.token_ids) > 0)
 
     def __bool__(self) -> bool:
         return bool(self._tasks)

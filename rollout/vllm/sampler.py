@@ -265,12 +265,11 @@ class VllmSampler(FleetSampler):
         }
 
     def _attach(self, client: VllmClient) -> None:
-        weights = self._weights
         policy = {
             "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
-            "dtype": weights.dtype,
-            "owner": str(weights.owner),
-            "token": weights.token,
+            "dtype": self._weights.dtype,
+            "owner": str(self._weights.owner),
+            "token": self._weights.token,
         }
         client.attach_to_train(
             max_model_len=self._max_model_len,
