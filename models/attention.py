@@ -138,7 +138,7 @@ def decode_attention(
     power_of_two = not q.shape[-1] & (q.shape[-1] - 1)
     if implementation == "triton" and power_of_two and not cached.prefix:
         interpret = platform(mesh) == "cpu"
-        attend = functools.partial(_decode_by_kernel, block=block, interpret=interpret)
+        attend = functools.partial(decode_kernel, block=block, interpret=interpret)
     if mesh is None:
         return attend(q, cached)
     lead = [None] * (cached.k.ndim - 4)
@@ -155,25 +155,6 @@ def decode_attention(
     return jax.shard_map(
         attend, mesh=mesh, in_specs=(heads, split), out_specs=heads, check_vma=False
     )(q, cached)
-
-
-def _decode_by_kernel(q, cached, *, block, interpret):
-    k, v, _, layer, seen = cached
-    k, v = (
-        x if x.ndim == 4 else jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
-        for x in (k, v)
-    )
-    batch, heads, width = q.shape
-    mixed = decode_kernel(
-        q.reshape(batch, k.shape[1], heads // k.shape[1], width),
-        k,
-        v,
-        seen.length,
-        seen.newest,
-        block=block,
-        interpret=interpret,
-    )
-    return mixed.reshape(q.shape)
 
 
 def _decode_attention(q, cached, *, block):

@@ -14,33 +14,29 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from models.cache import Cached
+
 _MASKED = -1e30
 _LEAST_ROWS = 16  # minimum number of rows of a matrix product
 
 
-def decode_kernel(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    length: jax.Array,
-    newest: jax.Array,
-    *,
-    block: int,
-    interpret: bool,
-) -> jax.Array:
-    """Computes attention of the newest position of each row over its cached columns.
+def decode_kernel(q, cached: Cached, *, block: int, interpret: bool) -> jax.Array:
+    """Implements `models.attention.decode_attention` without a shared prefix.
 
-    `q` and the result are `[B, K, G, H]`, k is `[B, K, H, S]`, and v `[B, K, S, H]`. H
-    and C = `block` are powers of two, and C divides S. `length` and `newest` are those
-    of `models.cache.Seen`.
+    The head width and C = `block` must be powers of two.
     """
-    rows, heads, sharing, width = q.shape
-    size = v.shape[2]
+    k, v = cached.k, cached.v
+    if k.ndim == 5:
+        pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
+        k, v = pick(k, cached.layer), pick(v, cached.layer)
+    rows, heads, size, width = v.shape
+    grouped = q.reshape(rows, heads, -1, width)
+    sharing = grouped.shape[2]
 
     def of_head(*shape):
         return pl.BlockSpec((None, None, *shape), lambda b, head: (b, head, 0, 0))
 
-    return pl.pallas_call(
+    mixed = pl.pallas_call(
         functools.partial(_kernel, block=block),
         grid=(rows, heads),
         in_specs=[
@@ -51,11 +47,12 @@ def decode_kernel(
             pl.BlockSpec((None,), lambda b, head: (0,)),
         ],
         out_specs=of_head(sharing, width),
-        out_shape=jax.ShapeDtypeStruct((rows, heads, sharing, width), v.dtype),
+        out_shape=jax.ShapeDtypeStruct(grouped.shape, v.dtype),
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
         interpret=interpret,
         name="decode_attention",
-    )(q, k, v, length, newest[None])
+    )(grouped, k, v, cached.seen.length, cached.seen.newest[None])
+    return mixed.reshape(q.shape)
 
 
 def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
