@@ -60,7 +60,7 @@ class InferenceDecoder:
     """
 
     config: DecoderConfig  # from `served_config`
-    mesh: Mesh | None = None  # from `sharding.mesh.served_mesh`
+    mesh: Mesh  # from `sharding.mesh.served_mesh`
     dtype: Any = jnp.float32  # of parameters, activations and the cache
     attention: Implementation = "xla"
     stacked: int = 1  # L, layers in one array; divides the number of layers
@@ -141,7 +141,7 @@ class InferenceDecoder:
 
 
 def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
-    """Returns shapes and shardings of `served_params`; no shardings without a mesh."""
+    """Returns shapes and shardings of `served_params` without allocating arrays."""
     model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
 
@@ -152,8 +152,6 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
     shapes, _ = abstract_params(model)
     of_layers = jax.eval_shape(first_array, shapes[LAYERS])
     shapes = shapes | {LAYERS: (of_layers,) * count}
-    if served.mesh is None:
-        return shapes, None
     shardings = param_shardings(model, served.mesh)
     of_layers = _joined(shardings[LAYERS], served, _joined_sharding)
     return shapes, shardings | {LAYERS: (of_layers,) * count}
@@ -185,7 +183,7 @@ def table_program(
     name: str, trained: Decoder, served: InferenceDecoder
 ) -> Callable[[jax.Array], jax.Array]:
     """Returns the jitted function that converts the parameter `name`."""
-    way = [tree and tree[name] for tree in _way(trained, served)]
+    way = [tree[name] for tree in _way(trained, served)]
 
     @functools.partial(jax.jit, out_shardings=way[-1])
     def served_table(table):
@@ -202,20 +200,20 @@ def layers_program(
 
     It takes the training parameters of all layers, and the first layer's index.
     """
-    here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
+    here, *onward = (tree[LAYERS] for tree in _way(trained, served))
 
     def weight(layer, name):
         x = lora.merge(trained.config.lora, *lora.parts(layer, name))
-        of_layer = [tree and _without_layers(tree[name]) for tree in (here, *onward)]
-        x = _travel(x.astype(served.dtype), of_layer[:1])
-        return _travel(_widened(name, x, trained.config, served.config), of_layer[1:])
+        first, *rest = (_without_layers(tree[name]) for tree in (here, *onward))
+        x = _travel(x.astype(served.dtype), [first])
+        return _travel(_widened(name, x, trained.config, served.config), rest)
 
     def merged(layer):
         names = [name for name in layer if not lora.is_adapter(name)]
         made = {name: weight(layer, name) for name in names}
         return _joined(made, served, lambda *pair: jnp.stack(pair, 1))
 
-    last = onward[-1] and _joined(onward[-1], served, _joined_sharding)
+    last = _joined(onward[-1], served, _joined_sharding)
 
     @functools.partial(jax.jit, out_shardings=last)
     def served_layers(layers, first):
@@ -240,26 +238,24 @@ def _joined_sharding(gate: NamedSharding, _) -> NamedSharding:
     return NamedSharding(gate.mesh, PartitionSpec(layers, d, None, f))
 
 
-def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
-    """Returns the shardings of training and inference, or two Nones without meshes.
+def _way(trained: Decoder, served: InferenceDecoder) -> list[Params]:
+    """Returns the shardings of training and inference.
 
     Between them is the sharding on `between_mesh`, if that mesh exists. Without this,
     XLA's partitioner would gather whole weights on every device.
     """
-    there = Decoder(served.config, mesh=served.mesh)
-    if served.mesh is None or trained.mesh is None or there.mesh is None:
-        return [None, None]
-    way = [param_shardings(trained, trained.mesh), param_shardings(there, there.mesh)]
+    assert trained.mesh is not None
+    there = Decoder(served.config)
+    way = [param_shardings(trained, trained.mesh), param_shardings(there, served.mesh)]
     between = between_mesh(trained.mesh, served.mesh)
     if between is not None:
         way.insert(1, param_shardings(there, between))
     return way
 
 
-def _travel(x: jax.Array, way: Sequence[NamedSharding | None]) -> jax.Array:
+def _travel(x: jax.Array, way: Sequence[NamedSharding]) -> jax.Array:
     for sharding in way:
-        if sharding is not None:
-            x = jax.lax.with_sharding_constraint(x, sharding)
+        x = jax.lax.with_sharding_constraint(x, sharding)
     return x
 
 

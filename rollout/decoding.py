@@ -85,7 +85,6 @@ def empty(
 
     `prefix` is the length of the prefix that all prompts share; 0 for none.
     """
-    assert model.mesh is not None
     state = Slots(
         cache=KVCache.zeros(
             model.config, batch, size, model.dtype, stacked=model.stacked, prefix=prefix

@@ -75,8 +75,8 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
     theirs = reference.make(tmp_path, **changes)
     model, params = _load(tmp_path, mesh)
     c = model.config
-    served = InferenceDecoder(c)
-    params = served_params(params, model.clone(mesh=None), served)
+    served = InferenceDecoder(c, mesh)
+    params = served_params(params, model.clone(mesh=mesh), served)
 
     def logits_of(*inputs):
         inputs = jax.tree.map(jnp.asarray, inputs)

@@ -31,8 +31,8 @@ CONFIG = DecoderConfig(
 
 @pytest.fixture(scope="module")
 def trained():
-    model = Decoder(CONFIG)
-    params = init_params(model, make_mesh(devices=jax.devices()[:1]), 0)
+    model = Decoder(CONFIG, make_mesh(devices=jax.devices()[:1]))
+    params = init_params(model, model.mesh, 0)
     # Zeros at first: a bias that goes to the wrong head must show.
     return model, jax.tree.map(
         lambda x: x + 0.1 * np.random.default_rng(x.size).normal(size=x.shape), params
@@ -61,7 +61,7 @@ def test_heads_that_divide():
 def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how):
     """Nor do a loop over the layers, a cache that is read by blocks, and the kernel."""
     model, params = trained
-    served = InferenceDecoder(served_config(CONFIG, tensor), **how)
+    served = InferenceDecoder(served_config(CONFIG, tensor), model.mesh, **how)
     weights = served_params(params, model, served)
     ids = jnp.asarray(np.random.default_rng(0).integers(0, 96, (2, 12)), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(12), ids.shape)
@@ -90,7 +90,7 @@ def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how
 def test_of_a_cache_only_blocks_that_somebody_sees_are_read(trained):
     """A NaN in any other would reach the result, masked or not."""
     model, params = trained
-    served = InferenceDecoder(CONFIG, stacked=2, cache_block=4)
+    served = InferenceDecoder(CONFIG, model.mesh, stacked=2, cache_block=4)
     weights = served_params(params, model, served)
     cache = KVCache.zeros(CONFIG, 1, 16, jnp.float32, stacked=2)
     # Five columns are seen, from the newest, 5, back to 1: the first two blocks.
