@@ -153,10 +153,10 @@ class JaxSampler:
 
     def _decode(self, state, dynamic, truncates, min_done, on_pause=None):
         """Decodes until `min_done` slots are done, or `on_pause` returns True."""
-        model, settings, weights = self._model, self._layout.settings, self._params
+        model, settings = self._model, self._layout.settings
         while True:
             state, drawn = decoding.decode(
-                model, settings, truncates, weights, state, dynamic, min_done
+                model, settings, truncates, self._params, state, dynamic, min_done
             )
             reached = np.sum(drawn[0]) >= min_done
             if reached or (on_pause is not None and on_pause()):
