@@ -43,11 +43,12 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
 
 
 def _renamed(b: t.Node, a: t.Node) -> t.Node:
-    """Renames b's free integer to that of `a`, if b has pi or degrees."""
+    """Renames b's free integer to that of `a`, if a side has pi or degrees."""
     mine = (a.names - b.names) & _COUNTING
     theirs = (b.names - a.names) & _COUNTING
     if len(mine) == len(theirs) == 1:
-        if t.Const("pi") in t.walk(b) or t.contains(b, t.Degrees):
+        both = t.Several((a, b))
+        if t.Const("pi") in t.walk(both) or t.contains(both, t.Degrees):
             return t.substitute(b, {t.Sym(*theirs): t.Sym(*mine)})
     return b
 

@@ -30,10 +30,7 @@ def _plain_value(text: str) -> Fraction | None:
 
 
 def is_equivalent(predicted: str, gold: str) -> bool:
-    """Returns whether two answers are shown to be equal within a number of steps.
-
-    The relation is reflexive, and symmetric except for free integers such as k and n.
-    """
+    """Returns whether two answers are shown to be equal within a number of steps."""
     if predicted == gold:
         return True
     left = _plain_value(predicted)

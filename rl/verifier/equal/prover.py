@@ -20,27 +20,17 @@ _STEPS_OF_A_POINT = 100
 
 @dataclasses.dataclass
 class Prover:
-    """Shows that expressions are equal, and records how.
-
-    Attributes:
-      budget: limit on steps; the default is the limit of one verdict.
-      percents: whether a missing percent sign is accepted.
-      ratios: whether 2:40 equals 1:20, as ratios.
-      times: whether 2:40 differs from 2/40, because it is a time.
-      percents_only: whether 5 equals only 5%, and not 500%.
-      named: names in the problem, or None if its text is unknown.
-      way: "enclosure" if intervals or rounding were needed so far, else "number".
-      is_open: whether some comparison could not be decided.
-    """
+    """Shows that expressions are equal, and records how."""
 
     budget: Budget = dataclasses.field(default_factory=Budget)
-    percents: bool = True
-    ratios: bool = False
-    times: bool = False
-    percents_only: bool = False
-    named: frozenset[str] | None = None
-    way: Way = "number"
-    is_open: bool = False
+    percents: bool = True  # a missing percent sign is accepted
+    points: bool = False  # pairs are never intervals
+    ratios: bool = False  # 2:40 equals 1:20
+    times: bool = False  # 2:40 differs from 2/40, because it is a time
+    percents_only: bool = False  # 5 equals only 5%, and not 500%
+    named: frozenset[str] | None = None  # names in the problem; None if unknown
+    way: Way = "number"  # "enclosure" if intervals or rounding were needed so far
+    is_open: bool = False  # some comparison could not be decided
 
     def __post_init__(self) -> None:
         self.charge = self.budget.charge

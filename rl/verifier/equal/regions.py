@@ -65,7 +65,7 @@ class Regions:
         """Returns a node's set of reals, also for a pair or a finite set, or None."""
         match node:
             case t.Tuple((t.Expression() as low, t.Expression() as high)):
-                if self._prover.sign(low, high) in (0, 1):
+                if self._prover.points or self._prover.sign(low, high) in (0, 1):
                     return None  # a point; as an interval it would be empty
                 return Region(None, t.Interval(low, high, False, False))
             case t.Braces(items) if all(isinstance(p, t.Expression) for p in items):

@@ -106,9 +106,11 @@ class Examiner:
                 node = t.Quantity(wanted.node, unit.unit, unit.scale)
                 wanted = dataclasses.replace(wanted, node=node)
             has_sign = t.contains(gold.node or t.ZERO, t.Percent)
+            asked = self._question.asks_percent or has_sign
             prover = Prover(
                 budget=budget,
-                percents=self._question.percents or not self._problem,
+                percents=self._question.percents and asked or not self._problem,
+                points=self._question.points and isinstance(gold.node, t.Tuple),
                 ratios=self._question.ratios,
                 times=self._question.times,
                 percents_only=self._question.what_percent and not has_sign,
@@ -180,6 +182,8 @@ class Examiner:
     def _refused(
         self, written: t.Node | None, wanted: t.Node | None, prover: Prover
     ) -> tuple[Rule, str] | None:
+        if isinstance(written, t.Choice) and self._contradicts(written, prover):
+            return "different", "names an option that has another value"
         letter = isinstance(written, t.Choice) and wanted == t.Sym(written.letter)
         if written is None or wanted is None or letter:
             return None
@@ -203,6 +207,17 @@ class Examiner:
         if self._literal and completeness.unevaluated(written, wanted):
             return "unfinished", UNEVALUATED
         return None
+
+    def _contradicts(self, choice: t.Choice, prover: Prover) -> bool:
+        """Returns whether the problem gives an answer's value to another letter."""
+        options = self._question.options
+        value = t.fold(choice.answer)
+        given = Answer(" ", choice.answer, value)
+        own = options.get(choice.letter)
+        if own is not None and same_answer(given, own, prover):
+            return False
+        numbers = own is not None and _is_bare(value) and _is_bare(own.node)
+        return numbers or any(same_answer(given, o, prover) for o in options.values())
 
     def _left_to_do(self, answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
         if (left := completeness.left_to_evaluate(answer, gold, prover)) is not None:

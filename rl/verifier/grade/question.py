@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ..parse import units as u
-from ..parse.normalize import SCALE, TEXT_COMMAND
+from ..parse.answers import Answer, option_in, parse_answer
+from ..parse.normalize import MAX_ANSWER, SCALE, TEXT_COMMAND, clean
 from ..parse.words import spoken_numbers
 
 # "A number of minutes" is not matched: it usually describes given data.
@@ -21,6 +22,10 @@ _SAID = re.compile(rf"\W*{TEXT_COMMAND}")
 _LETTER_ALONE = re.compile(
     r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
     r"(?!\s*(?:\$?\^\s*\{?-?[1-3]|/|\\cdot\b|per\b))"
+)
+# Matches the letter before an option of the problem: \textbf{(A)}, (A), A.
+_OPTION = re.compile(
+    rf"(?:(?:{TEXT_COMMAND}|\\mathbf\s*)\{{\s*)?(?<![A-Za-z(])\(?([A-H])(?:\)|[.:](?=[\s}}]))"
 )
 _LETTER = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 _MAX_PHRASE = 80
@@ -58,6 +63,16 @@ _GLUED_UNIT = re.compile(
     r"(-?\d+(?:\.\d+)?)(?:\s|~|\\[,;: ]|\{|\\math(?:it|rm)\s*)*([a-zA-Z])\s*\}*"
 )
 _PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
+# Percentages that are not given as numbers; "20 percent" is given.
+_ASKS_PERCENT = re.compile(
+    r"(?i)\bpercentage|\brate\b|(?<![\d$}\s])\s+per\s?cent\b|[a-z]\$?\s?\\?%"
+)
+_POINT = re.compile(
+    r"(?i)\bpoint|\bcoordinates?\b|\bvert(?:ex|ices)\b|\bordered\b|\bfoc"
+)
+_INTERVAL = re.compile(
+    r"(?i)\binterval|\brange\b|\bdomain\b|inequalit|values\b|[<>]|\\[gl]e"
+)
 _AMOUNTS = dict(spoken_numbers()) | {
     "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
     "thrice": Fraction(3), "triple": Fraction(3), "dozen": Fraction(12),
@@ -75,15 +90,12 @@ class Question:
     """Holds what a problem asks for, read from its words.
 
     Attributes:
-      named: stems of all words of the problem.
       units: requested unit if the problem requests exactly one, followed by its
         currency if the unit is a price. Otherwise empty.
       things: whether the problem only asks to count things that are not units.
       letters: letters that do not touch another letter, such as x in 2x.
-      notation: whether the problem names a notation for its answer.
-      percents: whether the problem mentions percent or interest.
-      what_percent: whether the problem asks for a percentage.
-      ratios: whether the problem mentions a ratio.
+      asks_percent: whether the problem mentions a percentage that it does not give.
+      points: whether the problem mentions points or tuples, but no intervals.
       times: whether the problem mentions a time of day, but no ratio.
     """
 
@@ -99,6 +111,8 @@ class Question:
         self.letters = frozenset(_LETTER.findall(problem))
         self.notation = _NOTATION.search(problem) is not None
         self.percents = _PERCENT.search(problem) is not None
+        self.asks_percent = _ASKS_PERCENT.search(problem) is not None
+        self.points = bool(_POINT.search(problem)) and not _INTERVAL.search(problem)
         self.what_percent = _WHAT_PERCENT.search(problem) is not None
         self.ratios = _RATIO.search(problem) is not None
         self.times = not self.ratios and _TIME.search(problem) is not None
@@ -123,6 +137,22 @@ class Question:
         if self.percents:
             found.update([value / 100 for value in found], [Fraction(100)])
         return frozenset(found)
+
+    @functools.cached_property
+    def options(self) -> dict[str, Answer]:
+        """The values of the options that the problem lists, by letter."""
+        marks: list[re.Match[str]] = []
+        for match in _OPTION.finditer(self._problem):
+            marks = [] if match[1] == "A" else marks
+            if match[1] == "ABCDEFGHI"[len(marks)]:
+                marks.append(match)
+        ends = [*(mark.start() for mark in marks[1:]), len(self._problem)]
+        texts = (
+            self._problem[m.start() : e] for m, e in zip(marks, ends, strict=False)
+        )
+        read = (option_in(clean(text.split("\n\n")[0][:MAX_ANSWER])) for text in texts)
+        found = {option.letter: parse_answer(option.value) for option in read if option}
+        return found if len(found) > 1 else {}
 
     @functools.cached_property
     def bases(self) -> frozenset[Fraction | int]:

@@ -43,23 +43,14 @@ _OPTIONS_APART = re.compile(r"(?<!\\)[,;&]|\band\b|\)\s*\(")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """Represents a parsed answer.
+    """Represents a parsed answer; the trees are None if it cannot be parsed."""
 
-    Attributes:
-      text: cleaned text (raw if too long), which is compared if a tree is missing.
-      written: tree as written, or None if the answer cannot be parsed.
-      node: same tree after `tree.fold`, or None.
-      other: `node` of a second reading of an ambiguous text ("1,234"), or None.
-      other_written: `written` of the second reading, or None.
-      reason: why the tree is missing; empty if it is not.
-    """
-
-    text: str
-    written: t.Node | None = None
-    node: t.Node | None = None
-    other: t.Node | None = None
+    text: str  # cleaned (raw if too long); compared if a tree is missing
+    written: t.Node | None = None  # as written
+    node: t.Node | None = None  # the same tree after `tree.fold`
+    other: t.Node | None = None  # `node` of a second reading, such as "1,234"
     other_written: t.Node | None = None
-    reason: str = ""
+    reason: str = ""  # why the trees are missing
 
     def to_sympy(self) -> Any:
         """Returns the answer as a sympy object; imports sympy.

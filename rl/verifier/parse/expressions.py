@@ -22,6 +22,8 @@ class Expressions(Operands):
             left = t.SetOp(kind, left, self._sum())
         if self._accept("choose"):
             left = t.Fn("binom", (numeric(left), numeric(self._sum())))
+        elif self._accept("over"):
+            left = quotient(numeric(left), numeric(self._sum()))
         self._depth -= 1
         return left
 

@@ -76,7 +76,9 @@ _PRIMES = re.compile(r"\s*\^\s*(?:\\prime(?![a-zA-Z])|\{((?:\s*\\prime)+)\s*\})"
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
 _CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
 _RUPEES = re.compile(r"(?:\\text\s*\{\s*)?\bRs\.?\s{0,3}\}?\s*(?=\d)")
-_US_DOLLARS = re.compile(r"(?<![A-Za-z])U\.?S\.?\s*(?=\\?\$\s*\d)")
+_US_DOLLARS = re.compile(
+    r"(?:\\text\s*\{\s*U\.?S\.?\s*\}|(?<![A-Za-z])U\.?S\.?)\s*(?=\\?\$\s*\d)"
+)
 # Match {\rm cm} and 4.5 \mathrm{e} 33.
 _OLD_ROMAN = re.compile(r"\{\s*\\rm(?![a-zA-Z])\s*([^{}]{1,40})\}")
 _UPRIGHT_E = re.compile(r"(?<=\d)\s*\\(?:mathrm|text)\s*\{\s*([eE])\s*\}\s*(?=[-+]?\d)")
@@ -181,8 +183,8 @@ def clean(text: str) -> str:
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
     text = _undressed(text)
-    if "\\(" in text or "\\[" in text:
-        text = _DELIMITER.sub(" ", text)
+    if "\\" in text and _DELIMITER.search(text):
+        text = _undressed(_DELIMITER.sub(" ", text))
     if "$" in text:
         text = _undressed(_drop_delimiters(text))
     if text[-1:] == "}" and text.count("}") > text.count("{"):

@@ -17,7 +17,7 @@ from .expressions import STARTS
 from .normalize import plain_text
 from .operands import CLOSING, OPENING
 from .quantities import BEGINNING, CONDITION, Quantities
-from .relations import is_label, is_membership
+from .relations import is_label, is_membership, steps_of
 from .tokens import RELATIONS, Token, is_relation
 from .units import calculates
 from .words import PHRASES
@@ -61,7 +61,8 @@ _QUANTIFYING = frozenset(
 )
 # Words that a condition may omit.
 _SILENT = frozenset("for where with if when is are be the then".split())
-_ORDERS = frozenset("< > <= >= != in notin".split())
+_LIMITS = frozenset("< > <= >= !=".split())
+_ORDERS = _LIMITS | {"in", "notin"}
 
 
 class Parser(Quantities):
@@ -109,6 +110,8 @@ class Parser(Quantities):
             joined = word  # a word behind the last statement joins nothing
         if len(nodes) == 1:
             return _joined(nodes, joined)
+        if joined == "," and (restricted := _restricted(nodes)) is not None:
+            return restricted
         rest = [node for node in nodes if not is_membership(node)]
         if rest and len(rest) < len(nodes):
             return _declared(_joined(rest, joined))
@@ -313,6 +316,19 @@ def _declared(value: t.Node) -> t.Node:
         if region or isinstance(part, t.Rel) and part.op in _ORDERS:
             raise t.Unparsable("has a set or inequality with a condition")
     return value
+
+
+def _restricted(nodes: list[t.Node]) -> t.Node | None:
+    """Reads a value and inequalities of its names as a condition: x + 1, x > 0."""
+    relations = [node for node in nodes if isinstance(node, t.Rel | t.Chain)]
+    limits = [r for r in relations if all(s.op in _LIMITS for s in steps_of(r))]
+    values = [node for node in nodes if node not in limits]
+    match values:
+        case [t.Expression() as given] | [t.Rel("=", t.Sym() | t.Call(), given)]:
+            if limits and all(r.names and r.names <= given.names for r in limits):
+                condition = limits[0] if len(limits) == 1 else t.Braces(tuple(limits))
+                return t.Cases((t.When(values[0], condition),))
+    return None
 
 
 def _is_in_reals(node: t.Node) -> bool:

@@ -97,15 +97,11 @@ class Repeating(Expression):
 
 
 class Sym(Expression):
-    """Represents a variable or another name, including its index and primes."""
-
-    name: str
+    name: str  # of a variable or quantity, with its index and primes
 
 
 class Const(Expression):
-    """Represents pi, e, i or inf."""
-
-    name: str
+    name: str  # "pi", "e", "i" or "inf"
 
 
 class Sign(Expression):
@@ -126,16 +122,12 @@ class Pow(Expression):
 
 
 class Fn(Expression):
-    """Represents a known function, such as sin, log, fact or floor."""
-
-    name: str
+    name: str  # of a known function, such as sin, log, fact or floor
     arguments: tuple[Node, ...]
 
 
 class Call(Expression):
-    """Represents an unknown function: f(x), a derivative, an indexed expression."""
-
-    name: str
+    name: str  # of an unknown function, a derivative or an indexed expression
     arguments: tuple[Node, ...]
 
 
@@ -148,22 +140,16 @@ class Percent(Expression):
 
 
 class Several(Node):
-    """Represents a list whose order is free; `joined` is "and", "or" or ","."""
-
-    items: tuple[Node, ...]
-    joined: str = field(default=",", compare=False)
+    items: tuple[Node, ...]  # in any order
+    joined: str = field(default=",", compare=False)  # or "and", "or"
 
 
 class Braces(Node):
-    """Represents a finite set, a set builder (its condition), or a system."""
-
-    items: tuple[Node, ...]
+    items: tuple[Node, ...]  # of a set, a set builder (its condition) or a system
 
 
 class Tuple(Node):
-    """Represents coordinates; a pair may also be an open interval."""
-
-    items: tuple[Node, ...]
+    items: tuple[Node, ...]  # coordinates; a pair may also be an open interval
 
 
 class Interval(Node):
@@ -174,38 +160,28 @@ class Interval(Node):
 
 
 class SetOp(Node):
-    """Represents a set operation; `op` is "cup", "cap" or "minus"."""
-
-    op: str
+    op: str  # "cup", "cap" or "minus"
     left: Node
     right: Node
 
 
 class Numbers(Node):
-    """Represents a named set of numbers, such as Z."""
-
-    letter: str
+    letter: str  # of a set of numbers, such as Z
 
 
 class Rel(Node):
-    """Represents an equation, an inequality, a membership or another relation."""
-
-    op: str
+    op: str  # such as "=", "<=", "in" or "parallel"
     left: Node
     right: Node
 
 
 class Chain(Node):
-    """Represents relations that share their inner sides: a < x < b."""
-
-    steps: tuple[Rel, ...]
+    steps: tuple[Rel, ...]  # which share their inner sides: a < x < b
 
 
 class Quantity(Node):
-    """Represents a value with a unit, given by dimensions or by a set of words."""
-
     value: Node
-    unit: str | frozenset[str]
+    unit: str | frozenset[str]  # dimensions, or words
     scale: Fraction
 
 
@@ -242,15 +218,11 @@ class Based(Node):
 
 
 class When(Node):
-    """Represents a value and its condition: relations, words, or REALS for "always"."""
-
     value: Node
-    condition: Node
+    condition: Node  # relations, words, or REALS for "always"
 
 
 class Cases(Node):
-    """Represents values under conditions, in any notation."""
-
     rows: tuple[When, ...]
 
 
@@ -259,9 +231,7 @@ class Word(Node):
 
 
 class Choice(Node):
-    """Represents an option of a multiple-choice problem and its value: "(C) 12"."""
-
-    letter: str
+    letter: str  # of an option: C in "(C) 12"
     answer: Node
 
 

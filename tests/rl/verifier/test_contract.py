@@ -194,7 +194,7 @@ def test_a_plain_value_of_the_problem_may_be_the_answer():
         ("x ", "\\mathrm{x}"),
         ("-3", "- 3.0"),
         ("\\pi", "\\Pi"),
-        ("50\\%", "50"),
+        ("50\\%", "50.0\\%"),
         ("45^\\circ", "45"),
     ]:
         if is_equivalent(answer, gold):

@@ -3,6 +3,7 @@
 import pytest
 
 from rl.verifier import judge
+from tests.rl.verifier.pairs import wrong
 
 _MOVES = "Find the largest number of moves in terms of $n$."
 _FACTOR = "Factor $x(x+2)+(x+2)$."
@@ -73,3 +74,101 @@ def test_a_copy_with_its_numbers_respelled_is_a_copy(two):
 )  # fmt: skip
 def test_a_label_that_doubts_is_none(label):
     assert not _correct(rf"\text{{{label}}} = 5", "5")
+
+
+_FIVE = (
+    r"What is $x$? $\textbf{(A)}\ 5\qquad\textbf{(B)}\ 6\qquad\textbf{(C)}\ 7"
+    r"\qquad\textbf{(D)}\ \frac{15}{2}\qquad\textbf{(E)}\ 8$"
+)
+_LINES = "What is it?\n\nA. $5$\n\nB. a line\n\nC. $7$\n\nType the letter."
+
+
+@pytest.mark.parametrize("problem", [_FIVE, "Which? (A) 5 (B) 6 (C) 7"])
+@pytest.mark.parametrize("gold", ["B", r"\text{(B)}", "6"])
+@pytest.mark.parametrize(
+    "option", ["(B) {}", r"\text{{B. }} {}", "B: {}", r"(B)\ {}", r"{}\ \textbf{{(B)}}"]
+)
+def test_an_option_has_the_value_that_the_problem_gives_it(problem, gold, option):
+    assert _correct(option.format("6"), gold, problem)
+    assert _correct(option.format("6.0"), gold, problem)
+    for value in ("7", "9", r"\frac{15}{2}"):
+        assert not _correct(option.format(value), gold, problem)
+    assert not _correct(option.format("7"), "7", problem)
+    # Without options in the problem, the letter decides.
+    assert _correct(option.format("7"), "B", "Which of the five is right?")
+
+
+def test_an_option_in_words_contradicts_only_another_option():
+    assert _correct(r"\text{(B) a straight line}", "B", _LINES)
+    assert not _correct("(B) 7", "B", _LINES)
+    assert not _correct(r"\text{(A) a line}", "A", _LINES)
+
+
+def test_a_restriction_after_a_comma_is_a_condition():
+    rows = [
+        (r"x^2+1,\ x>0", r"x^2+1 \text{ for } x>0"),
+        (r"x>0, x^2+1", "x^2+1, x>0"),
+        (r"f(x)=x^2+1, x>0", r"f(x)=x^2+1 \text{ for } x>0"),
+        (r"y=x^2, 0<x<2", r"y=x^2 \text{ where } 0<x<2"),
+        (r"x+1, x\ne1", r"x+1 \text{ if } x\ne1"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("x^2+1, x>0", "x^2+1, x>1"),
+        ("x^2+1, x>0", "x^2+1"),
+        ("x^2+1, y>0", r"x^2+1 \text{ for } x>0"),
+        ("x^2, x<0", "x^2, -x"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem", "correct"),
+    [
+        (r"120\%", "120", r"What is 20\% of 600?", False),
+        ("120", "120", r"What is 20\% of 600?", True),
+        (r"21\%", "21", "She takes 40 percent more cups. How many cups?", False),
+        (r"25\%", "25", "What percent of 60 is 15?", True),
+        (r"25\%", "25", r"If $x\%$ of 20 is 5, what is $x$?", True),
+        (
+            r"7\%",
+            "7",
+            "What is the interest rate, as a percentage, after 5% tax?",
+            True,
+        ),
+        ("28", r"28\%", r"Discounts of 10\% and 20\% equal a discount of:", True),
+    ],
+)
+def test_a_percent_sign_needs_a_question_for_a_percentage(
+    answer, gold, problem, correct
+):
+    assert _correct(answer, gold, problem) is correct
+
+
+def test_an_inequality_is_not_a_point():
+    vertex = "Find the vertex of the parabola, as an ordered pair."
+    assert not _correct("1<x<3", "(1,3)", vertex)
+    assert _correct("(1,3)", "(1,3)", vertex)
+    assert _correct("x=1, y=3", "(1,3)", vertex)
+    assert _correct("1<x<3", "(1,3)", "For which $x$ is $x^2-4x+3$ negative?")
+    assert _correct("(1,3)", "1<x<3", "For which $x$ is the point above the line?")
+
+
+def test_notations_of_model_answers():
+    rows = [
+        (r"\frac34", r"{3\over 4}"),
+        (r"\frac{x+1}{2}", r"{x+1 \over 2}"),
+        (r"\$40", r"\text{US}\$40"),
+        ("5, 6", r"5 \& 6"),
+        (r"\frac12", r"\frac{1}{2}\]"),
+        ("x", r"x\)"),
+        (r"30^\circ+180^\circ k", r"30^\circ+180^\circ n"),
+        (r"\frac{\pi}{6}+k\pi", r"30^\circ+180^\circ n"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        (r"\frac34", r"{4\over 3}"),
+        (r"\$40", r"\text{EU}\$40"),
+        (r"30^\circ+180^\circ k", r"30^\circ+90^\circ n"),
+    ]
+    assert wrong(rows, equal=False) == []
