@@ -19,14 +19,14 @@ class Rule(NamedTuple):
 
     name: str  # the alarm's name in `alarms.stop_on`
     value: Callable[[Metrics], float]  # value to compare; NaN if the step lacks it
-    beyond: Callable[[float, float], bool]  # whether value and limit give an alarm
+    limit: float
     says: str  # format string; `names` are the first three non-finite metrics
+    beyond: Callable[[float, float], bool] = operator.gt  # gives a warning
     counts: bool = False  # whether the value counts consecutive steps or updates
-    limit: float = 0.0
 
 
 def _of(*names: str) -> Callable[[Metrics], float]:
-    """Returns a function that reads the first of `names` that a step has, or NaN."""
+    # The first of the names that a step has.
     return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
 
 
@@ -38,82 +38,77 @@ RULES = (
     Rule(
         "truncated",
         _of("sampling/truncated"),
-        operator.gt,
+        0.9,
         "{:.0%} of the completions are truncated: raise"
         " config.rollout.max_response_tokens or the stage's max_response_tokens, or"
         " check config.rollout.stop_token_ids",
-        limit=0.9,
     ),
     Rule(
         "unjudged",
         _of("sampling/unjudged"),
-        operator.gt,
+        0.01,
         "{:.1%} of the completions have no verdict: see the metrics verifier/lost"
         " (workers died or timed out) and verifier/bad_gold, and whether the reward"
         " function returns None",
-        limit=0.01,
     ),
     Rule(
         "no_signal",
         _of("sampling/informative"),
-        operator.lt,
+        0.02,
         "only {:.1%} of the groups are informative: use problems that the policy solves"
         " sometimes, or check the reward function",
-        limit=0.02,
+        operator.lt,
     ),
     Rule(
         "repeated",
         _of("sampling/repeated"),
-        operator.gt,
+        0.5,
         "{:.0%} of the completions are repetitive: read some in samples.jsonl",
-        limit=0.5,
     ),
     Rule(
         "entropy_low",
         _of("policy/entropy"),
-        operator.lt,
+        0.01,
         "entropy {:.4f} nats/token is too low: the policy has collapsed; try a"
         " lower config.schedule.learning_rate",
-        limit=0.01,
+        operator.lt,
     ),
     Rule(
         "entropy_high",
         _of("policy/entropy"),
-        operator.gt,
+        5.0,
         "entropy {:.2f} nats/token is too high: the policy is close to random;"
         " try a lower config.schedule.learning_rate",
-        limit=5.0,
     ),
     Rule(
         "sampler_gap",
         # The second metric is used if no token is from the current policy version.
         _of("policy/sampler_gap_mean", "off_policy/stale_gap"),
-        operator.gt,
+        0.1,
         "log-probabilities of sampler and trainer differ by {:.4f} nats/token on"
         " average: the sampler has other weights, or computes less precisely",
-        limit=0.1,
     ),
     Rule(
         "stuck_reward",
         _of("reward/unmoved"),
-        operator.ge,
+        10.0,
         "the mean reward has not changed for {:.0f} steps: check the reward function",
+        operator.ge,
         counts=True,
-        limit=10.0,
     ),
     Rule(
         "skipped_updates",
         _of("policy/skipped_in_a_row"),
-        lambda value, limit: value > 0,
+        3.0,
         "skipped updates in a row: {:.0f}, because they were not finite; the run's"
         " first skipped step is in dumps/ of the workdir, if it could be written",
+        lambda value, limit: value > 0,
         counts=True,
-        limit=3.0,
     ),
     Rule(
         "not_finite",
         lambda metrics: len(_not_finite(metrics)),
-        lambda value, limit: value > 0,
+        0.0,
         "metrics are not finite, such as {names}: see metrics.jsonl",
     ),
 )
@@ -134,16 +129,12 @@ class Alarms:
         self._unmoved = 0
 
     def check(self, metrics: Metrics) -> tuple[dict[str, str], str | None]:
-        """Checks the metrics of a step.
-
-        Returns:
-          The warnings by alarm, and the reason to end the run (None to continue).
-        """
+        """Returns a step's warnings by alarm, and the reason to end the run, if any."""
         metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
         names = ", ".join(_not_finite(metrics)[:3])
         patience = self.settings.patience
         warnings: dict[str, str] = {}
-        due: list[str] = []
+        reason = None
         for rule in RULES:
             value = rule.value(metrics)
             if not rule.beyond(value, rule.limit):
@@ -155,8 +146,8 @@ class Alarms:
             if over and rule.name in self.settings.stop_on:
                 steps = f"such steps in a row: config.alarms.patience={patience}"
                 end = "" if rule.counts else f"; {steps}"
-                due.append(f"{rule.name}: {text}{end}")
-        return warnings, next(iter(due), None)
+                reason = reason or f"{rule.name}: {text}{end}"
+        return warnings, reason
 
     def _count_unmoved(self, metrics: Metrics) -> int:
         """Counts the steps with rewards since the mean reward last changed."""
@@ -167,14 +158,9 @@ class Alarms:
         return self._unmoved
 
     def state(self) -> dict[str, Any]:
-        """Returns the state for `restore`, as a JSON-serializable dict."""
-        return {
-            "in_a_row": dict(self._in_a_row),
-            "reward": self._reward,
-            "unmoved": self._unmoved,
-        }
+        row, reward, unmoved = dict(self._in_a_row), self._reward, self._unmoved
+        return {"in_a_row": row, "reward": reward, "unmoved": unmoved}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`."""
         self._in_a_row = dict(state["in_a_row"])
         self._reward, self._unmoved = state["reward"], state["unmoved"]

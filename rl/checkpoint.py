@@ -4,9 +4,8 @@
     loop/       the state of the training loop, as JSON
     checksums/  checksums of both, see `rl.checksums`
 
-A step's folder gets its final name when all three parts are on the disk. A checkpoint
-that does not match its checksums is not loaded. A run resumes from the newest intact
-checkpoint, and renames the folders of newer, corrupt ones to `STEP.damaged`.
+A step's folder gets its final name when all three parts are on the disk. A run resumes
+from the newest intact checkpoint and renames newer, corrupt ones to `STEP.damaged`.
 """
 
 import concurrent.futures
@@ -15,6 +14,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,6 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
-from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from models.decoder import Params
 from rl import checksums
@@ -44,21 +43,13 @@ _LEFTOVER_SECONDS = 10.0
 class Checkpoints:
     """Saves, restores and rotates the checkpoints of one run.
 
-    With several processes every process has an instance, and all call `save`, `restore`
-    and `close` together. Only process 0 compares files with `SHA256SUMS`, renames
-    folders and removes them.
+    With several processes all call `save`, `restore` and `close` together. `base` is a
+    result of `checksums.describe_base`; None without adapters.
     """
 
     def __init__(
         self, folder: pathlib.Path, *, keep: int, base: Mapping[str, str] | None = None
     ):
-        """
-        Args:
-          folder: folder of the checkpoints, made by the first save.
-          keep: number of newest checkpoints to retain, in addition to the newest
-            healthy one and the one with the best score.
-          base: result of `checksums.describe_base`; None without adapters.
-        """
         self._base = base or {}
         self._folder, self._keep = folder.absolute(), keep
         self._records: dict[int, Record] = {}
@@ -67,7 +58,6 @@ class Checkpoints:
         self._pending: tuple[int, concurrent.futures.Future] | None = None
 
     def latest(self) -> int | None:
-        """Returns the step of the newest complete checkpoint, or None."""
         return max(steps_in(self._folder), default=None)
 
     def save(
@@ -81,12 +71,8 @@ class Checkpoints:
     ) -> None:
         """Copies the state to the host and starts to write a checkpoint from the copy.
 
-        An existing checkpoint of the step is not written again.
-
-        Args:
-          step, healthy, score: see `Record`.
-          state: the train state, which may be donated after this call.
-          loop: JSON-serializable state of the training loop, which is copied.
+        An existing checkpoint of the step is not written again. For `step`, `healthy`
+        and `score` see `Record`.
 
         Raises:
           NotFinite: the state holds a NaN or an infinity; nothing was written.
@@ -99,7 +85,7 @@ class Checkpoints:
         check_finite(state, f"the checkpoint of step {step} is not saved")
         if jax.process_index() == 0:
             self._check_space(sum(x.nbytes for x in jax.tree.leaves(state)))
-        loop = json.loads(json.dumps(loop))
+        loop = json.loads(json.dumps(loop))  # a copy, since it is written later
         manager = self._open()
         self._records[step] = record = Record(
             step=step,
@@ -121,13 +107,18 @@ class Checkpoints:
             raise self._failed(step, error) from None
         self._pending = step, self._background.submit(self._finish, manager, step)
 
+    def should_preserve(self, checkpoints: Any, *, context: Any) -> Sequence[bool]:
+        # Orbax calls this method of its `PreservationPolicy`.
+        retained = retained_steps(self._records, self._keep)
+        return [checkpoint.step in retained for checkpoint in checkpoints]
+
     def _open(self) -> ocp.CheckpointManager:
         if self._manager is None:
             self._records = records_in(self._folder)
             self._manager = ocp.CheckpointManager(
                 self._folder,
                 options=ocp.CheckpointManagerOptions(
-                    preservation_policy=_Retained(self._records, self._keep),
+                    preservation_policy=self,
                     cleanup_tmp_directories=True,
                     # Otherwise the error of a folder that cannot be created is raised
                     # only after five minutes.
@@ -147,7 +138,6 @@ class Checkpoints:
         return self._manager
 
     def _failed(self, step: int, error: Exception) -> OSError:
-        """Cleans up after a failed save and returns the error to raise."""
         self._records.pop(step, None)
         if self._manager is not None:
             with contextlib.suppress(Exception):  # raises the same error again
@@ -181,7 +171,6 @@ class Checkpoints:
             )
 
     def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
-        """Waits until a checkpoint is written; process 0 then adds its `SHA256SUMS`."""
         folder = self._folder / str(step)
         try:
             manager.wait_until_finished()
@@ -195,7 +184,14 @@ class Checkpoints:
             )
         if jax.process_index() == 0:
             checksums.write_sums(folder)
-            _discard(self._folder / _DELETED)
+            try:
+                remove(deleted := self._folder / _DELETED)
+            except OSError as error:
+                print(
+                    f"WARNING: {deleted}: could not be deleted ({error.strerror});"
+                    " the next save, if any, tries again",
+                    flush=True,
+                )
 
     def record_score(self, step: int, score: float) -> None:
         """Adds an evaluation score to the checkpoint of `step`, which must exist."""
@@ -227,18 +223,11 @@ class Checkpoints:
     def restore(
         self, abstract: TrainState, *, make_room: Callable[[], None] = lambda: None
     ) -> tuple[int, TrainState, dict[str, Any]] | None:
-        """Reads the newest intact checkpoint, with the shardings of `abstract`.
+        """Reads the newest intact checkpoint: its step, train state and loop state.
 
-        Newer, corrupt checkpoints are renamed to `STEP.damaged`, with a warning.
-        `make_room` frees device memory before each read of a checkpoint.
-
-        Returns:
-          The checkpoint's step, train state and loop state; None without a checkpoint.
-
-        Raises:
-          CorruptCheckpointError: none of the checkpoints is intact.
-          ValueError: the checkpoint belongs to another model, base or optimizer.
-          jax.errors.JaxRuntimeError: a device has too little memory.
+        Arrays get the shardings of `abstract`. `make_room` frees device memory before
+        each read. Returns None without a checkpoint. Raises ValueError if none is
+        intact, or if the newest intact one has another model, base or optimizer.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -262,11 +251,7 @@ class Checkpoints:
         return None
 
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
-        """Returns the newest step that passes `checksums.verify`; None without steps.
-
-        Skips the steps in `corrupt`, and adds those that fail. Raises
-        CorruptCheckpointError if no intact step is left.
-        """
+        """Returns the newest intact step outside `corrupt`; adds steps that fail."""
         found = -1
         if jax.process_index() == 0:
             for step in sorted(steps_in(self._folder) - corrupt.keys(), reverse=True):
@@ -299,7 +284,6 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Waits for the save in the background, then closes Orbax; see `wait`."""
         try:
             self.wait()
         finally:
@@ -308,21 +292,8 @@ class Checkpoints:
                 self._open().close()
 
 
-class _Retained(preservation_policy.PreservationPolicy):
-    """Makes Orbax retain only the checkpoints of `retained_steps`."""
-
-    def __init__(self, records: Mapping[int, Record], keep: int):
-        self._records, self._keep = records, keep
-
-    def should_preserve(
-        self, checkpoints: Sequence[Any], *, context: Any
-    ) -> Sequence[bool]:
-        retained = retained_steps(self._records, self._keep)
-        return [checkpoint.step in retained for checkpoint in checkpoints]
-
-
 def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[str]]:
-    """Returns the steps to retain, each with reasons: newest, healthy or best."""
+    """Returns the `keep` newest steps, the newest healthy and the best one."""
     reasons = {step: ["newest"] for step in sorted(records)[-keep:]}
     healthy = [step for step, record in records.items() if record.healthy]
     if healthy:
@@ -335,11 +306,8 @@ def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[s
 
 def steps_in(folder: pathlib.Path) -> set[int]:
     """Returns the steps with a complete checkpoint; their files may be corrupt."""
-    return {
-        int(p.name)
-        for p in folder.glob("*")
-        if p.name.isascii() and p.name.isdigit() and str(int(p.name)) == p.name
-    }
+    names = (path.name for path in folder.glob("*"))
+    return {int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name)}
 
 
 def records_in(folder: pathlib.Path) -> dict[int, Record]:
@@ -361,7 +329,7 @@ def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainStat
 
 
 def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
-    """Loads and checks the arrays of `abstract`, which is all or a part of a state."""
+    """Loads and checks the arrays of `abstract`: a whole train state or a part."""
     try:
         with ocp.PyTreeCheckpointer() as checkpointer:
             loaded = checkpointer.restore(
@@ -396,22 +364,11 @@ def _from_first(value: int) -> int:
 
 
 def remove(path: pathlib.Path) -> None:
-    """Removes a file or a link, or a folder with all its content."""
+    """Removes a file, a link or a whole folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _discard(path: pathlib.Path) -> None:
-    """Removes a path, or prints a warning if that fails."""
-    try:
-        remove(path)
-    except OSError as error:
-        reason = f"could not be deleted ({error.strerror})"
-        print(
-            f"WARNING: {path}: {reason}; the next save, if any, tries again", flush=True
-        )
 
 
 def state_bytes(
@@ -419,10 +376,7 @@ def state_bytes(
     optimizer: optax.GradientTransformation,
     reference: str | None = None,
 ) -> int:
-    """Returns the bytes of a checkpoint's tensors, without `TrainState`'s counters.
-
-    `reference` is the dtype of `TrainState.reference`; None if the state has none.
-    """
+    """Returns the bytes of a checkpoint; `reference` is the dtype of its reference."""
     leaves = jax.tree.leaves((params, jax.eval_shape(optimizer.init, params)))
     if reference:
         copied = jax.tree.leaves(params)
@@ -431,7 +385,7 @@ def state_bytes(
 
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
-    """Returns text about the disk space and the save time of a run's checkpoints."""
+    """Describes disk space and save time of checkpoints of `nbytes` in `folder`."""
     # In addition to the newest: the last healthy one, the best one, one that is being
     # saved, and one in a dump.
     most = (keep + 4) * nbytes
@@ -446,7 +400,7 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
 
 
 def format_size(nbytes: int) -> str:
-    """Returns a number of bytes in GB, or in MB if it is below 0.1 GB."""
+    """Formats a number of bytes in GB, or in MB below 0.1 GB."""
     return f"{nbytes / 1e9:,.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:,.1f} MB"
 
 
@@ -458,18 +412,10 @@ def size_of(folder: pathlib.Path) -> int:
 def load_run_params(
     checkpoints: pathlib.Path, step: int | None, abstract: Params
 ) -> tuple[int, Params]:
-    """Reads only the trained parameters of a run's checkpoint.
+    """Reads only the trained parameters from a run's folder of checkpoints.
 
-    Args:
-      checkpoints: folder of the run's checkpoints.
-      step: step of the checkpoint; None reads the newest.
-      abstract: parameters as shapes with dtypes and shardings.
-
-    Returns:
-      The checkpoint's step and its parameters.
-
-    Raises:
-      ValueError: the checkpoint does not exist or is corrupt.
+    Returns the step (by default the newest), and the parameters with the shapes, dtypes
+    and shardings of `abstract`. Raises ValueError if that step is missing or corrupt.
     """
     steps = sorted(steps_in(checkpoints))
     if not steps:

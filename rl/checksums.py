@@ -1,8 +1,7 @@
 """Computes and checks a checkpoint's checksums.
 
-Each checkpoint contains a `Record` with checksums of its tensors and of the loop's
-state. When the save is complete, checksums of its files are written to `SHA256SUMS`;
-`sha256sum -c` can check them.
+Each checkpoint contains a `Record`. When the save is complete, checksums of its files
+are written to `SHA256SUMS`, which `sha256sum -c` can check.
 """
 
 import dataclasses
@@ -48,11 +47,7 @@ def hash_json(value: Any) -> str:
 
 
 def tensors_of(tree: Any) -> Tensors:
-    """Returns shape, dtype and checksum of each array of a tree, by path.
-
-    The checksums are computed on the devices.
-    """
-    found = examine(tree)
+    found = examine(tree)  # computes on the devices
     return {
         name: (list(x.shape), str(x.dtype), found[name].digest)
         for name, x in by_path(tree).items()
@@ -79,12 +74,7 @@ def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) ->
 
 
 def read_record(folder: pathlib.Path) -> Record:
-    """Reads a checkpoint's record, and its score if that was added later.
-
-    Raises:
-      CorruptCheckpointError: the record is missing, the record or the score is damaged,
-        or the record's step differs from the folder's name.
-    """
+    """Reads a checkpoint's record, and its score if that was added later."""
     try:
         record = Record(**_read(folder / RECORD_FILE))
     except TypeError as error:
@@ -105,7 +95,7 @@ def read_record(folder: pathlib.Path) -> Record:
 
 
 def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
-    """Reads the loop's state; raises CorruptCheckpointError if it is damaged."""
+    """Reads the loop's state and compares it with the record."""
     loop = _read(folder / LOOP_FILE)
     if hash_json(loop) != record.loop:
         raise CorruptCheckpointError(f"{folder / LOOP_FILE}: wrong SHA-256")
@@ -113,26 +103,20 @@ def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
 
 
 def write_score(folder: pathlib.Path, score: float) -> None:
-    """Writes an evaluation score into the folder of a saved checkpoint."""
+    """Adds an evaluation score to the folder of a saved checkpoint."""
     files.replace_json(folder / SCORE, _late_score(score))
 
 
 def write_sums(folder: pathlib.Path) -> None:
-    """Writes a checkpoint's `SHA256SUMS`: the SHA-256 of each file but the score."""
+    """Writes `SHA256SUMS` with the SHA-256 of each file except the score."""
     lines = (f"{sha}  {name}\n" for name, sha in _hash_files(folder).items())
     files.replace(folder / SUMS, "".join(lines))
 
 
 def verify(folder: pathlib.Path) -> None:
-    """Compares the files of a checkpoint, except the score, with its `SHA256SUMS`.
-
-    A checkpoint without `SHA256SUMS` passes, since the run may have been killed just
-    after the save. `read_loop` and `check_tensors` still check its content.
-
-    Raises:
-      CorruptCheckpointError: a file differs, is missing, not listed or unreadable.
-    """
+    """Raises CorruptCheckpointError if a checkpoint's files contradict `SHA256SUMS`."""
     sums = folder / SUMS
+    # If the run was killed just after the save, only other checks remain.
     if not os.path.lexists(sums):
         return
     try:
@@ -165,7 +149,7 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 
 
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
-    """Raises CorruptCheckpointError if a checksum differs; skips cast tensors."""
+    """Raises CorruptCheckpointError if the checksum of a tensor differs."""
     for name, (_, dtype, checksum) in tensors_of(tree).items():
         # A tensor that was cast while it was loaded has another checksum.
         if dtype == stated[name][1] and checksum != stated[name][2]:
@@ -187,7 +171,6 @@ def _late_score(score: Any) -> dict[str, Any]:
 
 
 def _hash_files(folder: pathlib.Path) -> dict[str, str]:
-    """Returns the SHA-256 of each file that `SHA256SUMS` must list, by path."""
     # Not hidden files, such as .DS_Store and ._NAME of macOS, or .nfs0123 of NFS.
     paths = (p for p in folder.rglob("[!.]*") if p.is_symlink() or not p.is_dir())
     relative = {path.relative_to(folder).as_posix() for path in paths}

@@ -1,8 +1,4 @@
-"""Defines `Engine`, which runs all computations on devices.
-
-With several processes, all make the calls of `rl.processes.joint.JOINT` in the same
-order, and also those of `sample` if the sampler uses the trainer's devices.
-"""
+"""Defines `Engine`, which runs all computations on devices."""
 
 import dataclasses
 import itertools
@@ -41,8 +37,8 @@ Reject = Callable[[Sequence[Batch]], list[Batch]]
 class Engine:
     """Samples from, updates, publishes, saves, restores and exports the policy.
 
-    The methods that all processes call have plain host data as arguments, so that the
-    leader can send a call to the other processes (`rl.processes.joint`).
+    Methods that all processes call take plain host data, which the leader can send to
+    the other processes (`rl.processes.joint`).
     """
 
     config: DecoderConfig
@@ -104,7 +100,7 @@ class Engine:
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Returns the number of updates skipped in a row up to now, and in all."""
+        """Returns the number of updates skipped in a row up to now, and in total."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     def update(
@@ -112,43 +108,29 @@ class Engine:
     ) -> list[dict[str, Any]]:
         """Runs one update for each of `hypers`; skips updates that are not finite.
 
-        Args:
-          mini_batches: the micro-batches of each mini-batch, as NumPy arrays. They are
-            used in order, and again in each epoch (`ppo_epochs`).
-          hypers: the scalars of each update.
-
-        Returns:
-          The statistics of each update (see `rl.update.objective.Objective`), with its
-          loss and gradient norm, and whether it was skipped.
-
-        Raises:
-          OSError: writing an earlier checkpoint in the background has failed.
+        Uses the mini-batches, which hold micro-batches of NumPy arrays, in order and
+        again in each epoch. Returns the statistics of each update (see
+        `rl.update.objective.Objective`), with its loss and gradient norm, and whether
+        it was skipped. Raises OSError if a save in the background has failed.
         """
         self.checkpoints.check()
         self.sampler.make_room()
         placed = self.prepare(mini_batches, hypers)
-        stats = []
+        stats: list[dict[str, Any]] = []
         for hyper, micro in zip(hypers, itertools.cycle(placed), strict=False):
-            self.state, of_update = self.step.update(
-                self.state, micro, hyper, self.base
-            )
-            stats.append(of_update)
-        found: list[dict[str, Any]] = jax.device_get(stats)
+            self.state, found = self.step.update(self.state, micro, hyper, self.base)
+            stats.append(found)
+        stats = jax.device_get(stats)
         if self.reject is not None:
             tokens = [sum(int(b.loss_mask.sum()) for b in m) for m in mini_batches]
-            for of_update, given in zip(found, itertools.cycle(tokens), strict=False):
-                of_update["sum"]["rejected"] = given - of_update["sum"]["tokens"]
-        return found
+            for found, given in zip(stats, itertools.cycle(tokens), strict=False):
+                found["sum"]["rejected"] = given - found["sum"]["tokens"]
+        return stats
 
     def prepare(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[list[Batch]]:
-        """Copies mini-batches to the devices and computes missing log-probabilities.
-
-        Fills `old_logprobs` if the step has several updates, or if `reject` is set and
-        there are off-policy tokens, which `reject` may then remove. Fills
-        `reference_logprobs` if there is a reference.
-        """
+        """Copies mini-batches to the devices and adds missing log-probabilities."""
         hyper, rows = hypers[0], self.step.rows
         # With a single update the old policy is the current policy.
         scores = len(hypers) > 1
@@ -165,10 +147,8 @@ class Engine:
         def prepared(on_host: Batch) -> Batch:
             batch = place(on_host, rows)
             if scores:
-                own = not on_host.off_policy.any()
-                if own and self.settings.old_logprobs == "sampler":
-                    old = batch.sampler_logprobs
-                else:
+                old = batch.sampler_logprobs
+                if self.settings.old_logprobs != "sampler" or on_host.off_policy.any():
                     old = self.step.score(self.policy, batch, hyper)
                 batch = batch.replace(old_logprobs=old)
             if reference:
@@ -179,7 +159,6 @@ class Engine:
         return [[prepared(batch) for batch in micro] for micro in mini_batches]
 
     def _score_on_host(self, batch: Batch, hyper: Hyper) -> Batch:
-        """Fills `old_logprobs` of a batch of NumPy arrays."""
         scored = self.step.score(self.policy, place(batch, self.step.rows), hyper)
         return batch.replace(
             old_logprobs=multihost_utils.process_allgather(scored, tiled=True)
@@ -189,10 +168,7 @@ class Engine:
         """Publishes the current parameters to the sampler as policy `version`.
 
         Every `objective.reset_every` versions, the reference is reset to the policy.
-
-        Raises:
-          NotFinite: a parameter is NaN or infinite; nothing is published.
-          SamplerError, OSError: publishing to the sampler failed.
+        Raises NotFinite for a NaN or an infinity, SamplerError or OSError on failure.
         """
         check_finite(self.state.params, f"policy version {version} is not published")
         every = self.settings.reset_every if self.state.reference else 0
@@ -206,23 +182,12 @@ class Engine:
         self.sampler.publish(self.policy, version)
 
     def save(
-        self,
-        step: int,
-        loop: Mapping[str, Any],
-        *,
-        healthy: bool = True,
-        score: float | None = None,
+        self, step: int, loop: Mapping[str, Any], *, healthy: bool, score: float | None
     ) -> None:
-        """Starts to write a checkpoint; see `Checkpoints.save` for the arguments."""
         self.checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Restores the newest intact checkpoint, if any, and publishes the policy.
-
-        Returns:
-          The checkpoint's step and loop state; None without a checkpoint. See
-          `Checkpoints.restore` and `publish` for errors.
-        """
+        """Restores the newest intact checkpoint, if any, and publishes the policy."""
         abstract = abstract_state(self.state, self.step.shardings)
         restored = self.checkpoints.restore(abstract, make_room=self._drop_state)
         if restored is None:
@@ -241,15 +206,9 @@ class Engine:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
         Replaces an earlier `folder`, and writes `card` to its README.md. Adapters are
-        also written alone, to the PEFT folder `adapter` next to it.
-
-        Returns:
-          True if the policy was exported. False if the last update was skipped as not
-          finite; an earlier export stays as it is.
-
-        Raises:
-          ValueError: a weight is not finite, before or after conversion to `dtype`.
-          OSError: a file cannot be written.
+        also written alone, to the PEFT folder `adapter` next to it. If the last update
+        was skipped as not finite, nothing is written and the result is False. Raises
+        ValueError if a weight is not finite, before or after conversion to `dtype`.
         """
         if self.skipped[0]:
             return False
@@ -259,11 +218,9 @@ class Engine:
                 folder, params, self.config, assets=self.assets, dtype=dtype, card=card
             )
             if self.base:
+                adapter = pathlib.Path(folder).with_name("adapter")
                 peft_folder.save_folder(
-                    pathlib.Path(folder).with_name("adapter"),
-                    params,
-                    self.config,
-                    base=self.base_name,
+                    adapter, params, self.config, base=self.base_name
                 )
         return True
 

@@ -81,7 +81,7 @@ def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
     opened, monkeypatch
 ):
     engine = opened()
-    engine.save(1, {"at": 1})
+    engine.save(1, {"at": 1}, healthy=True, score=None)
     gc.collect()
     before = _resident()
     state = sum(array.nbytes for array in jax.tree.leaves(engine.state))
@@ -134,7 +134,7 @@ def test_a_reference_that_is_reset_is_saved_with_the_policy(config, opened):
     _assert_equal(references[2], jax.device_get(policy))
     _assert_equal(references[3], references[2])
     assert (references[2]["embedding"] != base["embedding"]).any()
-    engine.save(3, {})
+    engine.save(3, {}, healthy=True, score=None)
     engine.restore()
     _assert_equal(jax.device_get(engine.state.reference), references[2])
     engine.close()
