@@ -22,8 +22,8 @@ def base_folder(
 ) -> pathlib.Path:
     """Returns the base model's folder; makes or downloads the model if it is missing.
 
-    If the empty folder `described_in` is given, a missing model is neither made nor
-    downloaded: its config and tokenizer are written to this folder, which is returned.
+    With `described_in`, an empty folder, only config and tokenizer of a missing model
+    are written, to this folder, which is returned.
     """
     m = c.model
     if m.maker:
@@ -38,15 +38,15 @@ def base_folder(
 def model_from_config(
     c: RunConfig, architecture: DecoderConfig, mesh: Mesh | None
 ) -> Decoder:
-    """Builds the decoder of an architecture with the settings of `config.model`.
-
-    With adapters the frozen base has dtype `model.dtype`.
-    """
-    m, sizes = c.model, lora_from_config(c)
+    """Builds the decoder of an architecture with the settings of `config.model`."""
+    m, sizes = c.model, None
+    if (own := m.lora).rank:
+        sizes = lora.Lora(rank=own.rank, alpha=own.alpha, targets=own.targets)
     return Decoder(
         dataclasses.replace(architecture, lora=sizes),
         mesh=mesh,
         dtype=jnp.dtype(m.dtype),
+        # With adapters the frozen base needs no float32 masters.
         param_dtype=jnp.dtype(m.dtype if sizes else m.param_dtype),
         remat=m.remat,
         attention=default_implementation(mesh, m.dtype)
@@ -56,14 +56,6 @@ def model_from_config(
     )
 
 
-def lora_from_config(c: RunConfig) -> lora.Lora | None:
-    """Returns the sizes of the config's LoRA adapters, or None without adapters."""
-    sizes = c.model.lora
-    if not sizes.rank:
-        return None
-    return lora.Lora(rank=sizes.rank, alpha=sizes.alpha, targets=sizes.targets)
-
-
 def base_name(c: RunConfig, folder: pathlib.Path) -> str:
     """Returns the base's path or Hub id, for checkpoints and exports of adapters."""
     local = c.model.maker or pathlib.Path(c.model.path).expanduser().is_dir()
@@ -71,6 +63,6 @@ def base_name(c: RunConfig, folder: pathlib.Path) -> str:
 
 
 def parameter_count(model: DecoderConfig) -> int:
-    """Returns the number of parameters of a model, with adapters if `lora` is set."""
+    """Counts the parameters of a model, with those of adapters if it has some."""
     shapes, _ = abstract_params(Decoder(model))
     return sum(x.size for x in jax.tree.leaves(shapes))

@@ -53,16 +53,10 @@ def train(
     *,
     accept_changes: bool = False,
 ) -> dict[str, Any]:
-    """Runs the training loop; resumes from the newest intact checkpoint if any.
+    """Runs the training loop, from the newest intact checkpoint if there is one.
 
     With several processes only the leader calls this; the others run `joint.follow`.
-
-    Args:
-      spec: the checked run.
-      workdir: folder of the run, which the caller has locked.
-      processes: the leader's connection to the run's processes, or the single process.
-      stop: signal handling; raises Stopped when a signal ends the run.
-      accept_changes: see `rl.workdir.manifest.begin`.
+    The caller locks `workdir`. For `accept_changes` see `rl.workdir.manifest.begin`.
 
     Returns:
       The content of summary.json.
@@ -92,7 +86,7 @@ def train(
                 engine.checkpoints.record_score(run.done, score)
 
         print(LEGEND, flush=True)
-        ended = ""
+        ended = ""  # why the run ended before its last step
         while run.done < c.steps:
             clock = run.begin_step()
 
@@ -164,7 +158,6 @@ def train(
 
 
 def due(step: int, every_steps: int) -> bool:
-    """Returns whether `step` is a multiple of `every_steps`; False if that is 0."""
     return every_steps > 0 and step % every_steps == 0
 
 
@@ -202,8 +195,6 @@ def _open_run(
 
 @dataclasses.dataclass(kw_only=True)
 class _Run:
-    """Represents a run in progress."""
-
     spec: RunSpec
     workdir: pathlib.Path
     parts: Parts
@@ -226,7 +217,6 @@ class _Run:
         return self.spec.config
 
     def state(self) -> dict[str, Any]:
-        """Returns the loop's state for a checkpoint."""
         return {
             "rollouts": self.parts.rollouts.state(),
             "alarms": self.parts.alarms.state(),
@@ -239,7 +229,6 @@ class _Run:
     def save(
         self, state: Mapping[str, Any], *, healthy: bool, wait: bool = False
     ) -> None:
-        """Saves a checkpoint after `done` steps; `wait` waits until the save ends."""
         evaluated = self.latest if state["evaluated"] == self.done else None
         score = score_of(evaluated or {})
         with self.stop.saving():
@@ -248,11 +237,7 @@ class _Run:
                 self.parts.engine.checkpoints.finish()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
-        """Returns the result of `work`, which a signal may interrupt.
-
-        If a signal, Shortfall, RewardError or SamplerError ends the work, checkpoints
-        the loop state from before the work, unless the base is not evaluated yet.
-        """
+        """Runs `work`; if interrupted, checkpoints the state from before it started."""
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.
         try:
@@ -280,7 +265,6 @@ class _Run:
             raise
 
     def begin_step(self) -> Stopwatch:
-        """Starts the measurements of a step and returns its stopwatch."""
         self._judged = self.parts.rewards.counts
         self._compiled = self._compiles.programs
         self.parts.trace.begin(self.done + 1)
@@ -316,18 +300,12 @@ class _Run:
     def end_step(
         self, of_update: Mapping[str, float], stats: RolloutStats, clock: Stopwatch
     ) -> None:
-        """Writes the metrics of a step and some of its completions, and checks alarms.
-
-        Raises:
-          Alarm: an alarm ends the run.
-        """
+        """Writes metrics and some completions of a step; an alarm may end the run."""
         engine, steps = self.parts.engine, self.config.steps
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
         metrics |= engine.sampler.metrics() | speed_metrics(metrics, clock)
-        counts = self.parts.rewards.counts
-        metrics |= {
-            f"verifier/{k}": n - self._judged.get(k, 0) for k, n in counts.items()
-        }
+        for name, count in self.parts.rewards.counts.items():
+            metrics[f"verifier/{name}"] = count - self._judged.get(name, 0)
         compiled = self._compiles.programs - self._compiled
         metrics["timing/compiled_programs"] = compiled
         metrics["checkpoint/step"] = engine.checkpoints.latest() or 0
@@ -351,15 +329,11 @@ class _Run:
         self.healthy = not warnings
 
     def evaluation_due(self) -> bool:
-        """Returns whether an evaluation is due after `done` steps."""
         last = self.done == self.config.steps
         return last or due(self.done, self.config.eval.every_steps)
 
     def evaluate(self, *, whole: bool = False) -> None:
-        """Evaluates the policy on the held-out sets.
-
-        Uses all problems before the first step, after the last, and if `whole` is set.
-        """
+        """Evaluates the policy; on all problems at start and end, or if `whole`."""
         whole = whole or self.base is None or self.done == self.config.steps
         summary = self.interruptible(
             lambda: self.parts.evaluate(self.done, whole=whole)
@@ -371,10 +345,7 @@ class _Run:
             self.writer.scalars(self.done, scalars)
 
     def finish(self, ended: str) -> dict[str, Any]:
-        """Exports the policy and returns the content of summary.json.
-
-        `ended` says why the run ended before its last step; empty if it did not.
-        """
+        """Exports the policy and returns the content of summary.json."""
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped
         unhealthy = f"last updates not finite: {in_a_row}" if in_a_row else ""

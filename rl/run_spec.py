@@ -49,8 +49,6 @@ TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemSet:
-    """Holds the usable problems of a data set, and counts the others."""
-
     name: str  # "train", "held-out", or the set's key in `data.eval`
     key: str  # config key of the source
     source: str  # files or function, as written in the config
@@ -83,12 +81,10 @@ class RunSpec:
 
     @property
     def train(self) -> Sequence[Problem]:
-        """Returns the problems of the training set."""
         return self.train_set.problems
 
     @property
     def updates_per_step(self) -> int:
-        """Returns the number of optimizer updates of a step with a full batch."""
         b = self.config.batch
         return b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
 
@@ -98,7 +94,6 @@ class RunSpec:
         return shards("batch", abstract_mesh(self.mesh_shape))
 
     def decode(self, token_ids: Sequence[int], *, show_unknown: bool = False) -> str:
-        """Returns a completion as text; see `decode_completion`."""
         return decode_completion(
             self.tokenizer,
             token_ids,
@@ -135,11 +130,7 @@ class RunSpec:
 
 
 def validate(c: RunConfig) -> RunSpec:
-    """Checks a config against the model, the data and the devices.
-
-    Raises:
-      ValueError, OSError: a check failed; the message names the key or the file.
-    """
+    """Checks a config against model, data and devices; errors name the key or file."""
     check_config(c)
     try:
         check_template(c.data.template)
@@ -206,16 +197,17 @@ def validate(c: RunConfig) -> RunSpec:
         too_long = sum(p.problem in own for p in problems) - len(fit)
         sets[i] = dataclasses.replace(of_set, problems=fit, too_long=too_long)
     stages, gaps = _stages(c, every, sets[0].problems)
+    sampling = SamplingParams(
+        n=c.rollout.group_size,
+        max_tokens=c.rollout.max_response_tokens,
+        temperature=c.rollout.temperature,
+        stop_token_ids=tuple(stop_ids),
+    )
     return RunSpec(
         config=c,
         model=model,
         tokenizer=tokenizer,
-        sampling=SamplingParams(
-            n=c.rollout.group_size,
-            max_tokens=c.rollout.max_response_tokens,
-            temperature=c.rollout.temperature,
-            stop_token_ids=tuple(stop_ids),
-        ),
+        sampling=sampling,
         train_set=sets[0],
         held_out=sets[1:],
         prompts=prompts,
@@ -231,7 +223,6 @@ def validate(c: RunConfig) -> RunSpec:
 def reference_model(
     c: RunConfig, *, described_in: pathlib.Path | None = None
 ) -> tuple[pathlib.Path, DecoderConfig]:
-    """Returns the folder and the architecture of the model `objective.reference`."""
     try:
         folder = resolve_folder(c.objective.reference, described_in=described_in)
     except ValueError as error:
@@ -245,7 +236,6 @@ def _check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Checks the reference's vocabulary and weights; for resets, its architecture."""
     if not c.objective.reference or not objective.needs_reference:
         return
     key = f"config.objective.reference={c.objective.reference!r}"
@@ -334,7 +324,6 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
 
 
 def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
-    """Returns the rewards of training and evaluation, by config key."""
     return {TRAINING: c.reward.function, EVALUATION: c.eval.reward or c.reward.function}
 
 

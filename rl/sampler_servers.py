@@ -1,8 +1,7 @@
 """Makes the sampler that uses vLLM servers, and the probe that checks their weights.
 
-The probe compares the servers' log-probabilities with the trainer's. With several JAX
-processes, only process 0 calls the servers. The others take part in work on all
-devices: gathering the weights, and the probe's forward pass.
+With several JAX processes, only process 0 calls the servers. The others take part in
+work on all devices: gathering the weights, and the probe's forward pass.
 """
 
 import collections
@@ -23,16 +22,9 @@ from rl.base_model import base_name
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import Completion, PolicySampler
+from rollout.vllm import sampler as vllm
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
-from rollout.vllm.sampler import (
-    ADAPTER_PROBE_TOLERANCE,
-    PROBE_DRAW,
-    PROBE_TOLERANCE,
-    Probe,
-    VllmSampler,
-    WeightFolder,
-)
 from rollout.vllm.server import ServerSpec
 from sharding.rules import laid_out, place, shards
 
@@ -49,19 +41,9 @@ def make_vllm_sampler(
 ) -> PolicySampler:
     """Makes a sampler that starts vLLM servers or connects to running ones.
 
-    Every process calls this function; those other than process 0 get a
-    `FollowerSampler`.
-
-    Args:
-      c: the run's config.
-      model: the trainer's decoder, with its mesh.
-      folder: folder of the base model.
-      workdir: folder for the servers' logs, and `WeightFolder`'s fallback for weights.
-      prompt: token ids of a prompt, from which the probe's prompt is made.
-
-    Raises:
-      ValueError: a setting is invalid; the message names it.
-      OSError: the weights' folder is not writable or has too little space.
+    Every process calls this function, with the trainer's decoder, the base model's
+    folder and a prompt for the probe. Server logs, and weights if there is no better
+    place, are written to `workdir`.
     """
     v = c.rollout.vllm
     max_model_len = c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
@@ -86,10 +68,10 @@ def make_vllm_sampler(
     if jax.process_index():
         return FollowerSampler(export, probe)
     api_key = os.environ.get("VLLM_API_KEY", "")
-    tolerances, rank = PROBE_TOLERANCE, 0
+    tolerances, rank = vllm.PROBE_TOLERANCE, 0
     file, described = "model.safetensors", {}
     if adapter and model.config.lora is not None:
-        tolerances, rank = ADAPTER_PROBE_TOLERANCE, model.config.lora.rank
+        tolerances, rank = vllm.ADAPTER_PROBE_TOLERANCE, model.config.lora.rank
         text = peft_folder.describe(model.config, base=base_name(c, folder))
         file, described = peft_folder.WEIGHTS, {peft_folder.CONFIG: text}
     spec = ServerSpec(
@@ -104,14 +86,14 @@ def make_vllm_sampler(
         lora_rank=rank,
     )
     key = "config.rollout.vllm.python"
-    return VllmSampler(
+    return vllm.VllmSampler(
         fleet=ServerFleet(
             servers=make_servers(spec, sets, key=key, logs=workdir),
             urls=urls,
             api_key=api_key,
             concurrency=v.max_num_seqs - 1,  # one slot stays free for the probe
         ),
-        weights=WeightFolder(
+        weights=vllm.WeightFolder(
             v.weight_dir,
             fallback=workdir / "weights",
             export=export,
@@ -129,33 +111,25 @@ def make_vllm_sampler(
 
 
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
-    """Returns the probe's prompt: `prompt`, repeated and cut to 300 tokens.
-
-    These fill several blocks of the key-value cache. The prompt is shorter if the
-    probe's completion would otherwise exceed `max_model_len`.
-    """
-    length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
+    """Returns `prompt` repeated to 300 tokens, or fewer if `max_model_len` requires."""
+    # 300 tokens fill several blocks of the key-value cache.
+    length = max(1, min(_PROBE_LENGTH, max_model_len - vllm.PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]
 
 
 def make_probe(
     model: Decoder, *, max_model_len: int, head_chunk: int, servers: int
-) -> Probe:
+) -> vllm.Probe:
     """Returns a function that computes the trainer's log-probabilities of sequences.
 
-    The log-probabilities are at temperature 1. With several processes every process
-    calls `make_probe` and the returned function. All use the sequences of process 0.
-
-    Args:
-      model: the trainer's decoder, with its mesh.
-      max_model_len: maximum number of tokens of a sequence on the servers.
-      head_chunk: see `rl.update.step.make_step`.
-      servers: maximum number of sequences of one call, one for each server.
+    The temperature is 1. One call may have `servers` sequences, each with at most
+    `max_model_len` tokens. With several processes every process calls `make_probe` and
+    the returned function, which uses the sequences of process 0.
     """
     mesh = model.mesh
     assert mesh is not None
     rows = laid_out(mesh, "batch")
-    length = min(_PROBE_LENGTH + PROBE_DRAW.max_tokens, max_model_len)
+    length = min(_PROBE_LENGTH + vllm.PROBE_DRAW.max_tokens, max_model_len)
     multiple = shards("batch", mesh)
     servers = int(multihost_utils.broadcast_one_to_all(np.int32(servers)))
     shape = -(-servers // multiple) * multiple, length
@@ -191,11 +165,10 @@ def make_probe(
 class FollowerSampler:
     """Takes part in publishing, in every process except process 0."""
 
-    def __init__(self, export: Callable[[Params], Iterable], probe: Probe):
+    def __init__(self, export: Callable[[Params], Iterable], probe: vllm.Probe):
         self._export, self._probe = export, probe
 
     def publish(self, params: Params, version: int) -> None:
-        """Gathers all tensors and runs the probe's forward pass, as process 0 does."""
         collections.deque(self._export(params), maxlen=0)
         self._probe(params, [])
 
@@ -204,12 +177,9 @@ class FollowerSampler:
             f"process {jax.process_index()}: only process 0 samples from vLLM servers"
         )
 
-    def make_room(self) -> None:
-        """Does nothing: this sampler holds no memory."""
+    def make_room(self) -> None: ...
 
     def metrics(self) -> dict[str, float]:
-        """Returns no metrics; process 0 logs those of the servers."""
         return {}
 
-    def close(self) -> None:
-        """Does nothing: this sampler holds no resources."""
+    def close(self) -> None: ...

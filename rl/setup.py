@@ -54,8 +54,6 @@ from sharding.mesh import make_mesh
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Holds the objects that the training loop uses."""
-
     engine: Engine
     rollouts: Rollouts
     rewards: Rewards
@@ -76,9 +74,8 @@ def open_parts(
 ) -> Iterator[Parts]:
     """Makes the parts of a run and closes them at the end.
 
-    Also records the run in the workdir and prints the start page. See `rl.loop.train`
-    for the arguments; `check_stop` is called at intervals during sampling, and raises
-    an error to end the run.
+    Also records the run in the workdir and prints the start page. `check_stop` is
+    called at intervals during sampling, and raises an error to end the run.
     """
     c = spec.config
     with phase("base", c.model.path or c.model.maker):
@@ -93,7 +90,7 @@ def open_parts(
         name = f"held_out_{held_out.name}.jsonl" if i else HELD_OUT
         write_problems(workdir / name, held_out.problems)
     print(start_page(spec, workdir), flush=True)
-    engine = joint.lead(
+    engine: Engine = joint.lead(
         processes,
         functools.partial(make_engine, spec, workdir, check_stop),
         config=config_json(c),
@@ -132,7 +129,6 @@ def open_parts(
 
 
 def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collector:
-    """Makes the collector, which samples, judges and filters the groups of a batch."""
     c = spec.config
     curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
     return Collector(
@@ -156,10 +152,7 @@ def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collecto
 def make_engine(
     spec: RunSpec, workdir: pathlib.Path, check_stop: Callable[[], None] = lambda: None
 ) -> Engine:
-    """Makes the engine: parameters, update step, sampler and checkpoints.
-
-    With several processes every process calls it.
-    """
+    """Makes the engine: parameters, update step, sampler and checkpoints."""
     c = spec.config
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
     join_cpu_devices(mesh)
@@ -235,7 +228,6 @@ def make_engine(
 
 
 def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
-    """Makes the jitted functions of the run's updates."""
     assert model.mesh is not None
     return make_step(
         model,
@@ -250,17 +242,17 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
 def _make_reference(
     spec: RunSpec, mesh: Mesh, params: Params, base: Params
 ) -> tuple[Params | None, Score | None]:
-    """Makes the reference model's parameters and its scoring function.
+    """Returns the reference model's parameters and its scoring function.
 
-    Both are None if the objective needs no reference. If the base is the reference, the
-    function is None, and frozen parameters `base` are used without a copy.
+    Both are None if the objective needs no reference. The function is also None if the
+    base is the reference.
     """
     c = spec.config
     if not spec.objective.needs_reference:
         return None, None
     if not c.objective.reference:
-        copy = base or jax.tree.map(lambda x: jnp.array(x, c.model.dtype), params)
-        return copy, None
+        # A frozen base needs no copy.
+        return base or jax.tree.map(lambda x: jnp.array(x, c.model.dtype), params), None
     folder, architecture = reference_model(c)
     settings = dataclasses.replace(c.model, param_dtype=c.model.dtype, lora=Lora())
     c = dataclasses.replace(c, model=settings)
@@ -290,10 +282,7 @@ def make_rejection(c: RunConfig) -> Reject | None:
 def _make_embedded(
     spec: RunSpec, model: Decoder, params: Params, resident: Any
 ) -> JaxSampler:
-    """Makes the sampler on the trainer's own devices and compiles its programs.
-
-    The arrays of `resident` stay on the devices during sampling.
-    """
+    """Makes and compiles a sampler on devices that also hold the arrays `resident`."""
     c = spec.config
     assert model.mesh is not None
     memory = device_memory(model.mesh)

@@ -19,7 +19,7 @@ from configs.reading import changes
 from configs.schema import config_json
 from models import lora
 from models.decoder import abstract_params
-from rl.base_model import lora_from_config, model_from_config, parameter_count
+from rl.base_model import model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.problems.audit import describe_repeats
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
@@ -31,11 +31,7 @@ _VLLM = "from importlib.metadata import version; print(version('vllm'))"
 
 
 def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Returns the start page, and the settings that differ from configs/base.py.
-
-    Raises:
-      ValueError: the environment of vLLM, or one of its servers, cannot be used.
-    """
+    """Returns the start page, and the settings that differ from configs/base.py."""
     sampler = _find_vllm(spec.config) if spec.config.rollout.backend == "vllm" else ""
     keys = [f"  {k} = {json.dumps(v)}" for k, v in config_changes(spec.config).items()]
     lines = [start_page(spec, workdir), *filter(None, [sampler])]
@@ -45,6 +41,7 @@ def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
 def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     """Returns text about the inputs, sizes and outputs of a run, with warnings."""
     c = spec.config
+    dtype, adapted = c.model.dtype, c.model.lora.rank
     shapes, _ = lora.split(abstract_params(model_from_config(c, spec.model, None))[0])
     count = sum(x.size for x in jax.tree.leaves(shapes))
     group = max(stage.group_size or c.rollout.group_size for stage in spec.stages)
@@ -56,9 +53,9 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "devices": describe_devices(),
         "model": f"{c.model.path or c.model.maker}"
         f" ({parameter_count(spec.model):,} parameters)",
-        "adapters": f"{count:,} parameters of rank {c.model.lora.rank}; the base is"
-        f" frozen, in {c.model.dtype}"
-        if lora_from_config(c)
+        "adapters": f"{count:,} parameters of rank {adapted}; the base is frozen, in"
+        f" {dtype}"
+        if adapted
         else "",
         "precision": describe_precision(c),
         "mesh": "data {} x fsdp {} x tensor {}".format(*spec.mesh_shape),
@@ -71,15 +68,13 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
             state_bytes(
                 shapes,
                 make_optimizer(c.optimizer),
-                c.model.dtype if spec.objective.keeps_reference else None,
+                dtype if spec.objective.keeps_reference else None,
             ),
             keep=c.checkpoint.keep,
             folder=workdir / "checkpoints",
         ),
-        "reference": f"{c.objective.reference or 'the base'} stays loaded, in"
-        f" {c.model.dtype}"
-        if spec.objective.needs_reference
-        and (c.objective.reference or not lora_from_config(c))
+        "reference": f"{c.objective.reference or 'the base'} stays loaded, in {dtype}"
+        if spec.objective.needs_reference and (c.objective.reference or not adapted)
         else "",
         **{s.name: _describe_set(s) for s in (spec.train_set, *spec.held_out)},
         "evaluation": "" if spec.held_out else "none: config.data.eval is empty",
@@ -88,7 +83,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "writes": f"{workdir}/: config.json manifest.json held_out.jsonl assets/"
         " metrics.jsonl samples.jsonl tensorboard/ profile/"
         " checkpoints/ dumps/ summary.json hf/"
-        + (" adapter/" if lora_from_config(c) else "")
+        + (" adapter/" if adapted else "")
         + (f", {c.compiled}/" if c.compiled else ""),
     }
     width = max(map(len, lines))
@@ -102,10 +97,9 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
 
 def next_commands(workdir: pathlib.Path) -> str:
     """Returns the commands that a user may run after the end of a run."""
-    board, evaluation = (
-        shlex.quote(str(workdir / name)) for name in ("tensorboard", "evaluation")
+    folder, board, evaluation = (
+        shlex.quote(str(workdir / name)) for name in ("", "tensorboard", "evaluation")
     )
-    folder = shlex.quote(str(workdir))
     return (
         f"next:\n  python -m tools.report {folder}\n  tensorboard --logdir {board}\n"
         f"  python -m tools.evaluate --model {folder} --benchmarks held_out"
@@ -114,12 +108,10 @@ def next_commands(workdir: pathlib.Path) -> str:
 
 
 def config_changes(c: RunConfig) -> dict[str, object]:
-    """Returns the settings that differ from configs/base.py, by dotted key."""
     return changes(json.loads(config_json(c)))
 
 
 def describe_devices() -> str:
-    """Returns a line about the devices, their memory, the processes, and JAX."""
     device = jax.devices()[0]
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
     memory = f"{limit / 1e9:.0f} GB each" if limit else "unknown memory"
@@ -135,7 +127,6 @@ def describe_devices() -> str:
 
 
 def describe_precision(c: RunConfig) -> str:
-    """Returns a line about the dtype of computations and their determinism."""
     how = f" (config.model.matmul_precision={c.model.matmul_precision!r})"
     computes = f"computes in {c.model.dtype}{how if c.model.dtype == 'float32' else ''}"
     if c.deterministic or jax.devices()[0].platform != "gpu":
@@ -158,7 +149,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 
 
 def _example(spec: RunSpec) -> dict[str, str]:
-    """Returns the first prompt and gold, and rewards of the gold and another answer."""
+    """Describes the first prompt, its gold, and the rewards of two answers."""
     problem = spec.train[0]
     ids = spec.prompt_of(problem).tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
@@ -191,11 +182,7 @@ def _example(spec: RunSpec) -> dict[str, str]:
 
 
 def _find_vllm(c: RunConfig) -> str:
-    """Returns a line with the addresses of the vLLM servers, or with vLLM's version.
-
-    Raises:
-      ValueError: a server does not answer, or `vllm.python` does not have vLLM.
-    """
+    """Returns a line with the addresses of running vLLM servers, or vLLM's version."""
     v = c.rollout.vllm
     urls = [url.strip() for url in v.url.split(",") if url.strip()]
     for url in urls:

@@ -19,7 +19,6 @@ from rl import packages
 
 packages.check()
 
-import contextlib
 import functools
 import json
 import logging as standard_logging
@@ -27,39 +26,23 @@ import os
 import pathlib
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from absl import app, flags, logging
 
+from configs import reading
 from configs.base import RunConfig, from_config
-from configs.reading import (
-    define_config,
-    describe_keys,
-    expand_home,
-    parse_flags,
-    user_path,
-)
 from configs.schema import check_same
 from rl import files
 from rl.alarms import Alarm
 from rl.engine import Engine
 from rl.evaluate import headline
 from rl.loop import train
-from rl.processes import group, joint
+from rl.processes import group, joint, stopping
 from rl.processes.devices import is_out_of_memory, keep_programs, start_devices
 from rl.processes.start import start
-from rl.processes.stopping import (
-    DONE,
-    ERROR,
-    UNHEALTHY,
-    Stopped,
-    StopSignals,
-    one_line,
-    run,
-    status_of,
-)
 from rl.processes.streams import outlast_output
 from rl.progress import duration, phase
 from rl.run_spec import validate
@@ -68,7 +51,7 @@ from rl.start_page import dry_run, next_commands
 from rl.workdir import manifest
 from rollout.types import SamplerError
 
-_CONFIG = define_config("Config file of the run; see configs/.")
+_CONFIG = reading.define_config("Config file of the run; see configs/.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print what the run would do; write nothing."
@@ -79,18 +62,14 @@ _ACCEPT_CHANGES = flags.DEFINE_bool(
 # These three are needed only if the environment has no such settings; see
 # docs/launch.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
-_NUM_PROCESSES = flags.DEFINE_integer(
-    "num_processes", None, "Number of processes of the run."
-)
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Index of this process, from 0.")
 
 _RESUMES = (
     "stopped: the same command resumes, from the newest checkpoint if there is one"
 )
 # Keys of summary.json that `_report` reads.
-_REPORTED = {
-    *("base", "final", "steps", "updates", "wall_seconds", "unhealthy", "exported")
-}
+_REPORTED = set("base final steps updates wall_seconds unhealthy exported".split())
 # Errors that are printed as one line, without a traceback.
 _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
@@ -102,11 +81,7 @@ _OUT_OF_MEMORY = (
 
 
 def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
-    """Returns summary.json's content if the run has done `steps` steps, or else None.
-
-    Raises:
-      ValueError: the file is damaged.
-    """
+    """Returns summary.json's content; None if the run has done fewer than `steps`."""
     path = workdir / "summary.json"
     if not path.is_file():
         return None
@@ -119,7 +94,6 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
 
 
 def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
-    """Prints the result of a run and returns the exit status."""
     for name in ("base", "final"):
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
@@ -136,18 +110,18 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
     )
     print(next_commands(workdir))
     if not summary["unhealthy"]:
-        return DONE
+        return stopping.DONE
     print(
         f"error: the run ended unhealthy: {summary['unhealthy']}; see {workdir}/dumps",
         file=sys.stderr,
     )
-    return UNHEALTHY
+    return stopping.UNHEALTHY
 
 
 def _parse_flags(argv: Sequence[str]) -> Sequence[str]:
     # With --dry_run, importing the user's reward must not write .pyc files.
     sys.dont_write_bytecode |= "--dry_run" in argv
-    return parse_flags(argv, keys=describe_keys)
+    return reading.parse_flags(argv, keys=reading.describe_keys)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -164,10 +138,10 @@ def main(argv: Sequence[str]) -> None:
             f"error: --workdir={_WORKDIR.value}: must be a folder of a file system;"
             " buckets lack the atomic renames that a run needs"
         )
-    workdir = user_path(_WORKDIR.value)
-    expand_home(_CONFIG.value)
+    workdir = reading.user_path(_WORKDIR.value)
+    reading.expand_home(_CONFIG.value)
     outlast_output()
-    status = run(_RESUMES, functools.partial(_command, workdir))
+    status = stopping.run(_RESUMES, functools.partial(_command, workdir))
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads of Orbax and XLA may crash the interpreter while it shuts down, which
@@ -175,59 +149,50 @@ def main(argv: Sequence[str]) -> None:
     os._exit(status)
 
 
-def _command(workdir: pathlib.Path, stop: StopSignals) -> int:
-    """Runs this process and returns the exit status; prints expected errors."""
+def _command(workdir: pathlib.Path, stop: stopping.StopSignals) -> int:
     try:
         config = from_config(_CONFIG.value)
         start_devices(config, workdir)
         if not _DRY_RUN.value:
             keep_programs(config.compiled)
-        with (
-            start(
-                _COORDINATOR.value,
-                _NUM_PROCESSES.value,
-                _PROCESS_ID.value,
-                expected_errors=_EXPECTED_ERRORS,
-            ) as processes,
-            _memory_errors(),
-        ):
+        with start(
+            _COORDINATOR.value,
+            _NUM_PROCESSES.value,
+            _PROCESS_ID.value,
+            expected_errors=_EXPECTED_ERRORS,
+        ) as processes:
             stop.join(processes)
-            if isinstance(processes, group.Follower):
-                status = _follow(config, workdir, processes)
-            else:
-                status = _lead(config, workdir, processes, stop)
-            processes.end(status)
+            try:
+                if isinstance(processes, group.Follower):
+                    status = _follow(config, workdir, processes)
+                else:
+                    status = _lead(config, workdir, processes, stop)
+                processes.end(status)
+            except jax.errors.JaxRuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise ValueError(
+                    f"{_OUT_OF_MEMORY}: {stopping.one_line(error)}"
+                ) from None
         return status
     except _EXPECTED_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
-        return ERROR
-
-
-@contextlib.contextmanager
-def _memory_errors() -> Iterator[None]:
-    """Replaces a device's out-of-memory error by a ValueError with advice."""
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ValueError(f"{_OUT_OF_MEMORY}: {one_line(error)}") from None
+        return stopping.ERROR
 
 
 def _lead(
     config: RunConfig,
     workdir: pathlib.Path,
     processes: group.Processes,
-    stop: StopSignals,
+    stop: stopping.StopSignals,
 ) -> int:
-    """Runs the leader or the only process and returns the exit status."""
     with phase("plan", "checks the config, the model and the data"):
         if not _ACCEPT_CHANGES.value:
             manifest.check_folder(workdir)
         spec = validate(config)
     if _DRY_RUN.value:
         print(dry_run(spec, workdir))
-        return DONE
+        return stopping.DONE
     with files.locked(workdir):
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, spec)
@@ -240,21 +205,19 @@ def _lead(
             summary = train(
                 spec, workdir, processes, stop, accept_changes=_ACCEPT_CHANGES.value
             )
-        except Stopped as stopped:
+        except stopping.Stopped as stopped:
             if processes.alone:
                 raise
             # `Leader.end` announces this status to the other processes.
-            return status_of(stopped.signal)
+            return stopping.status_of(stopped.signal)
         except Alarm as alarm:
             print(f"error: {alarm}", file=sys.stderr)
-            return UNHEALTHY
+            return stopping.UNHEALTHY
         files.replace_json(workdir / "summary.json", summary)
         return _report(summary, workdir)
 
 
 def _follow(config: RunConfig, workdir: pathlib.Path, leader: group.Follower) -> int:
-    """Runs a process other than the leader and returns the exit status."""
-
     def make_own(of_leader: str) -> Engine:
         check_same(config, of_leader)
         return make_engine(validate(config), workdir)

@@ -1,7 +1,4 @@
-"""Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache.
-
-Also recognizes the error of a device without free memory.
-"""
+"""Configures JAX: GPU memory, determinism, virtual CPU devices, compilation cache."""
 
 import errno
 import itertools
@@ -27,8 +24,8 @@ GPU_SHARE = 0.92
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether JAX raised `error` because a device has too little memory."""
-    out_of_memory = "RESOURCE_EXHAUSTED" in str(error)
-    return out_of_memory and isinstance(error, jax.errors.JaxRuntimeError)
+    of_jax = isinstance(error, jax.errors.JaxRuntimeError)
+    return of_jax and "RESOURCE_EXHAUSTED" in str(error)
 
 
 def take_gpu_memory() -> None:
@@ -47,13 +44,12 @@ def take_gpu_memory() -> None:
 def make_deterministic(workdir: pathlib.Path | None) -> None:
     """Sets XLA's flags so that GPU programs are deterministic, bit for bit.
 
-    By default XLA may use atomic additions, and it selects kernels by timing them. If
-    `workdir` is given, the selected kernels are stored in it for resumed runs.
     Flags that the environment variable XLA_FLAGS already has are not changed.
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_gpu_deterministic_ops" not in flags:
+    if "xla_gpu_deterministic_ops" not in flags:  # by default, atomic additions
         flags += " --xla_gpu_deterministic_ops=true"
+    # XLA selects kernels by timing them: store them for resumed runs.
     if workdir and "xla_gpu_per_fusion_autotune_cache_dir" not in flags:
         folder = workdir.absolute() / "autotune"
         flags += f" --xla_gpu_per_fusion_autotune_cache_dir={folder}"
@@ -65,18 +61,14 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     """Configures virtual CPU devices that use several cores and do not deadlock.
 
-    XLA computes a batched dot, such as attention scores, on one core per CPU device.
-    Call this function before JAX initializes its devices.
-
-    Args:
-      cpu_devices: number of devices, unless XLA_FLAGS sets it; 0 uses the largest
-        divisor of `rows` that is at most the number of cores.
-      rows: number of rows of a batch, which are sharded over the devices.
+    Call this function before JAX initializes its devices. `cpu_devices` is their
+    number, unless XLA_FLAGS sets it. 0 selects the largest divisor of `rows` (of a
+    batch) that is at most the number of cores.
     """
     cores = usable_cores()
-    count = cpu_devices
-    if not count:
-        count = max(n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
+    # XLA computes a batched dot, such as attention scores, on one core per device.
+    divisors = (n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
+    count = cpu_devices or max(divisors)
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", count)
@@ -93,10 +85,9 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
 def join_cpu_devices(mesh: Mesh) -> None:
     """Connects all groups of CPU devices that will communicate, in all processes.
 
-    Gloo connects a group at its first collective. If one process arrives 30 seconds
-    after another, for example after a longer compilation, the earlier one fails and the
-    later one hangs. Later collectives of a group wait without this limit. Every
-    process must call this function before any other joint computation.
+    Every process must call this function before any other joint computation. Gloo
+    connects a group at its first collective. It fails if one process arrives 30 seconds
+    after another, such as after a longer compilation; later collectives have no limit.
     """
     if jax.process_count() == 1 or mesh.devices.flat[0].platform != "cpu":
         return
@@ -107,13 +98,12 @@ def join_cpu_devices(mesh: Mesh) -> None:
     exchanges = []
     for count in range(1, len(shape) + 1):
         for axes in itertools.combinations(mesh.axis_names, count):
+            remaining = (None if axis in axes else axis for axis in mesh.axis_names)
             exchange = jax.shard_map(
                 lambda x, axes=axes: jax.lax.psum(x, axes),
                 mesh=mesh,
                 in_specs=everywhere,
-                out_specs=PartitionSpec(
-                    *(None if axis in axes else axis for axis in mesh.axis_names)
-                ),
+                out_specs=PartitionSpec(*remaining),
             )
             exchanges.append(jax.jit(exchange).lower(ones).compile())
     client: Any = global_state.client
@@ -126,12 +116,8 @@ def join_cpu_devices(mesh: Mesh) -> None:
 def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
     """Configures JAX for a run; call this function before JAX is first used.
 
-    Args:
-      c: the run's config.
-      workdir: folder for the GPU kernels that XLA selects in a deterministic run.
-
-    Raises:
-      ValueError: the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is true.
+    A deterministic run stores the GPU kernels that XLA selects in `workdir`. Raises
+    ValueError if the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is true.
     """
     for name, why in (
         ("jax_enable_x64", "computes with 32-bit numbers"),
@@ -147,8 +133,8 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
         jax.config.update("jax_default_matmul_precision", c.model.matmul_precision)
     if c.deterministic:
         make_deterministic(workdir)
-    rows = c.batch.micro_tokens // max(c.batch.row_lengths)
     take_gpu_memory()
+    rows = c.batch.micro_tokens // max(c.batch.row_lengths)
     start_cpu_devices(c.mesh.cpu_devices, rows=max(1, rows))
 
 

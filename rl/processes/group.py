@@ -1,9 +1,9 @@
 """Connects the processes of a run: sends the leader's commands and ends all processes.
 
-The leader (process 0) hosts JAX's coordination service. The leader writes each command,
-or the size of a long command, to a numbered key of the service's key-value store; the
-last follower that reads the key deletes it. The store transfers about 10 MB/s, so long
-commands are broadcast over the devices. JAX's heartbeats detect dead processes.
+The leader (process 0) hosts JAX's coordination service. The leader writes each command
+to a numbered key of the service's key-value store; the last follower that reads the key
+deletes it. The store transfers about 10 MB/s, so it holds only the size of a long
+command, which is broadcast over the devices. JAX's heartbeats detect dead processes.
 """
 
 import contextlib
@@ -44,16 +44,14 @@ Errors = tuple[type[Exception], ...]
 
 
 class _Group(SingleProcess):
-    """Represents one of several processes; an error in a `with` block ends them all."""
+    """Represents one of several processes; an error in a `with` block ends them all.
+
+    `expected_errors` are printed without a traceback.
+    """
 
     alone = False
 
     def __init__(self, expected_errors: Errors):
-        """Waits for the other processes, at most 60 seconds, and then watches them.
-
-        If one of `expected_errors` ends the `with` block, it is printed without a
-        traceback.
-        """
         self._expected = expected_errors
         self._client: Any = global_state.client
         self._index = jax.process_index()
@@ -90,7 +88,6 @@ class _Group(SingleProcess):
         self._watchers.append(thread)
 
     def _watch_processes(self) -> None:
-        """Ends all processes if one of them has died or was restarted."""
         first: dict[int, int] = {}
         while not self._ended.wait(_POLL_SECONDS):
             try:
@@ -99,7 +96,7 @@ class _Group(SingleProcess):
                 return  # the leader has died; `_watch_end` reports it
             first = first or live
             for index in self._everyone:
-                if live.get(index) != first.get(index, -1):
+                if live.get(index) != first.get(index, -1):  # died or was restarted
                     if self._ended.wait(_CAUSE_SECONDS):
                         return
                     self._end_all(ERROR, f"process {index} died or hangs; {_LOST}")
@@ -125,7 +122,7 @@ class _Group(SingleProcess):
     def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
         """Ends every process, unless the run has ended.
 
-        If `reason` is not empty, all print it; the others name the failed `process`.
+        All print `reason`, if not empty; processes other than `process` name it.
         """
         if self._ended.is_set():
             return
@@ -168,7 +165,7 @@ class Leader(_Group):
         self._watch(watch)
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Sends a command to all followers, in order; requires the main thread."""
+        """Sends a command to all followers; requires the main thread."""
         # In another thread the order of joint calls would be undefined.
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -193,7 +190,6 @@ class Follower(_Group):
     leads = False
 
     def receive(self) -> Message:
-        """Waits for the leader's next command and returns it."""
         key = next(self._calls)
         value = self._wait_for(key)
         readers = self._client.key_value_increment(f"{key}/readers", 1)
@@ -227,6 +223,5 @@ def _report(reason: str) -> None:
 
 
 def end_process(status: int, reason: str) -> NoReturn:
-    """Prints the reason, if not empty, and ends this process and all its threads."""
     _report(reason)
     os._exit(status)

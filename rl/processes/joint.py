@@ -8,7 +8,7 @@ the same programs in the same order. `follow` is the main loop of a follower.
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from rl.processes.group import Follower, Leader, Processes
 from rollout.types import Completion, OnFinished, OnPause
@@ -16,8 +16,6 @@ from rollout.types import Completion, OnFinished, OnPause
 # Methods of the engine that all processes call, in addition to `sample`. Only the
 # leader calls other methods.
 JOINT = ("update", "publish", "save", "restore", "export", "close")
-
-E = TypeVar("E")
 
 
 class JointEngine:
@@ -46,17 +44,15 @@ class JointEngine:
         on_pause: OnPause | None = None,
         **kwargs: Any,
     ) -> list[list[Completion]]:
-        """Samples like `rollout.types.Sampler.sample`, in all processes if embedded.
-
-        The embedded samplers of all processes pause between the same device programs.
-        In each pause the leader sends the followers its decision whether sampling ends.
-        """
+        """Samples like `rollout.types.Sampler.sample`, in all processes if embedded."""
         sample = functools.partial(
             self._engine.sample, *args, on_finished=on_finished, **kwargs
         )
         if not self._embedded:
             return sample(on_pause=on_pause)
 
+        # Samplers pause between the same device programs in all processes. In each
+        # pause the leader sends its decision whether sampling ends.
         def pause() -> bool:
             enough = on_pause is not None and bool(on_pause())
             self._leader.announce("enough" if enough else "go on")
@@ -71,16 +67,13 @@ class JointEngine:
 
 
 def lead(
-    processes: Processes, make_engine: Callable[[], E], *, config: str, embedded: bool
-) -> E:
-    """Makes the engine of a single process, or a `JointEngine` with the followers.
-
-    Followers compare the JSON text `config` with their own config.
-    """
+    processes: Processes, make_engine: Callable[[], Any], *, config: str, embedded: bool
+) -> Any:
+    """Makes the engine; a `JointEngine` if there are followers, who check `config`."""
     if not isinstance(processes, Leader):
         return make_engine()
     processes.announce("begin", config)
-    return cast(E, JointEngine(make_engine(), processes, embedded=embedded))
+    return JointEngine(make_engine(), processes, embedded=embedded)
 
 
 class _Left(Exception):
@@ -88,10 +81,7 @@ class _Left(Exception):
 
 
 def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
-    """Executes the leader's commands until the run ends; returns its exit status.
-
-    `make_engine` makes this process's engine, given the leader's config as JSON.
-    """
+    """Executes the leader's commands until the run ends; returns its exit status."""
 
     def pause() -> bool:
         word, *_ = leader.receive()

@@ -23,12 +23,6 @@ _KIND, _CONTENT = "__kind__", "__content__"  # keys for types that msgpack lacks
 
 
 def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
-    """Returns the command `name`, with its arguments, as bytes.
-
-    Raises:
-      TypeError: an argument has a type that is not listed in the module's docstring.
-    """
-
     def to_plain(value: Any) -> Any:
         if isinstance(value, list):
             return [to_plain(x) for x in value]
@@ -53,11 +47,7 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
 
 
 def decode(message: bytes) -> Message:
-    """Returns the name, arguments and keyword arguments of a command.
-
-    Raises:
-      ValueError: `message` is not a result of `encode`.
-    """
+    """Returns the command of a message; raises ValueError if it is not of `encode`."""
 
     def from_plain(value: Any) -> Any:
         if isinstance(value, list):

@@ -9,15 +9,7 @@ from typing import Any
 import jax
 
 from rl import progress
-from rl.processes.group import (
-    HEARTBEAT_SECONDS,
-    Errors,
-    Follower,
-    Leader,
-    Processes,
-    SingleProcess,
-    end_process,
-)
+from rl.processes import group
 from rl.processes.stopping import ERROR, one_line
 from sharding.mesh import all_devices
 
@@ -36,27 +28,24 @@ def start(
     num_processes: int | None,
     process_id: int | None,
     *,
-    expected_errors: Errors,
-) -> Processes:
+    expected_errors: group.Errors,
+) -> group.Processes:
     """Connects the processes of this run before JAX initializes its devices.
 
     The first three arguments are the flags of these names. If all are None, JAX reads
     the environment (SLURM, TPU pods, GKE, Open MPI, Kubernetes indexed jobs). If not
-    all processes connect within 5 minutes, this process ends. A `Leader` or `Follower`
-    prints errors of the types `expected_errors` without a traceback.
-
-    Raises:
-      ValueError: a flag is invalid, the connection fails, or JAX finds no devices.
+    all processes connect within 5 minutes, this process ends. Raises ValueError if a
+    flag is invalid, the connection fails, or JAX finds no devices.
     """
     given = (coordinator, num_processes, process_id)
     if num_processes == 1 and process_id in (None, 0):
-        return SingleProcess()
+        return group.SingleProcess()
     arguments: dict[str, Any] = {}
     if given == (None, None, None):
         source = _named_in_environment()
         if not source:
             if importlib.util.find_spec("libtpu") is None:
-                return SingleProcess()
+                return group.SingleProcess()
             source = _TPU  # libtpu's metadata lists the processes of a pod
     else:
         source = (
@@ -69,19 +58,19 @@ def start(
         f"{source}: not all processes connected within {_START_SECONDS} seconds; check"
         " that each was started and can reach process 0 over the network"
     )
-    deadline = threading.Timer(_START_SECONDS, end_process, (ERROR, late))
+    deadline = threading.Timer(_START_SECONDS, group.end_process, (ERROR, late))
     deadline.daemon = True
     deadline.start()
     try:
         if not _initialize(source, arguments):
-            return SingleProcess()
+            return group.SingleProcess()
         all_devices()  # the processes exchange their lists of devices
         if jax.process_count() == 1:
-            return SingleProcess()
+            return group.SingleProcess()
         if jax.process_index() == 0:
-            return Leader(expected_errors)
+            return group.Leader(expected_errors)
         progress.hush()
-        return Follower(expected_errors)
+        return group.Follower(expected_errors)
     finally:
         deadline.cancel()
 
@@ -101,7 +90,7 @@ def _check_flags(
     num_processes: int | None,
     process_id: int | None,
 ) -> dict[str, Any]:
-    """Checks the flags and returns the arguments of `jax.distributed.initialize`."""
+    """Returns arguments of `jax.distributed.initialize` from the checked flags."""
     if coordinator is None or num_processes is None or process_id is None:
         given = " ".join(p for p in source.split() if not p.endswith("=None"))
         raise ValueError(f"{given}: {_FLAGS} must be given together")
@@ -142,7 +131,7 @@ def _check_port(coordinator: str, port: int) -> None:
 
 
 def _initialize(source: str, arguments: dict[str, Any]) -> bool:
-    """Initializes `jax.distributed`; returns False if libtpu finds no TPU."""
+    """Returns False if libtpu finds no TPU."""
     # JAX's handler of SIGTERM would conflict with `StopSignals`.
     jax.config.update("jax_enable_preemption_service", False)
     # Otherwise, when a process dies, JAX aborts the others with a page of text.
@@ -155,7 +144,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
         jax.distributed.initialize(
             **arguments,
             initialization_timeout=2 * _START_SECONDS,
-            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            heartbeat_timeout_seconds=group.HEARTBEAT_SECONDS,
         )
     except (ValueError, RuntimeError) as error:  # errors of JAX and of gRPC
         if source == _TPU and "coordinator_address" in str(error):

@@ -1,6 +1,5 @@
 """Ends a command on SIGTERM, SIGUSR1, SIGHUP or Ctrl-C, if possible with a checkpoint.
 
-A separate thread reads the signals, since the main thread may be in a long compilation.
 The effect depends on the phase in which the signal arrives:
 
     interruptible()   interrupts the main thread, which then saves a checkpoint
@@ -41,7 +40,7 @@ _FROM_OTHER = 0x80  # marks a signal that another process received
 
 
 def one_line(error: BaseException) -> str:
-    """Returns an error's message as one line, or its `repr` if it has no message."""
+    """Returns an error's message as one line; its `repr` if it has no message."""
     return " ".join(str(error).split()) or repr(error)
 
 
@@ -51,11 +50,7 @@ def status_of(number: int) -> int:
 
 
 class Stopped(BaseException):
-    """Ends the command after a signal, whose number is the attribute `signal`.
-
-    Like `KeyboardInterrupt` it is not an `Exception`, so that error handlers around
-    users' code do not catch it.
-    """
+    """Ends the command after a signal; handlers of `Exception` do not catch it."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
@@ -63,10 +58,7 @@ class Stopped(BaseException):
 
 
 class SingleProcess:
-    """Represents the only process of a run; its methods do nothing.
-
-    The classes of `rl.processes.group` override the methods for several processes.
-    """
+    """Represents the only process of a run; `rl.processes.group` has other classes."""
 
     alone = True
     leads = True  # whether this process runs the training loop and ends the run
@@ -86,8 +78,7 @@ class SingleProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
-        """Releases nothing."""
+    def __exit__(self, kind, error, trace) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,9 +91,8 @@ class _Phase:
 class StopSignals:
     """Ends the command on a signal of `STOPPING`; see the module's docstring.
 
-    A signal to any process of a run ends all processes of the run. Enter this context
-    manager in the main thread. If the command does not end in time, the leader prints
-    `message`.
+    Enter this context manager in the main thread. A signal to any process of a run ends
+    all. The leader prints `message` if the command does not end in time.
     """
 
     def __init__(self, message: str):
@@ -150,9 +140,7 @@ class StopSignals:
     def interruptible(self) -> Iterator[None]:
         """Lets a signal raise Stopped in the `with` block; the caller then saves.
 
-        With several processes only `check` raises Stopped: call it at intervals.
-        Stopped may also be raised while the block is left, so catch it outside the
-        block, in the same function.
+        Stopped may also be raised while the block is left: catch it outside the block.
         """
         with self._during(_Phase(interrupts=True, patience=math.inf)):
             self.check()
@@ -164,9 +152,8 @@ class StopSignals:
     ) -> contextlib.AbstractContextManager[None]:
         """Lets work in the `with` block continue after a signal, for a limited time.
 
-        The next call of `check` raises Stopped. The process is killed if the block does
-        not end within `grace_seconds`. The time counts from the signal, or from the
-        start of the block or the end of a nested block if that is later.
+        The time counts from the latest of the signal, the start of the block and the
+        end of a nested block.
         """
         return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
@@ -185,17 +172,18 @@ class StopSignals:
             self._phase = dataclasses.replace(before, began=time.monotonic())
 
     def _handle(self, number: int, _frame) -> None:
-        """Handles a signal, when the main thread next executes Python code."""
+        # Runs when the main thread next executes Python code.
         self._number = self._number or number
         if self._processes.alone and self._phase.interrupts and not self._raised:
             self.check()
 
     def _receive(self, number: int) -> None:
-        """Passes to the thread of `_watch` a signal that was reported to the leader."""
+        """Passes a signal of another process to the thread of `_watch`."""
         with contextlib.suppress(OSError):
             os.write(self._writing, bytes([_FROM_OTHER | number]))
 
     def _watch(self) -> None:
+        # In a thread, since the main thread may be in a long compilation.
         arrived, own = 0.0, False
         while True:
             if select.select([self._reading], [], [], 0.1 if arrived else None)[0]:
@@ -239,10 +227,7 @@ class StopSignals:
 def run(message: str, command: Callable[[StopSignals], int]) -> int:
     """Runs a command and returns its exit status; on Stopped, ends the process.
 
-    Args:
-      message: last line if the command raises Stopped or does not end in time, such as
-        how to resume.
-      command: called with the `StopSignals`; returns the exit status.
+    If the command raises Stopped or does not end in time, `message` is the last line.
     """
     with StopSignals(message) as stop:
         try:

@@ -40,10 +40,9 @@ class _Outlasted:
 def outlast_output() -> None:
     """Wraps stdout and stderr so that `write` and `flush` never raise OSError.
 
-    Characters that the encoding lacks are written as backslash escapes. A stream that
-    was closed when the process started becomes /dev/null; otherwise the next opened
-    file would get its number, and receive messages of XLA.
+    Characters that the encoding lacks are written as backslash escapes.
     """
+    # The next opened file would get a closed stream's number, and messages of XLA.
     for number in range(3):
         try:
             os.fstat(number)

@@ -585,7 +585,7 @@ def test_a_device_without_memory_left_is_one_line(checkout):
         " train.start_devices = lambda *of: None;"
         " train.from_config = lambda _: None;"
         " train._lead = lambda *_: jnp.zeros(2**46);"
-        " sys.exit(train._command(None, train.StopSignals('')))"
+        " sys.exit(train._command(None, train.stopping.StopSignals('')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

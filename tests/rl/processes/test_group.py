@@ -22,7 +22,7 @@ SCRIPT = """
     from rl.processes import group, start
 
     jax.config.update("jax_platforms", "cpu")
-    start.HEARTBEAT_SECONDS = group.HEARTBEAT_SECONDS = 5
+    group.HEARTBEAT_SECONDS = 5
     how, port, count, index = sys.argv[1], *map(int, sys.argv[2:])
     joined = start.start(f"127.0.0.1:{port}", count, index, expected_errors=(OSError,))
     print("joined", flush=True)
