@@ -4,8 +4,8 @@
     scored = score(drawn, problems, judge)
     summary = summarise(scored)
 
-`evaluate` calls all three functions. `tools.evaluate` stores the completions, so that
-they can be scored again after a change of the verifier.
+`evaluate` calls all three functions. `tools.evaluate` stores the completions, and can
+score them again after a change of the verifier.
 """
 
 import dataclasses
@@ -85,11 +85,8 @@ def evaluate(
     Args:
       problems: at least one problem, with unique ids.
       prompts: token ids of each problem's prompt, template applied.
-      sampler, params, seed: see `Sampler.sample`.
       decode: converts token ids to text, without the stop token at the end.
-      judge: scores groups of completions, given their problems.
-      curve: a subset of the problems, which is also summarised separately, as "curve",
-        unless it is empty or has all problems.
+      curve: a part of the problems, which the summary also has separately ("curve").
 
     Returns:
       The scored completions, ordered by problem, and their summary (see `summarise`),
@@ -112,11 +109,7 @@ def evaluate(
 
 
 def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
-    """Returns templates by problem id; None if any is missing or there are no problems.
-
-    Problems from one template are not independent, so confidence intervals use the
-    templates as clusters.
-    """
+    """Returns templates by problem id for use as clusters; None if one is missing."""
     found = {p.id: p.meta.get("template") for p in problems}
     if not found or any(template is None for template in found.values()):
         return None
@@ -133,11 +126,7 @@ def draw(
     decode: Decode,
     on_drawn: Callable[[SampledCompletion], None] | None = None,
 ) -> list[SampledCompletion]:
-    """Samples `params.n` completions per problem, in the order of `problems`.
-
-    `on_drawn` is called with each completion when it ends, in any order. See `evaluate`
-    for the other arguments.
-    """
+    """Samples `params.n` completions per problem; calls `on_drawn` when one ends."""
 
     def as_text(problem: int, sample: int, completion: Completion) -> SampledCompletion:
         return SampledCompletion(
@@ -168,10 +157,7 @@ def draw(
 def score(
     drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Scores all completions in one call of `judge`; the result is grouped by problem.
-
-    Problems have the order in which they first appear in `drawn`.
-    """
+    """Scores all completions in one call of `judge`; orders them as `by_problem`."""
     by_id = {problem.id: problem for problem in problems}
     groups = by_problem(drawn)
     scores = judge(
@@ -190,15 +176,12 @@ def summarise(
 ) -> dict[str, Any]:
     """Computes the metrics of one benchmark; rates and accuracies lie in [0, 1].
 
-    `accuracy` is avg@k: the mean over problems of the share of correct completions.
-    `pass@k` is computed for k = n and for all powers of two below n, where n is the
-    smallest number of completions of a problem. `accuracy` and `pass@k` have 95%
-    intervals (`mean_interval`) with `clusters` of problems (`templates_of`). `rules`
-    counts verdicts by rule. Completions without a verdict (`unjudged`) count as wrong.
-    `reward` and `component/NAME` are means over the completions that have this value;
-    verifier-only scores have none. `tokens_*` use the completions whose number of
-    tokens is known. `repeated` and `truncated` are absent unless known for all.
-    Raises ValueError without completions.
+    `accuracy` is avg@k, the mean over problems of the share of correct completions.
+    `pass@k` is computed for k = n and all powers of two below n, where n is the
+    smallest number of completions of a problem. Intervals are at 95% (`mean_interval`),
+    with `clusters` of problems (`templates_of`). `unjudged` completions count as wrong.
+    `reward`, `component/NAME` and `tokens_*` are over the completions that have this
+    value. `repeated` and `truncated` are absent unless known for all.
     """
     groups = by_problem(scored)
     if not groups:

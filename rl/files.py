@@ -1,7 +1,7 @@
 """Reads and writes files that survive a crash of the process or the machine.
 
-After a crash, a replaced file has its old or its new content. For appended files, see
-`Rows`. Error messages of failed writes name the file.
+After a crash, a replaced file has its old or its new content; see `Rows` for appended
+files. Errors of failed writes name the file.
 """
 
 import codecs
@@ -33,11 +33,7 @@ _NOT_JSONL = {
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-    """Makes and locks a folder; the lock is also released when the process ends.
-
-    Raises:
-      OSError: another process has locked the folder, or it cannot be made or locked.
-    """
+    """Makes and locks a folder; raises OSError if another process has locked it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -68,7 +64,6 @@ def replace(path: pathlib.Path, text: str) -> None:
 
 
 def replace_json(path: pathlib.Path, value: Any) -> None:
-    """Writes a JSON value to a file atomically, with indentation."""
     replace(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -89,7 +84,6 @@ def damaged(path: pathlib.Path, advice: str) -> Iterator[None]:
 
 
 def replace_rows(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes rows to a JSONL file atomically."""
     replace(path, "".join(map(json_line, rows)))
 
 
@@ -102,14 +96,13 @@ def publish(part: pathlib.Path, path: pathlib.Path) -> None:
 
 
 class Rows:
-    """Appends rows to a JSONL file.
+    """Appends rows to a JSONL file, after removing an incomplete last row.
 
     After `write` the rows survive a crash of the process; after `close`, also a crash
     of the machine.
     """
 
     def __init__(self, path: pathlib.Path):
-        """Opens `path` for appending; removes an incomplete last row."""
         self._path = path
         _end_last_row(path)
         self._file = path.open("a", encoding="utf-8")
@@ -126,7 +119,6 @@ class Rows:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Returns a row of a JSONL file, with its newline."""
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
@@ -136,11 +128,7 @@ def read_rows(
     """Yields `("PATH:LINE", object)` for each line of a JSONL file, except blank ones.
 
     With `appended`, as for files of `Rows`, the file may be missing, and an incomplete
-    last row is ignored.
-
-    Raises:
-      ValueError: a line is too long, or not a JSON object with valid text in UTF-8.
-      OSError: the file cannot be read.
+    last row is ignored. Raises ValueError if a line is too long or not a JSON object.
     """
     if appended and not path.exists():
         return
@@ -174,10 +162,7 @@ def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-    """Yields the number and the content of each line of a file.
-
-    Lines are cut after `MAX_LINE_BYTES + 1` bytes.
-    """
+    """Yields number and content of each line, cut after `MAX_LINE_BYTES + 1` bytes."""
     with path.open("rb") as file:
         for number in itertools.count(1):
             part = line = file.readline(MAX_LINE_BYTES + 1)
@@ -189,27 +174,21 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
 
 
 def sha256(path: pathlib.Path) -> str:
-    """Returns the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_of_each(paths: Iterable[pathlib.Path]) -> list[str]:
-    """Returns `sha256` of each file, in order, computed in parallel."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(sha256, paths))
 
 
 def fetched(name: str) -> pathlib.Path:
-    """Returns the local path of a file; a file of the Hugging Face Hub is downloaded.
+    """Returns the local path of a file; downloads a file of the Hugging Face Hub.
 
-    Args:
-      name: a path, in which `~` and environment variables are expanded; or
-        `hf://OWNER/DATASET/PATH` or `hf://OWNER/DATASET@REVISION/PATH` for a file of a
-        data set, which is stored in the Hub's local cache.
-
-    Raises:
-      ValueError: a name with `hf://` has another form, or the download failed.
+    `name` is a path, in which `~` and environment variables are expanded; or
+    `hf://OWNER/DATASET/PATH` or `hf://OWNER/DATASET@REVISION/PATH` for a file of a data
+    set. Raises ValueError if such a name has another form or the download fails.
     """
     if not name.startswith(HUB):
         return pathlib.Path(os.path.expandvars(name)).expanduser()
@@ -278,11 +257,10 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _is_whole(line: bytes) -> bool:
-    try:
+    with contextlib.suppress(ValueError):
         _parsed(line, "")
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _end_last_row(path: pathlib.Path) -> None:

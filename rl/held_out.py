@@ -21,10 +21,7 @@ def evaluate_sets(
     """Evaluates the held-out sets of a run after `step` steps and prints the result.
 
     Uses the first `eval.problems` problems of each set (0: all), or all if `whole`.
-
-    Returns:
-      The summary of the first set, with those of other sets under "sets"; `{}` if the
-      run has no held-out set.
+    Returns the first set's summary, with the others' under "sets"; `{}` without sets.
     """
     if not spec.held_out:
         return {}
@@ -45,7 +42,6 @@ def evaluate_sets(
 def _evaluate_set(
     spec: RunSpec, held_out: ProblemSet, whole: bool, sampler: Sampler, judge: Reward
 ) -> dict[str, Any]:
-    """Evaluates one set, with the same seed each time."""
     e, every = spec.config.eval, held_out.problems
     of_curve = every[: e.problems] if e.problems else every
     problems = every if whole else of_curve
@@ -77,15 +73,12 @@ def _evaluate_set(
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Returns the first set's accuracy on its first `eval.problems` problems (0: all).
-
-    Returns None if `summary` is empty.
-    """
+    """Returns the first set's accuracy in the learning curve; None without a set."""
     return summary.get("curve", summary).get("accuracy")
 
 
 def scalars_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Returns each set's scalars on its first `eval.problems` problems (0: all)."""
+    """Returns each set's scalars in the learning curve."""
     sets = {f"{name}/": of_set for name, of_set in summary.get("sets", {}).items()}
     return {
         f"{EVALUATED}{prefix}{key}": value

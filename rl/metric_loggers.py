@@ -1,8 +1,7 @@
 """Passes metrics to additional metric loggers: Weights & Biases, or a user's own.
 
-`log.sinks` names the loggers: "wandb", or "module:function" for a user's `Maker`.
-Metrics are written to the workdir first. A logger that raises an exception is removed
-with a warning; the run continues.
+`log.sinks` names the loggers: "wandb", or "module:function" for a user's `Maker`. A
+logger that raises an exception is removed with a warning; the run continues.
 """
 
 import functools
@@ -41,11 +40,7 @@ the last step whose metrics stay when a run resumes; -1 for a new run.
 
 
 def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
-    """Returns the functions that open the loggers of `log.sinks`, by name.
-
-    Raises:
-      ValueError: a name is unknown, or its function or library cannot be imported.
-    """
+    """Returns the functions that open the loggers of `log.sinks`, by name."""
     key, makers = "config.log.sinks", {}
     for name in sinks:
         if ":" in name:
@@ -68,8 +63,6 @@ def _wandb() -> Maker:
 
 
 class _WandbRun:
-    """Logs to Weights & Biases, with the training step as the axis."""
-
     def __init__(self, wandb: Any, workdir: pathlib.Path, *, config, keep: int):
         self._wandb = wandb
         id_file = workdir / "wandb_id"

@@ -1,8 +1,7 @@
 """Computes the metrics of a step and writes them, with examples of completions.
 
-Metrics are written to metrics.jsonl, examples to samples.jsonl, and both to
-TensorBoard; an error there ends the run. Both are also sent to the metric loggers of
-`log.sinks`, whose errors do not end the run.
+Metrics are written to metrics.jsonl, examples to samples.jsonl, and both to TensorBoard
+and the metric loggers of `log.sinks`. An error of a logger does not end the run.
 """
 
 import contextlib
@@ -38,7 +37,11 @@ EVALUATED = "eval/"  # prefix of the metrics of an evaluation
 
 
 class MetricsWriter:
-    """Writes the metrics and examples of each step; a resumed run appends to them."""
+    """Writes the metrics and examples of each step; a resumed run appends to them.
+
+    It removes rows of steps after `keep` (-1 for a new run), and evaluations after step
+    `evaluated`. `config` has hyperparameters by dotted key.
+    """
 
     def __init__(
         self,
@@ -49,15 +52,6 @@ class MetricsWriter:
         config: Mapping[str, Any] | None = None,
         sinks: Mapping[str, Maker] | None = None,
     ):
-        """
-        Args:
-          workdir: folder of the run.
-          keep: the step that the run resumes after; rows of later steps are removed.
-            -1 for a new run.
-          evaluated: the step of the last evaluation; later evaluations are removed.
-          config: hyperparameters by dotted key.
-          sinks: additional metric loggers, by name.
-        """
         files = workdir / "metrics.jsonl", workdir / "samples.jsonl"
         for file in files:
             _keep_until(file, keep, evaluated)
@@ -99,11 +93,9 @@ class MetricsWriter:
         self._log("samples", step, rows)
 
     def close(self) -> None:
-        """Closes all files and loggers, even if one fails."""
         self._opened.close()
 
     def _log(self, method: str, *arguments: Any) -> None:
-        """Calls a method of all metric loggers that have not failed."""
         for name, sink in list(self._sinks.items()):
             with self._guarded(name):
                 getattr(sink, method)(*arguments)
@@ -151,7 +143,6 @@ class Stopwatch:
 
     @property
     def total(self) -> float:
-        """Returns the seconds since the stopwatch was made."""
         return time.perf_counter() - self._began
 
 
@@ -172,28 +163,23 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
         metrics["sampling/unjudged"] = stats.unjudged / stats.completions
     if not stats.correct:
         return metrics
-    correct = np.concatenate(stats.correct)
-    rewards = np.concatenate(stats.rewards)
-    lengths = np.concatenate(stats.lengths)
-    truncated = np.concatenate(stats.truncated)
+    correct, lengths = np.concatenate(stats.correct), np.concatenate(stats.lengths)
+    for name, parts in stats.components.items():
+        if not np.isnan(values := np.concatenate(parts)).all():
+            metrics[f"component/{name}"] = np.nanmean(values)
     metrics |= {
-        "reward/mean": rewards.mean(),
+        "reward/mean": np.concatenate(stats.rewards).mean(),
         "reward/accuracy": correct.mean(),
-        **{
-            f"component/{name}": np.nanmean(np.concatenate(parts))
-            for name, parts in stats.components.items()
-            if not np.isnan(np.concatenate(parts)).all()
-        },
         "sampling/solve_all": stats.solve_all / stats.sampled,
         "sampling/solve_none": stats.solve_none / stats.sampled,
         "sampling/informative": stats.informative / stats.sampled,
-        "sampling/truncated": truncated.mean(),
+        "sampling/truncated": np.concatenate(stats.truncated).mean(),
         "sampling/repeated": np.concatenate(stats.repeated).mean(),
         "sampling/duplicated": np.concatenate(stats.duplicated).mean(),
         "sampling/tokens": lengths.sum(),
     }
-    parts = {"all": lengths, "right": lengths[correct], "wrong": lengths[~correct]}
-    for name, part in parts.items():
+    by_kind = {"all": lengths, "right": lengths[correct], "wrong": lengths[~correct]}
+    for name, part in by_kind.items():
         if len(part):
             metrics[f"length/{name}_mean"] = part.mean()
             metrics[f"length/{name}_p95"] = np.quantile(part, 0.95)
@@ -204,11 +190,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
 def distributions(
     stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Returns arrays for histograms, with a value for each completion.
-
-    These are lengths of judged completions, and advantages of the first tokens of
-    completions in the batch.
-    """
+    """Returns lengths of judged completions, and advantages of those in the batch."""
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {
@@ -244,13 +226,7 @@ LEGEND = (
 def console_line(
     step: int, steps: int, m: Mapping[str, float], left: float | None
 ) -> str:
-    """Returns a line for the console with the main metrics of a step; see `LEGEND`.
-
-    Args:
-      step, steps: number of steps done, and of the run.
-      m: metrics of the step.
-      left: estimated seconds to the end of the run; None if the step compiled programs.
-    """
+    """Returns a step's line; `left` is the seconds left, or None after compilation."""
     clipped = [m[key] for key in CLIPPED if key in m]
     values = {
         "reward": m.get("reward/mean"),

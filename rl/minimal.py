@@ -214,9 +214,7 @@ def update(
     c: RunConfig, step: Step, state: TrainState, mini_batches: list[list[Batch]]
 ) -> tuple[TrainState, dict[str, float]]:
     """Updates the policy once per mini-batch and returns it with metrics."""
-    schedule = make_schedule(c.schedule)
-    done = int(state.updates)
-
+    schedule, done = make_schedule(c.schedule), int(state.updates)
     hypers = [
         make_hyper(
             learning_rate=schedule(done + i),

@@ -34,13 +34,11 @@ class Watch:
         self.covered = False  # hidden while a nested watch is shown
 
     def update(self, done: int = 1) -> None:
-        """Counts `done` more finished units."""
         self._done += done
         self._first = self._first or (time.monotonic(), self._done)
 
     @property
     def seconds(self) -> float:
-        """Returns the seconds since the start of the work."""
         return time.monotonic() - self._began
 
     def text(self, columns: int = 0) -> str:
@@ -66,7 +64,6 @@ class Watch:
         return f"{line}{rate:,.{0 if rate >= 10 else 2}f}/s, {left} left"
 
     def show(self, ended: threading.Event, stream: TextIO) -> None:
-        """Shows the progress at intervals until `ended` is set."""
         terminal, shown = stream.isatty(), False
         while not ended.wait(BAR_SECONDS if terminal else LINE_SECONDS):
             if self.covered:
@@ -96,7 +93,6 @@ _within: contextvars.ContextVar[Watch | None] = contextvars.ContextVar(
 
 
 def hush() -> None:
-    """Disables progress output in this process."""
     _hushed.set()
 
 
@@ -104,8 +100,8 @@ def hush() -> None:
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
     """Shows the progress of the `with` block; yields a counter of finished units.
 
-    Without a `total` number of units only the time is shown. `unit` is the name of a
-    unit, in the plural. A nested watch hides the outer one until the nested one ends.
+    Without a `total` number of units only the time is shown. `unit` is a plural noun.
+    A nested watch hides the outer one until the nested one ends.
     """
     count, outer = Watch(name, total, unit), _within.get()
     ended = threading.Event()

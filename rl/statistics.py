@@ -1,9 +1,7 @@
 """Computes scores of repeated trials, confidence intervals and tests.
 
-`correct` is one row of verdicts per problem; rows may differ in length. A score is one
-number in [0, 1] per problem. A benchmark's result is the mean score. Its interval
-treats problems, or clusters of problems, as independent, but not the completions of one
-problem.
+`correct` has one row of verdicts per problem; rows may differ in length. Problems, or
+clusters of problems, are treated as independent; completions of one problem are not.
 """
 
 from collections.abc import Hashable, Sequence
@@ -22,13 +20,9 @@ def avg_at_k(correct: Sequence[Sequence[bool]]) -> np.ndarray:
 def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     """Returns pass@k of each problem, `[problems]`.
 
-    pass@k is the probability that at least one of k completions is correct. For c
-    correct completions among n >= k, its unbiased estimate is
-    `1 - C(n - c, k) / C(n, k)` (Chen et al., arXiv 2107.03374). It is computed as a
-    product that cannot overflow.
-
-    Raises:
-      ValueError: k is below 1, or exceeds the fewest completions of a problem.
+    With c correct completions of n, it is the unbiased estimate
+    `1 - C(n - c, k) / C(n, k)` of the probability that at least one of k completions is
+    correct (Chen et al., arXiv 2107.03374). Raises ValueError if k is not in [1, n].
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
@@ -37,7 +31,7 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
             f"pass@{k}: k must be from 1 to {n.min()}, the fewest completions of a"
             " problem"
         )
-    all_wrong = np.ones(len(n))
+    all_wrong = np.ones(len(n))  # a product, since binomials could overflow
     for drawn in range(k):
         all_wrong *= np.maximum(n - c - drawn, 0) / (n - drawn)
     return 1 - all_wrong
@@ -70,13 +64,11 @@ def mean_interval(
     a bootstrap, the interval has good coverage when few problems are solved.
 
     If every score is 0 or 1, and no two problems share a cluster, it is Wilson's
-    interval over problems. If the mean is 0 or 1, or there is only one problem or
-    cluster, it is Wilson's interval over problems or clusters, with successes rounded.
+    interval over problems. If the mean is 0 or 1, or there is only one unit, it is
+    Wilson's interval over units, with successes rounded.
 
-    Args:
-      scores: one score per problem.
-      clusters: cluster of each problem, such as its template. Problems of one cluster
-        are not independent, so the variance is computed over clusters.
+    `clusters` has the cluster of each problem, such as its template. The variance is
+    then computed over clusters, since problems of one cluster are not independent.
     """
     scores = np.asarray(scores, np.float64)
     mean, groups = float(scores.mean()), _groups(len(scores), clusters)
@@ -101,8 +93,8 @@ def difference_interval(
 ) -> Interval:
     """Returns the 95% interval of the mean of paired `differences [problems]`.
 
-    It uses Student's t over problems, or over their clusters; see `mean_interval`. Its
-    width is 0 for a single problem or cluster.
+    Uses Student's t over problems, or over their clusters. The width is 0 for a single
+    problem or cluster.
     """
     differences = np.asarray(differences, np.float64)
     mean, groups = float(differences.mean()), _groups(len(differences), clusters)
@@ -119,13 +111,10 @@ def compare_seeds(
 ) -> tuple[Interval, float] | None:
     """Compares two methods by the scores of models trained with different seeds.
 
-    Uses Student's t-test with pooled variance. All models are evaluated on the same
-    problems, so the result holds for these problems only. If the scores of neither
-    method vary, the interval has width 0, and p is 1 for equal means and 0 otherwise.
-
-    Returns:
-      The 95% interval of the difference of means, second minus first, and the
-      two-sided p-value. None if a method has fewer than two models.
+    Returns the 95% interval of the difference of means, second minus first, and the
+    two-sided p-value, by Student's t-test with pooled variance. Returns None if a
+    method has fewer than two models. If the scores of neither method vary, the interval
+    has width 0, and p is 1 for equal means and 0 otherwise.
     """
     if min(len(first), len(second)) < 2:
         return None
@@ -138,17 +127,15 @@ def compare_seeds(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p-values adjusted for multiple tests by Holm's method, in input order.
+    """Returns p-values adjusted by Holm's method, in input order.
 
-    If all null hypotheses with an adjusted p below 0.05 are rejected, the probability
-    of any false rejection is at most 5%.
+    If all hypotheses with an adjusted p below 0.05 are rejected, the probability of any
+    false rejection is at most 5%.
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, most = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        most = max(most, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = most
-    return adjusted
+    order = np.argsort(p_values, kind="stable")
+    remaining = np.arange(len(p_values), 0, -1)
+    adjusted = np.minimum(1, remaining * np.asarray(p_values)[order])
+    return np.maximum.accumulate(adjusted)[np.argsort(order)].tolist()
 
 
 def cluster_sums(

@@ -16,17 +16,17 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rl.files import markdown_table, named
 
-FRONT = "Front"
-"""Names the group of main charts; TensorBoard sorts capital letters first."""
+FRONT = "Front"  # group of the main charts; TensorBoard sorts capital letters first
 
 
 class Board:
     """Writes one TensorBoard event file; each start of a run writes its own.
 
-    TensorBoard's own writer is not used, because on a full disk its thread prints a
-    traceback.
+    TensorBoard then drops steps after `keep` of older files. The tags `front` are also
+    shown in the group `FRONT`. `config` has hyperparameters by name.
     """
 
+    # TensorBoard's own writer has a thread, which prints a traceback on a full disk.
     def __init__(
         self,
         folder: pathlib.Path,
@@ -35,11 +35,6 @@ class Board:
         front: Set[str],
         config: Mapping[str, Any],
     ):
-        """Starts a file, which makes TensorBoard drop older files' steps after `keep`.
-
-        The tags `front` are also shown in the group `FRONT`. `config` has
-        hyperparameters by name.
-        """
         folder.mkdir(exist_ok=True)
         # TensorBoard reads files by name, and the clock may have been set back.
         parts = (p.name.split(".") for p in folder.glob("events.out.tfevents.*"))
@@ -53,14 +48,11 @@ class Board:
         self._write(file_version="brain.Event:2")
         self._write(keep + 1, session_log=SessionLog(status=SessionLog.START))
         if config:
-            scalar = bool | int | float | str
-            plain = {
-                k: v if isinstance(v, scalar) else str(v) for k, v in config.items()
-            }
+            scalar, settings = bool | int | float | str, config.items()
+            plain = {k: v if isinstance(v, scalar) else str(v) for k, v in settings}
             self._write(summary=hparams_pb(plain, start_time_secs=time.time()))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes scalars by tag; those of `front` also to the group `FRONT`."""
         points = dict(values)
         for tag in self._front & values.keys():
             points[f"{FRONT}/{tag.replace('/', ' ')}"] = values[tag]
@@ -75,7 +67,6 @@ class Board:
             self._write(step, summary=histogram_pb(tag, array))
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes completions as a text table."""
         columns = ("prompt", "completion", "gold", "reward")
         table = markdown_table(columns, [[str(r[c]) for c in columns] for r in rows])
         self._write(step, summary=text_pb("samples", "\n".join(table)))

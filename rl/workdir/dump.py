@@ -36,8 +36,7 @@ def dump_updates(
 ) -> None:
     """Writes a dump unless the run has one; prints a warning if writing fails.
 
-    The caller makes sure that no checkpoint is being written. `step` is the number of
-    steps done before the dumped one.
+    Call it while no checkpoint is being written, after `step` complete steps.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():
@@ -50,8 +49,8 @@ def dump_updates(
         for field in dataclasses.fields(Batch)
     }
     skipped = [i + 1 for i, s in enumerate(stats) if s["skipped"]]
-    before = [s for s in steps_in(workdir / "checkpoints") if s <= step]
-    checkpoint = max(before, default=None)
+    saved = steps_in(workdir / "checkpoints")
+    checkpoint = max((s for s in saved if s <= step), default=None)
     about = {
         "step": step + 1,
         "cause": f"not finite: update {', '.join(map(str, skipped))} of {len(stats)}",

@@ -1,5 +1,6 @@
 """Selects the completions of a step for samples.jsonl."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -25,9 +26,9 @@ def example_rows(
 ) -> list[dict[str, Any]]:
     """Returns at most `samples` completions worth reading, as rows of samples.jsonl.
 
-    They come from the example groups of `stats`, in this order: the completions with
-    the best and the worst reward; the first suspect, truncated and repetitive ones, if
-    any; the first of each group. `after` is `config.reward.after`.
+    These are, of the example groups of `stats`: the completions with the best and the
+    worst reward; the first suspect, truncated and repetitive ones; the first of each
+    group. `after` is `config.reward.after`.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []
@@ -79,13 +80,9 @@ def _example(
         "tokens": len(completion.token_ids),
         "repeated": repeated,
     }
-    components = {
-        name: float(part[index])
-        for name, part in group.components.items()
-        if not np.isnan(part[index])
-    }
-    if components:
-        row["components"] = components
+    components = {name: float(part[index]) for name, part in group.components.items()}
+    if known := {k: v for k, v in components.items() if not math.isnan(v)}:
+        row["components"] = known
     if group.rules:
         row["rule"] = group.rules[index]
     return row

@@ -1,8 +1,7 @@
 """Makes the generation config, chat template and model card of an exported folder.
 
 Servers then use the run's stop tokens and prompt template. The base model's own files
-may differ: they may list only one of two stop tokens, or contain a chat template that
-was not used in training.
+may list only one of two stop tokens, or a chat template that was not used in training.
 """
 
 import json
@@ -15,13 +14,7 @@ from typing import Any
 from configs.schema import flatten
 from rl.evaluate import headline
 from rl.files import markdown_table, replace, replace_json
-from rl.problems.templates import (
-    SLOT,
-    TEMPLATES,
-    begin_of_text,
-    chat_arguments,
-    own_chat_template,
-)
+from rl.problems import templates
 from rl.problems.tokenizer import PreTrainedTokenizerBase
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -68,21 +61,23 @@ def serve_as_trained(
 def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
     """Returns a Jinja chat template that renders a single user message as in training.
 
-    If prompts begin with a begin-of-text token, the template includes this token, which
-    servers do not add.
+    It includes a begin-of-text token, which servers do not add, if prompts have one.
     """
 
     def literal(value: Any) -> str:  # JSON literals are valid in Jinja
         return json.dumps(value, ensure_ascii=False)
 
-    if (arguments := chat_arguments(template)) is not None:
+    if (arguments := templates.chat_arguments(template)) is not None:
         given = "".join(f"{{% set {k} = {literal(v)} %}}" for k, v in arguments.items())
-        return given + own_chat_template(tokenizer)
-    text = TEMPLATES.get(template, template)
-    begin = begin_of_text(tokenizer)
+        return given + templates.own_chat_template(tokenizer)
+    text = templates.TEMPLATES.get(template, template)
+    begin = templates.begin_of_text(tokenizer)
     if not text.startswith(begin):
         text = begin + text
-    parts = [f"{{{{ {literal(part)} }}}}" if part else "" for part in text.split(SLOT)]
+    parts = [
+        f"{{{{ {literal(part)} }}}}" if part else ""
+        for part in text.split(templates.SLOT)
+    ]
     return "{{ messages[-1]['content'] }}".join(parts)
 
 
@@ -94,17 +89,17 @@ def model_card(
 ) -> str:
     """Returns the text of an exported folder's README.md.
 
-    Args:
-      config: the run's config, as in config.json.
-      step: the step of the exported weights.
-      evaluations: results of `evaluate_sets` by name; empty ones are left out.
+    `config` is the content of config.json, `step` the step of the exported weights.
+    `evaluations` has results of `evaluate_sets` by name; empty ones are left out.
     """
     model, data, settings = config["model"], config["data"], flatten(config)
     args = model["maker_args"] or {}
     base = model["path"] or args.get("package") or model["maker"]
-    head: dict[str, Any] = {"library_name": "transformers"}
-    head["pipeline_tag"] = "text-generation"
-    head["tags"] = ["reinforcement-learning", "grpo", "jax"]
+    head: dict[str, Any] = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["reinforcement-learning", "grpo", "jax"],
+    }
     if model["path"].count("/") == 1 and not pathlib.Path(model["path"]).exists():
         head["base_model"] = model["path"]
     recipe = [[key, f"`{json.dumps(settings.get(key))}`"] for key in _RECIPE]
@@ -132,18 +127,16 @@ def model_card(
         "Prompt template, which is also the chat template of this folder:",
         "",
         "```",
-        TEMPLATES.get(data["template"], data["template"]),
+        templates.TEMPLATES.get(data["template"], data["template"]),
         "```",
         "",
         "## Evaluation",
         "",
     ]
-    results = {name: summary for name, summary in evaluations.items() if summary}
+    results = [f"- {name}: {headline(s)}" for name, s in evaluations.items() if s]
     if results:
-        lines += [_source(data["eval"], data["eval_args"]), ""]
-        lines += [f"- {name}: {headline(summary)}" for name, summary in results.items()]
-    else:
-        lines += ["The model was not evaluated."]
+        results = [_source(data["eval"], data["eval_args"]), "", *results]
+    lines += results or ["The model was not evaluated."]
     return "\n".join(lines) + "\n"
 
 
@@ -154,18 +147,16 @@ def commit() -> str:
     others = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     env = {k: v for k, v in os.environ.items() if k not in others}
 
-    def git(*words: str) -> str | None:
+    def git(*words: str) -> str:
         command = ["git", "-C", str(_ROOT), *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=env)
-        return None if done.returncode else done.stdout.strip()
+        quiet = subprocess.DEVNULL
+        return subprocess.check_output(command, text=True, env=env, stderr=quiet)
 
     try:
-        head, changed = git("rev-parse", "HEAD"), git("status", "--porcelain")
-    except OSError:  # no git
-        head = None
-    if head is None:
+        changes = " with changes" if git("status", "--porcelain").strip() else ""
+        return f"commit {git('rev-parse', 'HEAD').strip()}{changes}"
+    except (OSError, subprocess.CalledProcessError):  # no git, or not a repository
         return "an unknown commit"
-    return f"commit {head}" + (" with changes" if changed else "")
 
 
 def _source(source: Any, arguments: Mapping[str, Any] | None) -> str:

@@ -1,7 +1,6 @@
 """Records a run's identity in `WORKDIR/manifest.json` and rejects silent changes.
 
-The file holds the identity at the newest start: config, hashes of the base model and of
-the problems, versions, devices, settings of JAX. It also holds the history of changes.
+The file holds the identity at the newest start, and the history of its changes.
 """
 
 import datetime
@@ -55,8 +54,6 @@ Identity = Mapping[str, Mapping[str, Any]]
 
 
 class Change(NamedTuple):
-    """Represents a difference between two starts of a run."""
-
     key: str
     before: Any
     now: Any
@@ -99,14 +96,11 @@ def differences(before: Identity, now: Identity) -> list[Change]:
 
 
 def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list[str]:
-    """Compares this start of a run with the workdir's manifest, and records it there.
+    """Records this start of a run in its manifest; returns a line for each change.
 
-    Returns:
-      A line for each difference.
-
-    Raises:
-      ValueError: the manifest is damaged; or, without `accept_changes`, a difference
-        is refused or the manifest of a checkpoint is missing. Nothing was written.
+    Raises ValueError, and writes nothing, if the manifest is damaged. Without
+    `accept_changes`, also if a change is refused, or if there are checkpoints without a
+    manifest.
     """
     path = workdir / "manifest.json"
     content = _read(path)
@@ -132,12 +126,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
 
 
 def check_folder(workdir: pathlib.Path) -> None:
-    """Checks that a new run would not replace files that belong to something else.
-
-    Raises:
-      ValueError: the folder has neither a manifest nor a checkpoint, but a file or a
-        folder with files that a run would replace, such as the run's base model.
-    """
+    """Raises ValueError if a new run would replace files, such as its base model."""
     if (workdir / "manifest.json").exists() or steps_in(workdir / "checkpoints"):
         return
     taken = [
@@ -160,10 +149,9 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 
 
 def check_checkpoints(workdir: pathlib.Path) -> None:
-    """Checks that the newest checkpoint named in metrics.jsonl, or a newer one, exists.
+    """Raises ValueError if the newest checkpoint that metrics.jsonl names is missing.
 
-    That checkpoint may also have been renamed as damaged. Otherwise the run would
-    resume from an older checkpoint, and drop the metrics of later steps.
+    The run would resume from an older checkpoint and drop the metrics of later steps.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
@@ -182,8 +170,6 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
 
 
 def _hash_problems(spec: RunSpec, problems: Iterable[Problem]) -> str:
-    """Returns a hash of problems in order, with the token ids of their prompts."""
-
     def parts():
         for p in problems:
             meta = json.dumps(dict(p.meta), sort_keys=True, default=repr)

@@ -8,21 +8,19 @@ import jax
 
 
 class Trace(contextlib.AbstractContextManager["Trace"]):
-    """Writes one trace of this process's selected steps to `WORKDIR/profile`.
+    """Writes one trace of this process to `WORKDIR/profile`, for TensorBoard or XProf.
 
-    TensorBoard, XProf and Perfetto can show the trace. In it a step ends when the next
-    step begins, so that a step may include an evaluation.
+    `steps` has the first and last step to trace, counted from 1; () traces none. A step
+    ends when the next begins, so it may include an evaluation.
     """
 
     def __init__(self, workdir: pathlib.Path, *, steps: Sequence[int]):
-        """Takes the first and last step to trace, counted from 1; () traces none."""
         self._first, self._last = steps or (0, 0)
         self._folder = workdir / "profile"
         self._running = False
         self._trace, self._step = contextlib.ExitStack(), contextlib.ExitStack()
 
     def begin(self, step: int) -> None:
-        """Begins a step; traces from the first to the last selected step."""
         self._step.close()
         within = self._first <= step <= self._last
         if self._running and not within:
