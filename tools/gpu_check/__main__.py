@@ -28,13 +28,13 @@ PARTS = {
     "kernels": ("kernels", 100, ""),
     "update_small": ("speed", 160, ""),
     "decode_small": ("speed", 120, ""),
-    "equal": ("compare", 120, ""),
+    "equal": ("kernels", 120, ""),
     "quickstart": ("runs", 180, ""),
     "update_large": ("speed", 110, ""),
     "decode_large": ("speed", 70, ""),
     "logits": ("peer", 120, ""),
     "peer": ("peer", 90, ""),
-    "deterministic": ("compare", 90, "--xla_gpu_deterministic_ops=true"),
+    "deterministic": ("kernels", 90, "--xla_gpu_deterministic_ops=true"),
     "resume": ("runs", 300, ""),
 }
 

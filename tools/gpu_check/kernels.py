@@ -1,21 +1,27 @@
-"""Measures the GPU's limits, and compares kernels with dense float32 references."""
+"""Measures the GPU's limits; compares kernels and gradients with references."""
 
 import functools
+from collections.abc import Mapping
 from importlib.metadata import distributions
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from models import attention
 from models.cache import Cached, Seen
+from models.decoder import init_params
 from rollout.inverse_cdf import draw_tokens
+from sharding.mesh import make_mesh
+from sharding.rules import place
 from tools.bench import work
 from tools.bench.work import SIZES, error, make_batch
 from tools.gpu_check import Rows
 
 median_seconds = functools.partial(work.median_seconds, inner=10)
+Arrays = Mapping[str, np.ndarray]
 _PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy transformers".split()
 
 
@@ -142,3 +148,49 @@ def _draws(rows: int, words: int) -> dict[str, Any]:
     wanted, seen = (np.bincount(part, x, 32) for x in (p * rows, counts))
     chi = float(((seen - wanted) ** 2 / np.maximum(wanted, 1)).sum())
     return {"what": "draws", "words": words, "chi_square": chi, "bins": 32}
+
+
+def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
+    """Returns a micro-batch's float32 gradient and log-probabilities, by name."""
+    mesh, size = mesh or work.one_device(), SIZES["equal"]
+    model, step = work.make_trainer(
+        size, mesh, dtype="float32", remat="none", deterministic=deterministic
+    )
+    with jax.default_matmul_precision("highest"):
+        params = init_params(model, mesh, 0)
+    batch = place(make_batch(size, 2, 512)[0], step.rows)
+    scored = step.score(params, batch, work.SCALARS)
+    carry = step.zeros(params, batch, work.SCALARS)
+    sums, *_ = step.accumulate(carry, params, batch, work.SCALARS)
+    leaves = jax.tree_util.tree_leaves_with_path({"logprobs": scored, **sums})
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def equal(tiny: bool) -> Rows:
+    """Compares a gradient with the one that the CPU computes."""
+    exact = _gradient(make_mesh(devices=jax.devices("cpu")[:1]))
+    for precision in ("highest", "default"):
+        with jax.default_matmul_precision(precision):
+            yield _differences(f"as_cpu_{precision}", _gradient(), exact, _gradient())
+
+
+def deterministic(tiny: bool) -> Rows:
+    """Compares two gradients with `deterministic=True`."""
+    first, second = _gradient(deterministic=True), _gradient(deterministic=True)
+    yield _differences("deterministic", first, _gradient(), second)
+
+
+def _differences(
+    what: str, found: Arrays, exact: Arrays, again: Arrays
+) -> dict[str, Any]:
+    errors = {name: error(found[name], exact[name]) for name in exact}
+    worst = max(errors, key=lambda name: errors[name])
+    differs = [name for name in found if not np.array_equal(found[name], again[name])]
+    return {
+        "what": what,
+        "worst": worst,
+        "worst_error": errors[worst],
+        "logprobs_error": errors["['logprobs']"],
+        "differ_twice": len(differs),
+        "names": differs,
+    }
