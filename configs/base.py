@@ -407,5 +407,5 @@ def get_config() -> ConfigDict:
 
 
 def from_config(config: ConfigDict) -> RunConfig:
-    """Converts a config to its dataclass; raises ValueError for wrong values."""
+    """Converts a config to its dataclass; raises ValueError for a bad key or value."""
     return parse(RunConfig, config.to_dict())

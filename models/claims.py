@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def claim(folder: pathlib.Path, *, text: str = "", mode: int = 0o777) -> int:
-    """Creates a folder with `text` in the file `owner`; returns the file's lock."""
+    """Creates a folder with a file `owner`; returns the file's locked descriptor."""
     # Until it is locked, the folder has a name that `remove_abandoned` does not match.
     unlocked = folder.with_name(f".{folder.name}.unlocked")
     unlocked.mkdir(mode)

@@ -362,7 +362,7 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies those files in `CARRIED`, and the index of the weights, that exist."""
+    """Copies the existing files of `CARRIED`, and the index of split weights."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     # If the weights are in a single file, an index belongs to other weights.

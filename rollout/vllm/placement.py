@@ -45,8 +45,9 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed; the free GPUs are not known; or JAX and vLLM
-        share a GPU, but not both have a share of its memory, or the sum exceeds 1.
+      ValueError: `devices` is malformed; no GPU is free, or the free ones are not
+        known; or JAX and vLLM share a GPU without shares of its memory that sum to at
+        most 1.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
