@@ -233,7 +233,7 @@ class Checkpoints:
         corrupt: dict[int, str] = {}
         while (step := self._newest_intact(corrupt)) is not None:
             make_room()
-            folder = self._folder / str(step)
+            folder, failure = self._folder / str(step), ""
             try:
                 record = checksums.read_record(folder)
                 checksums.check_base(folder, record, self._base)
@@ -241,7 +241,9 @@ class Checkpoints:
                 state = _load(folder, record, abstract)
                 loop = checksums.read_loop(folder, record)
             except CorruptCheckpointError as error:
-                corrupt[step] = str(error)
+                failure = str(error)
+            if _in_any_process(bool(failure)):
+                corrupt[step] = failure or f"{folder}: corrupt in another process"
                 continue
             if jax.process_index() == 0:
                 self._set_aside(corrupt, step)
@@ -361,6 +363,11 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
 def _from_first(value: int) -> int:
     """Returns the value of process 0 in all processes."""
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
+
+
+def _in_any_process(value: bool) -> bool:
+    """Returns whether the value is True in at least one process."""
+    return bool(np.any(multihost_utils.process_allgather(np.bool_(value))))
 
 
 def remove(path: pathlib.Path) -> None:

@@ -258,6 +258,19 @@ def test_a_corrupt_checkpoint_is_set_aside_and_the_one_before_it_loaded(
         shutil.rmtree(folder)
 
 
+def test_what_another_process_cannot_read_is_set_aside(
+    made, pair, tmp_path, opened, capsys, monkeypatch
+):
+    folder = shutil.copytree(pair, tmp_path / "c")
+    answers = iter([True, False])
+    monkeypatch.setattr(checkpoint, "_in_any_process", lambda own: next(answers))
+    step, _, _ = opened(folder).restore(_abstract(made))
+    assert step == 1
+    assert f"{folder}/2: corrupt in another process; checkpoint renamed" in (
+        capsys.readouterr().out
+    )
+
+
 @pytest.mark.failure(104)
 def test_hidden_files_of_other_programs_are_no_damage(
     made, pair, tmp_path, opened, capsys
