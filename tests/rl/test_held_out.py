@@ -104,5 +104,5 @@ def test_a_set_that_does_not_fit_is_one_line(config, change, message):
 @pytest.mark.failure(59)
 def test_a_set_without_a_prompt_that_fits_is_one_line(config, tmp_path):
     config.data.eval = _sums(tmp_path / "long.jsonl", "1+1+1+1+1")
-    with pytest.raises(ValueError, match="max_prompt_tokens=8: no prompt of config."):
+    with pytest.raises(ValueError, match="max_prompt_tokens=8: all prompts of config."):
         validate(from_config(config))

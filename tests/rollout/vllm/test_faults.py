@@ -129,9 +129,7 @@ def test_restarts_are_bounded(policy, tmp_path):
     sampler = policies.make_sampler(policy, tmp_path, max_restarts=0, concurrency=12)
     try:
         sampler.publish(policy.params, 0)
-        with pytest.raises(
-            ServerFailed, match="all vLLM servers failed; each was restarted"
-        ):
+        with pytest.raises(ServerFailed, match="all vLLM servers failed .restarts"):
             _step(sampler, lambda: _strike(sampler, "api", signal.SIGKILL))
     finally:
         sampler.close()
