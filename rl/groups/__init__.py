@@ -1,1 +1,1 @@
-"""Collects the groups of a step, and packs them into rows. `collect` comes first."""
+"""Collects a step's groups and packs them into rows. Start reading at `collect`."""

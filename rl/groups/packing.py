@@ -29,7 +29,7 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """Returns a step's mini-batches, each a list of micro-batches.
 
-    A mini-batch has up to `prompts_per_update` groups. Those of `extra_groups` are
+    A mini-batch has up to `prompts_per_update` groups. The groups of `extra_groups` are
     added to the mini-batches in turn and do not count. `version` is the policy version
     from which the step starts; `row_multiple` is the number of devices over which rows
     are split.

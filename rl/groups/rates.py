@@ -22,7 +22,7 @@ _STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
 
 
 class Rate(NamedTuple):
-    """Holds the Beta parameters of a solve rate, or arrays of those of several."""
+    """Holds the Beta parameters of a solve rate, or of several rates as arrays."""
 
     right: Any  # above 0; grows with correct completions
     wrong: Any  # above 0; grows with wrong completions

@@ -18,7 +18,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def informative(group: Group, *, on: FilterOn = "correct") -> bool:
-    """Returns whether the completions of a group, at least one, differ.
+    """Returns whether the completions of a group differ; it must have at least one.
 
     With "correct", some must be correct and some wrong (DAPO, arXiv 2503.14476,
     eq. 11). With "reward", their rewards before shaping must differ.

@@ -41,8 +41,8 @@ _LENGTH = 48  # of the rows of a training batch; the longest solution has 36 tok
 def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
     """Returns the sums a + b of one split, with a and b below 100.
 
-    If one split, "train" or "held_out", has a + b, the other has neither a + b nor
-    b + a. `held_out` is the number of held-out problems.
+    The splits are "train" and "held_out". If one has a + b, the other has neither a + b
+    nor b + a. `held_out` is the number of held-out problems.
     """
     pairs = [(a, b) for a in range(LIMIT) for b in range(a, LIMIT)]
     chosen = [pairs[i] for i in generator(seed).permutation(len(pairs))]
@@ -71,7 +71,7 @@ def _level(a: int, b: int) -> int:
 def worked_solution(
     a: int, b: int, *, slip: int = 0, forget_carry: bool = False
 ) -> str:
-    """Adds the units of a and b, with the error `slip`, then the tens."""
+    """Returns a solution of a + b, in which the sum of the units is wrong by `slip`."""
     units = a % 10 + b % 10 + slip
     carry = 0 if forget_carry else units // 10
     tens = a // 10 + b // 10 + carry

@@ -207,7 +207,7 @@ def fill_gaps(
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
     """Builds the stages of `config.curriculum.stages`; if empty, one with all problems.
 
-    The message of a ValueError begins with the index of the stage that is not valid.
+    Raises ValueError if a stage is not valid; the message begins with its index.
     """
     made = []
     for i, section in enumerate(stages):

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def load_function(where: str, *, key: str) -> Callable[..., Any]:
-    """Imports "module:function"; messages of the ValueError begin with `key`."""
+    """Imports "module:function", or raises ValueError with `key` in its message."""
     module_name, _, name = where.partition(":")
     try:
         module = importlib.import_module(module_name)

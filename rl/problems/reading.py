@@ -197,7 +197,10 @@ def _as_text(answer: Any) -> Any:
 
 
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Returns `message` with a note; raises ValueError if the share is too large."""
+    """Adds to `message` that `count` of `total` problems are left out.
+
+    Raises ValueError if their share is larger than `unreadable`.
+    """
     if count > unreadable * total:
         raise ValueError(
             f"{message}; fix them, or raise config.data.unreadable={unreadable:g}, the"

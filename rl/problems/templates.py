@@ -73,7 +73,7 @@ def check_template(template: str) -> None:
 def chat_arguments(template: str) -> dict[str, Any] | None:
     """Returns the JSON object of a template `model:{"enable_thinking": false}`.
 
-    For "model" it is empty. Other templates, and other JSON, give None.
+    For "model" it is empty, and for other templates and invalid JSON it is None.
     """
     name, _, text = template.partition(":")
     if name != "model":
@@ -225,8 +225,8 @@ def encode_set(
     """Encodes the prompts of a set.
 
     Returns the token ids of readable prompts by problem text, the problems whose
-    prompts have at most `max_prompt_tokens`, and a message about unreadable prompts, or
-    "". Raises ValueError if their share is larger than `unreadable`.
+    prompts have at most `max_prompt_tokens`, and a message about unreadable prompts. It
+    is "" if there are none. Raises ValueError if their share exceeds `unreadable`.
     """
     prompts: dict[str, np.ndarray] = {}
     fit, faults = [], []

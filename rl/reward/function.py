@@ -106,7 +106,7 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Returns the user's value for each text; an async call's exception is a value."""
+    """Returns a value for each text; that of a failed async call is its exception."""
     if not form.grouped:
         return [function(text, problem) for text in texts]
     if not form.batch:  # async with one text per call: run concurrently

@@ -1,8 +1,8 @@
 """Parses `reward.function` and `eval.reward`, and runs their terms in workers.
 
-Both are sums of terms with optional weights, such as "verifier" or "verifier +
-0.1*my_reward:brevity". The first term decides whether a completion is correct. If one
-of the terms cannot judge a completion, the completion has no verdict.
+Both are sums of terms such as "verifier + 0.1*my_reward:brevity". The first term
+decides whether a completion is correct. If one of the terms cannot judge a completion,
+the completion has no verdict.
 """
 
 import contextlib
@@ -251,7 +251,7 @@ def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     """Returns the weighted sum of one completion's scores.
 
     The verdict is that of the first term, or of the first term that could not judge.
-    The components of several terms include the unweighted reward of each term.
+    If there are several terms, the components include the unweighted reward of each.
     """
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]

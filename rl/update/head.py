@@ -45,10 +45,11 @@ def score_tokens(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Computes `log p(target)` and the entropy of p, in nats, in the mask; 0 elsewhere.
+    """Computes `log p(target)` and the entropy of p, in nats, at each position.
 
-    Both are float32 (float64 for float64 inputs), and differentiable in `hidden` and
-    `table`. The backward pass skips the entropy if the loss does not depend on it.
+    Both are 0 outside the mask. They are float32 (float64 for float64 inputs), and
+    differentiable in `hidden` and `table`. The backward pass skips the entropy if the
+    loss does not depend on it.
 
     Args:
       hidden: hidden states in the compute dtype.

@@ -45,7 +45,7 @@ class TrainState(flax.struct.PyTreeNode):
 class Step(NamedTuple):
     """Holds the functions of a training step and their shardings.
 
-    `update(TrainState, micro-batches, Hyper, base={})` runs `zeros`, `accumulate` for
+    `update(TrainState, micro-batches, Hyper, base=None)` runs `zeros`, `accumulate` for
     each micro-batch, then `apply`; `base` holds the frozen parameters. `init` takes the
     trained parameters. `score`, `zeros` and `accumulate` take trained and frozen
     parameters in one tree. All functions but `score` and `zeros` donate their first
