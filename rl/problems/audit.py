@@ -49,9 +49,9 @@ def readable(
         f"{where}: the verifier cannot read the golds of {len(bad):,} of"
         f" {len(problems):,} problems ({len(bad) / len(problems):.2%}), such as {first}"
     )
-    message = check_left_out(message, len(bad), len(problems), unreadable)
     left_out = {p.id for p in bad}
-    return [p for p in problems if p.id not in left_out], message
+    rest = [p for p in problems if p.id not in left_out]
+    return rest, check_left_out(message, len(bad), len(problems), unreadable)
 
 
 def _tail(gold: str) -> str:

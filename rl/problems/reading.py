@@ -248,8 +248,7 @@ class ProblemStream:
         self._order = np.concatenate([left, shuffled])
 
     def state(self) -> dict[str, Any]:
-        turns = list(self._turns)
-        return {"epoch": self.epoch, "cursor": self._cursor, "turns": turns}
+        return {"epoch": self.epoch, "cursor": self._cursor, "turns": [*self._turns]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._begin(state["epoch"])

@@ -245,5 +245,4 @@ def encode_set(
         f"{len(faults):,} of {len(problems):,} prompts of template {template!r} cannot"
         f" be used, such as the {faults[0]}"
     )
-    message = check_left_out(message, len(faults), len(problems), unreadable)
-    return prompts, fit, message
+    return prompts, fit, check_left_out(message, len(faults), len(problems), unreadable)

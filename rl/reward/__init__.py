@@ -1,1 +1,1 @@
-"""Computes rewards by the verifier, user functions or sums of them. Start at `rewards`."""
+"""Computes rewards by the verifier or user functions. Start reading at `rewards`."""

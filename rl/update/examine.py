@@ -16,12 +16,9 @@ class NotFinite(ValueError):
 
 
 class Finding(NamedTuple):
-    """Holds the result for one array.
+    """Holds the result for one array."""
 
-    The digest is equal for every sharding. A single flipped bit always changes it.
-    """
-
-    digest: int  # 32 bits
+    digest: int  # 32 bits, equal for every sharding; any single flipped bit changes it
     nonfinite: int  # number of entries that are NaN or infinite
 
 
@@ -34,7 +31,7 @@ def examine(tree: Any) -> dict[str, Finding]:
     for name, x in by_path(tree).items():
         if x.sharding.memory_kind == "pinned_host":
             x = jax.device_put(x, x.sharding.with_memory_kind("device"))
-        found[name] = _program(_mesh(x))(x)
+        found[name] = _program(getattr(x.sharding, "mesh", None))(x)
     return {
         name: Finding(int(digest), int(nonfinite))
         for name, (digest, nonfinite) in jax.device_get(found).items()
@@ -72,15 +69,10 @@ def by_path(tree: Any) -> dict[str, Any]:
     }
 
 
-def _mesh(array: jax.Array) -> Mesh | None:
-    mesh = getattr(array.sharding, "mesh", None)
-    return mesh if isinstance(mesh, Mesh) else None
-
-
 @functools.cache
-def _program(mesh: Mesh | None):
+def _program(mesh: Any):
     # Replicated, so that every process can read the two integers.
-    out = None if mesh is None else laid_out(mesh)
+    out = laid_out(mesh) if isinstance(mesh, Mesh) else None
 
     def examined(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _digest(x), jnp.sum(~jnp.isfinite(x), dtype=jnp.uint32)

@@ -103,13 +103,8 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 
 
 def _scored_first(hidden, table, target_ids, mask, chunk, gpu):
-    """Sorts the positions of the mask to the front.
-
-    Returns the hidden states `[positions, D]`, the target ids relative to this device's
-    first vocabulary entry, the order of the positions, the number of positions in a
-    chunk, and the number of chunks to process.
-    """
-    targets = target_ids.reshape(-1)
+    """Sorts the positions of the mask to the front, and divides them into chunks."""
+    targets = target_ids.reshape(-1)  # relative to the device's first vocabulary entry
     targets -= jax.lax.axis_index(mesh_axes("vocab")) * table.shape[0]
     chunk = min(chunk, targets.size)
     flat = mask.reshape(-1)

@@ -225,28 +225,26 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         count = total(per, some)
         return total(key, some) / count if count else 0.0
 
-    first = stats[:1]
-    # In the first update the policy is still the version that sampled fresh tokens.
-    fresh, drawn = total("fresh", first), total("tokens", first)
-    gaps = {}
-    if fresh:
-        gaps["policy/sampler_gap_mean"] = total("sampler_gap", first) / fresh
-        gaps["policy/sampler_gap_max"] = float(first[0]["max"]["sampler_gap"])
-    if drawn > fresh:
-        gaps["off_policy/stale_gap"] = total("stale_gap", first) / (drawn - fresh)
-    if len(stats) > 1:  # one update alone needs no old log-probabilities
-        gaps["policy/old_gap_mean"] = mean("old_gap", some=first)
-        gaps["policy/old_gap_max"] = float(first[0]["max"]["old_gap"])
     metrics = {
         "policy/loss": float(np.mean([s["loss"] for s in stats])),
         "policy/grad_norm": float(np.mean([s["grad_norm"] for s in stats])),
         "policy/entropy": mean("entropy"),
         "policy/kl_old_policy": mean("kl_old_policy"),
-        **gaps,
         "policy/skipped": float(sum(s["skipped"] for s in stats)),
         "policy/skipped_in_a_row": float(max(s["skipped_in_a_row"] for s in stats)),
         "off_policy/tokens": mean("off_policy"),
     }
+    first = stats[:1]
+    # In the first update the policy is still the version that sampled fresh tokens.
+    fresh, drawn = total("fresh", first), total("tokens", first)
+    if fresh:
+        metrics["policy/sampler_gap_mean"] = total("sampler_gap", first) / fresh
+        metrics["policy/sampler_gap_max"] = float(first[0]["max"]["sampler_gap"])
+    if drawn > fresh:
+        metrics["off_policy/stale_gap"] = total("stale_gap", first) / (drawn - fresh)
+    if len(stats) > 1:  # one update alone needs no old log-probabilities
+        metrics["policy/old_gap_mean"] = mean("old_gap", some=first)
+        metrics["policy/old_gap_max"] = float(first[0]["max"]["old_gap"])
     if total("off_policy"):
         count, weights = total("off_policy"), total("correction")
         metrics |= {

@@ -213,13 +213,10 @@ def make_step(
 
 def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
     """Returns the jitted function that computes `Step.score`."""
+    logprobs = functools.partial(token_logprobs, model, mesh=mesh, chunk=head_chunk)
 
     def score(params: Params, batch: Batch, hyper: Hyper) -> Float[jax.Array, "R T"]:
-        temperature = hyper.temperature
-        logprobs, _ = token_logprobs(
-            model, params, batch, temperature=temperature, mesh=mesh, chunk=head_chunk
-        )
-        return logprobs
+        return logprobs(params, batch, temperature=hyper.temperature)[0]
 
     return jax.jit(score, out_shardings=laid_out(mesh, "batch"))
 
