@@ -276,7 +276,11 @@ def test_hidden_files_of_other_programs_are_no_damage(
     made, pair, tmp_path, opened, capsys
 ):
     folder = shutil.copytree(pair, tmp_path / "c")
-    for name in (".DS_Store", "state/._manifest.ocdbt", "loop/.nfs000000000160c011"):
+    (folder / "2" / "loop" / ".ipynb_checkpoints").mkdir()
+    for name in (
+        *(".DS_Store", "state/._manifest.ocdbt", "loop/.nfs000000000160c011"),
+        "loop/.ipynb_checkpoints/metadata-checkpoint",
+    ):
         (folder / "2" / name).write_bytes(b"\x00\x05\x16\x07")
     step, _, _ = opened(folder).restore(_abstract(made))
     assert step == 2 and capsys.readouterr().out == ""
