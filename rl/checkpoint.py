@@ -232,6 +232,7 @@ class Checkpoints:
         self.wait()
         corrupt: dict[int, str] = {}
         while (step := self._newest_intact(corrupt)) is not None:
+            state: Any = None  # frees the state of a checkpoint that was not used
             make_room()
             folder, failure = self._folder / str(step), ""
             try:

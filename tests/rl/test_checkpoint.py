@@ -264,8 +264,11 @@ def test_what_another_process_cannot_read_is_set_aside(
     folder = shutil.copytree(pair, tmp_path / "c")
     answers = iter([True, False])
     monkeypatch.setattr(checkpoint, "_in_any_process", lambda own: next(answers))
-    step, _, _ = opened(folder).restore(_abstract(made))
-    assert step == 1
+    arrays = []
+    step, _, _ = opened(folder).restore(
+        _abstract(made), make_room=lambda: arrays.append(len(jax.live_arrays()))
+    )
+    assert step == 1 and arrays[0] == arrays[1]
     assert f"{folder}/2: corrupt in another process; checkpoint renamed" in (
         capsys.readouterr().out
     )
