@@ -129,7 +129,7 @@ class Balls:
                 if not difference.contains(0):
                     return False
                 defined += 1
-                if defined == needed and identical(left, right, self._budget):
+                if defined == 1 and identical(left, right, self._budget):
                     return True
             except Undefined:
                 continue

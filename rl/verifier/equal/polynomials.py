@@ -62,6 +62,8 @@ class _Reader:
                 bottom = self.read(t.Fn(under, arguments))
                 top = self.read(t.Fn(over, arguments)) if over else (_ONE, _ONE)
                 return _times(top, _power(bottom, -1))
+            case t.Fn("fact", (argument,)):
+                return self._factorial(*self._reduced(self.read(argument)))
             case t.Const("i"):
                 return self._name(("i",), 2, _RING.constant(-1)), _ONE
             case t.Sym() | t.Const() | t.Pow() | t.Fn() | t.Call():
@@ -86,6 +88,20 @@ class _Reader:
         if place < 0:
             raise ValueError("has too many names")
         return _RING.gen(place)
+
+    def _factorial(self, top: fmpq_mpoly, bottom: fmpq_mpoly) -> Quotient:
+        """Returns n!, with k factors if (n - k)! or (n + k)! is a name already."""
+        if bottom != 1:
+            raise ValueError("is not supported")
+        for known in [key[1] for key in self._names if key[0] == "fact"]:
+            steps = (top - known).leading_coefficient()
+            if top - known == steps and steps.q == 1 and abs(steps) <= _MAX_DEGREE:
+                first = known if steps > 0 else top
+                factors = [first + i for i in range(1, abs(int(steps.p)) + 1)]
+                product = functools.reduce(_product, factors, _ONE)
+                name = self._name(("fact", known))
+                return (_product(product, name), _ONE) if steps > 0 else (name, product)
+        return self._name(("fact", top)), _ONE
 
     def remainder(self, value: fmpq_mpoly) -> fmpq_mpoly:
         """Replaces each power of a root by its radicand."""

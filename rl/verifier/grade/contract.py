@@ -25,12 +25,7 @@ Rule = Literal[
     "no_answer", "unreadable", "different", "open", "unfinished", "echo",
     "tolerance", "bad_gold", "lost",
 ]  # fmt: skip
-"""Names what decided a verdict; docs/verifier.md has a table of all rules.
-
-A correct answer has the way in which it was shown equal, or "tolerance" if it is within
-the tolerance of the problem's row, which only a reward checks. `correct` is None for
-"bad_gold" (no gold can be read) and "lost" (the worker died or timed out in each try).
-"""
+"""Names what decided a verdict; docs/verifier.md has a table of all rules."""
 
 UNEVALUATED = "leaves arithmetic to be done"
 """Reason of verdicts on answers that leave more to calculate than their gold."""
@@ -212,7 +207,7 @@ class Examiner:
         """Returns whether the problem gives an answer's value to another letter."""
         options = self._question.options
         value = t.fold(choice.answer)
-        given = Answer(" ", choice.answer, value)
+        given = Answer("\\pm", choice.answer, value)  # its text may have signs
         own = options.get(choice.letter)
         if own is not None and same_answer(given, own, prover):
             return False

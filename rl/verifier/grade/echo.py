@@ -11,13 +11,7 @@ from .completeness import sides
 
 
 class Formulas:
-    """Finds copies of the formulas of a problem.
-
-    Attributes:
-      trees: dict from shape to tree; see `_formulas_of`.
-      to_compute: shapes of the formulas that the problem asks to compute.
-      to_rewrite: whether the problem says "factorize", "as a product" or similar.
-    """
+    """Finds copies of the formulas of a problem: `trees`, by shape."""
 
     def __init__(self, problem: str):
         pieces = [match[0] for match in _TO_COMPUTE.finditer(problem)]

@@ -6,6 +6,8 @@ from .operands import Operands
 from .tokens import Token
 
 _MAX_POSTFIXES = 12
+_SET_OPERATIONS = frozenset(["cup", "cap", "minus"])
+_INFIX = {"over": quotient, "choose": lambda top, below: t.Fn("binom", (top, below))}
 _POSTFIXES = frozenset("^!%°_")
 _SIGNS = {"±": t.Sign(), "-": t.MINUS_ONE, "+": t.ONE}
 STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
@@ -16,14 +18,14 @@ class Expressions(Operands):
     def _expression(self) -> t.Node:
         self._enter()
         left = self._sum()
-        while self._is_any(("cup", "cap", "minus")):
+        while self._is_any(_SET_OPERATIONS):
             kind = self._next.value
             self._at += 1
             left = t.SetOp(kind, left, self._sum())
-        if self._accept("choose"):
-            left = t.Fn("binom", (numeric(left), numeric(self._sum())))
-        elif self._accept("over"):
-            left = quotient(numeric(left), numeric(self._sum()))
+        if self._is_any(_INFIX):
+            join = _INFIX[self._next.value]
+            self._at += 1
+            left = join(numeric(left), numeric(self._sum()))
         self._depth -= 1
         return left
 

@@ -117,6 +117,7 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # runs such as abc are products
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
 _PLAIN_OPERATORS = {"**": "^", "==": "=", "<>": "!=", "->": "to"}
+_NAMES_ALONE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTVWXYZ")
 # Tokens of the characters that no longer operator begins with, unspaced and spaced.
 _ALONE = tuple({c: Token("op", c, s) for c in "()[]{},;:^_/+|"} for s in (False, True))
 
@@ -145,6 +146,11 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             position += 1
             spaced = False
             continue
+        if value in _NAMES_ALONE and not text[position + 1 : position + 2].isalpha():
+            tokens.append(Token("const" if value in "ei" else "sym", value, spaced))
+            position += 1
+            spaced = False
+            continue
         match = (_OUTSIDE if grouping[-1] else _INSIDE).match(text, position)
         assert match is not None  # the pattern matches any character
         kind, value = match.lastgroup, match[0]
@@ -158,8 +164,6 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             if not value.isdecimal():
                 value = re.sub(r"[\\,;:]", "", value)
             tokens.append(Token("num", value, spaced))
-        elif kind == "word" and len(value) == 1 and value != "U":
-            tokens.append(Token("const" if value in "ei" else "sym", value, spaced))
         elif kind == "word":
             _split_word(value, tokens, spaced, outside=len(grouping) == 1)
         elif kind == "cmd":

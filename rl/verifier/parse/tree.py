@@ -86,14 +86,10 @@ class Num(Expression):
 
 
 class Repeating(Expression):
-    """Represents a repeating decimal: 0.16 with a bar over the 6, or 0.333...
-
-    `shown` is the decimal before the dots, which may also mean that it is truncated:
-    sqrt(96) = 9.7979... It is None for a bar.
-    """
+    """Represents a repeating decimal: 0.16 with a bar over the 6, or 0.333..."""
 
     value: Fraction
-    shown: Num | None = None
+    shown: Num | None = None  # before the dots, which may also mean: truncated
 
 
 class Sym(Expression):
@@ -190,14 +186,9 @@ class Ratio(Node):
 
 
 class Clock(Node):
-    """Represents a time: minutes since midnight or noon, and "am", "pm" or None.
-
-    `of_day` is True if `half` follows from an hour outside 1 to 12, as in 15:05.
-    """
-
-    minutes: int
-    half: str | None
-    of_day: bool = False
+    minutes: int  # since midnight or noon
+    half: str | None  # "am" or "pm"
+    of_day: bool = False  # `half` follows from an hour outside 1 to 12: 15:05
 
 
 class Matrix(Node):

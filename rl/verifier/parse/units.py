@@ -69,12 +69,9 @@ def _lookup(word: str) -> table.Entry | None:
 
 
 class Reading(NamedTuple):
-    """Represents the words after a number: its unit, the unit's size, and a factor.
+    """Represents the words after a number: its unit, the unit's size, and a factor."""
 
-    The unit is None if they do not name one, as in "in total"; the factor may be 10**6.
-    """
-
-    unit: Unit | None
+    unit: Unit | None  # None if the words do not name one, as in "in total"
     scale: Fraction = Fraction(1)
     multiplier: Fraction = Fraction(1)
 

@@ -27,6 +27,8 @@ def _identical(left, right):
         (r"\sin\frac{x}{x^2}", r"\sin\frac1x"),
         (r"\tan x", r"\frac{\sin x}{\cos x}"),
         (r"120^\circ", r"\frac{2\pi}{3}"),
+        (r"\frac{n!}{(n-2)!}", "n(n-1)"),
+        (r"\frac{(n-1)!}{k!} n", r"\frac{n!}{k!}"),
     ],
 )
 def test_the_same_quotient(left, right):
@@ -43,6 +45,8 @@ def test_the_same_quotient(left, right):
         (r"\frac{1}{x-x}", r"\frac{2}{x-x}"),
         (r"\frac{x+1}{x+2}", r"\frac{x+2}{x+1}"),
         (r"i^2", "1"),
+        (r"\frac{n!}{(n-2)!}", "n(n+1)"),
+        ("n!", "(2n)!"),
         (r"\infty", r"2\infty"),
         (r"(x+\sqrt{a+b+c+d+e+f+g})^{24}", "x"),
     ],
