@@ -42,7 +42,9 @@ def main(argv: list[str] | None = None) -> None:
 def _act(arguments: argparse.Namespace) -> dict[str, Any]:
     folder = arguments.workdir / "checkpoints"
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; give the workdir of a run")
+        raise ValueError(
+            f"{folder}: no such folder; give the workdir of a run with a checkpoint"
+        )
     if arguments.keep < 1:
         raise ValueError(f"--keep {arguments.keep}: must be at least 1")
     rows = _rows(folder, arguments.keep, every_byte=arguments.action == "verify")

@@ -150,7 +150,7 @@ def _judge(
     completions, conditions = read_completions(folder), read_conditions(folder)
     if not completions:
         raise FileNotFoundError(
-            f"{folder}: no completion in {COMPLETIONS}; give the --out of an evaluation"
+            f"{folder}: no completion in {COMPLETIONS}; give an evaluation's folder"
         )
     specs = {benchmarks.benchmark_name(spec): spec for spec in args.benchmarks}
     problems, copies = {}, set()

@@ -90,8 +90,8 @@ def default_stop_ids(
     ids |= {one for one in known if one < vocab_size}
     if not ids:
         raise ValueError(
-            f"{folder}: neither config nor tokenizer has a stop token; set eos_token_id"
-            " in generation_config.json, or config.rollout.stop_token_ids"
+            f"{folder}: no stop token that the model can sample; set eos_token_id in"
+            " generation_config.json, or config.rollout.stop_token_ids"
         )
     return tuple(sorted(ids))
 

@@ -193,7 +193,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
     with files.damaged(path, "delete it, then resume with --accept_changes"):
         content = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(part, dict) for part in content["identity"].values()):
-            raise TypeError("a section is not an object")
+            raise TypeError("identity: a section is not an object")
         if not all(isinstance(row["after"], int) for row in content["history"]):
             raise TypeError("history: an entry of `after` is not a whole number")
         return content

@@ -615,7 +615,8 @@ DAMAGED = [
     ("metrics.jsonl", lambda text: '{"checkpoint/step": null}\n' + text,
      "1: checkpoint/step=None: must be a whole"),
     ("manifest.json", lambda text: text[:-20], "damaged ("),
-    ("manifest.json", _without_config, "damaged (a section is not an object)"),
+    ("manifest.json", _without_config,
+     "damaged (identity: a section is not an object)"),
     ("manifest.json", lambda text: text.replace('"after": 0', '"after": null'),
      "damaged (history: an entry of `after` is not a whole number)"),
 ]  # fmt: skip

@@ -94,7 +94,8 @@ def test_what_cannot_be_done_is_one_line(tmp_path):
     _run(
         "list",
         tmp_path,
-        status=f"error: {folder}: no such folder; give the workdir of a run",
+        status=f"error: {folder}: no such folder;"
+        " give the workdir of a run with a checkpoint",
     )
     folder.mkdir()
     _run("prune", tmp_path, "--keep", 0, status="error: --keep 0: must be at least 1")

@@ -134,6 +134,6 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
     if count >= target.count:
         raise ValueError(
             f"config.mesh={sizes}: leaves no device of {target} for vLLM's servers;"
-            " lower the sizes"
+            " lower the sizes, or use a larger --target"
         )
     return count

@@ -61,6 +61,7 @@ _TIME = re.compile(r"(?i)\bwhat time\b|\bwhen\b.*\?|\bclock\b|\b[ap]\.?m\b")
 _WHAT_PERCENT = re.compile(r"(?i)\b(?:what|how many) per\s?cent|\bwhat percentage")
 _GLUED_UNIT = re.compile(
     r"(-?\d+(?:\.\d+)?)(?:\s|~|\\[,;: ]|\{|\\math(?:it|rm)\s*)*([a-zA-Z])\s*\}*"
+    r"((?:\^\{?[23]\}?)?)"
 )
 _PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
 # Percentages that are not given as numbers; "20 percent" is given.
@@ -163,11 +164,11 @@ class Question:
         )
 
     def respelled(self, answer: str) -> str:
-        """Separates a requested one-letter unit from its number: 5m becomes 5 m."""
+        """Separates a requested one-letter unit from its number: 5m^2 becomes 5 m^2."""
         if match := _GLUED_UNIT.fullmatch(answer):
-            reading = u.parse_unit(match[2])
+            reading = u.parse_unit(match[2] + match[3])
             if reading and reading.unit in [asked.unit for asked in self.units]:
-                return f"{match[1]} \\text{{ {match[2]}}}"
+                return f"{match[1]} \\text{{ {match[2]}}}{match[3]}"
         return answer
 
     def allows(self, unit: u.Unit, gold: frozenset[str]) -> bool:

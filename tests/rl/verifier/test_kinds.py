@@ -50,6 +50,8 @@ def test_a_declared_name_restricts_nothing():
         ("1:20", "2:40", "What is the ratio of boys to girls?", True),
         ("1:20", "2:40", "When does the train leave?", False),
         ("5", "5m", "How many meters of rope does she need?", True),
+        ("8", "8\\,m^3", "What is the volume in cubic meters?", True),
+        ("8", "8m^3", "What is the area in square meters?", False),
         ("5", r"5\,m", "How many meters of rope does she need?", True),
         ("5", "5m", "Find the slope of the line $y=5x$.", False),
         ("70", "m+n=70", "The probability is m/n; find m+n.", True),

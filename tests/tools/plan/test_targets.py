@@ -84,7 +84,7 @@ def test_a_known_model_has_its_positions():
             "h100:8",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
             "config.mesh={'data': 1, 'fsdp': 8, 'tensor': 1}: leaves no device of"
-            " h100:8 for vLLM's servers; lower the sizes",
+            " h100:8 for vLLM's servers; lower the sizes, or use a larger --target",
         ),
         (
             "h100:8",
