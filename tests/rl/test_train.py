@@ -441,7 +441,7 @@ def test_a_run_that_leaves_the_finite_numbers_exports_nothing(
 ):
     workdir, done = ended[name]
     assert message in _error(done, 3)
-    assert "updates were skipped, because they were not finite" in done.stdout
+    assert "skipped updates in a row: 1, because they were not fin" in done.stdout
     assert not (workdir / "hf").exists()
     if name == "no_alarm":  # and says so again, whatever an earlier end has left
         workdir, again = early["unhealthy"]
