@@ -2,7 +2,7 @@
 
 python -m tools.ablate --config=configs/ablations/NAME.py [--config.KEY=VALUE ...]
 
-One config of each pending arm is checked before the first run starts. Runs are stored
+Before training, checks one config of each arm with unfinished runs. Runs are stored
 in WORKDIR/runs under names that depend on their configs. Finished runs are reused, also
 by other ablations, and interrupted runs resume. The report is WORKDIR/NAME.md and
 WORKDIR/NAME.json. NAME.py:@BASE replaces the base config that the file names.

@@ -1,12 +1,12 @@
 """Checks a policy loss, alone and with each correction of off-policy tokens.
 
-    python -m tools.check_objective NAME [--arg KEY=VALUE ...]
-        [--correction NAME ...] [--json OUT]
+    python -m tools.check_objective NAME [--arg KEY=VALUE]...
+        [--correction NAME]... [--json OUT]
 
 NAME is a loss of rl/update/losses.py (grpo, gspo, ...) or module:function. The loss
 runs as in training on a few completions, which are packed into rows in many ways. It
-then runs with each correction, with a KL penalty and with an entropy bonus. This needs
-no model and takes eight virtual CPU devices. The command prints one line for each
+then runs with each correction, with a KL penalty and with an entropy bonus. The check
+needs no model and uses eight virtual CPU devices. The command prints one line for each
 property and exits with status 1 if a property does not hold.
 """
 
@@ -91,9 +91,9 @@ def check_loss(
 ) -> list[Finding]:
     """Returns one finding per property of a loss, alone and with each correction.
 
-    The arguments are values of `objective.function`, `function_args` and `correction`;
-    without `corrections`, all built-in ones. If the plain loss, its gradient or a
-    metric is not finite, nothing else is checked.
+    `name` and `arguments` are `config.objective.function` and `function_args`.
+    `corrections` are values of `config.objective.correction`; None means all built-in
+    ones. If the loss, its gradient or a metric is not finite, checks nothing else.
 
     Raises:
       ValueError: an argument is not valid.

@@ -91,9 +91,9 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
 
 
 def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Removes steps that are not retained, unfinished saves and renamed damaged steps.
+    """Removes steps that are not retained, unfinished saves and `*.damaged` folders.
 
-    A step whose record is damaged stays. Returns the names of removed folders.
+    A step with a damaged record stays. Returns the names of the removed folders.
     """
     folder = workdir / "checkpoints"
     with files.locked(workdir):

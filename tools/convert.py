@@ -112,7 +112,7 @@ def _convert(arguments: argparse.Namespace) -> dict:
 def _load_run(
     workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
 ) -> tuple[int, Decoder, Params]:
-    """Reads the policy of a run's checkpoint, and the base model of LoRA adapters."""
+    """Returns step, model and parameters of a run; joins LoRA adapters with a base."""
     m = read_json(workdir / "config.json")["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:

@@ -15,7 +15,7 @@ Figures = Mapping[str, float]  # of one run, by name, such as "accuracy"
 def compare(
     runs: Mapping[str, Mapping[int, Figures]], *, reference: str
 ) -> dict[str, Any]:
-    """Compares the figures of runs, by arm and seed, with those of the reference arm.
+    """Compares the figures `runs[arm][seed]` with those of the reference arm.
 
     Returns:
       A JSON object with `reference`, `cells` by arm and figure, and `noise` by figure.
@@ -23,13 +23,13 @@ def compare(
       that cannot be computed is None.
 
       A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t), and
-      the `difference` from the reference arm. A difference has `mean`, `interval` and
-      `p_value` by `compare_seeds`, the smaller number of `seeds`, and, if there is a
-      p-value, `p_adjusted` by Holm's method over all arms.
+      the `difference` from the reference arm. A difference has `mean`; `interval` and
+      `p_value` by `compare_seeds`; `seeds`, the smaller number of seeds of both arms;
+      and, if there is a p-value, `p_adjusted` by Holm's method over all arms.
 
-      Noise has the standard deviation `sd` between seeds, pooled over arms, its
-      `degrees` of freedom, the largest number of `seeds` of an arm, and `shows`: the
-      smallest significant difference (5%) between two arms with that number of seeds.
+      Noise has `sd`, the standard deviation between seeds, pooled over arms; `degrees`,
+      its degrees of freedom; `seeds`, the largest number of seeds of an arm; and
+      `shows`, the smallest significant difference (5%) of arms with `seeds` seeds each.
     """
     names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}

@@ -53,8 +53,8 @@ def train(
 ) -> list[Run]:
     """Trains or resumes runs in parallel; returns those that failed.
 
-    Each run is a process of `rl.train`, which ends with this process, even if it is
-    killed. `slots` has the additional environment variables of each concurrent run.
+    Each run is a process of `rl.train`. It stops if this process ends or is killed.
+    `slots` has an entry for each concurrent run: additional environment variables.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)
     going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}
@@ -94,7 +94,7 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
     """Runs `work` in a new process and returns the message of its error, or "".
 
-    JAX holds its devices until a process ends.
+    A new process is necessary because JAX holds devices until its process ends.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])

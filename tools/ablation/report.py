@@ -64,7 +64,7 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def read_result(study: Study) -> dict[str, Any]:
-    """Returns a study, its runs, which may be unfinished, and their comparison."""
+    """Returns a study, its runs, finished or not, and a comparison of finished runs."""
     runs = []
     by_arm: dict[str, dict[int, Any]] = {arm: {} for arm in study.ablation.arms}
     for run in study.runs:
@@ -182,7 +182,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Returns the number of values of each manifest entry that differs between runs."""
+    """Counts the values of each manifest entry that is not equal in all runs."""
     seen = collections.defaultdict(set)
     for run in runs:
         identity = files.read_json(run.workdir / "manifest.json")["identity"]

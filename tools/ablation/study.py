@@ -20,8 +20,8 @@ from rl.files import read_json
 class Run:
     """Represents the run of one arm with one seed.
 
-    The name of the workdir is a hash of the config. Runs with equal configs share it,
-    also across ablations.
+    The workdir's name is a hash of the config. So runs with equal configs share a
+    workdir, also across ablations.
     """
 
     arm: str
@@ -100,12 +100,12 @@ def make_study(
     overrides: Mapping[str, Any],
     seeds: Sequence[int] = (),
 ) -> Study:
-    """Lists the runs of an ablation, in the folder `workdir/runs`.
+    """Reads an ablation and lists its runs, whose folders are in `workdir/runs`.
 
     Args:
       name: the ablation's file, or `FILE.py:@BASE` for another base config.
-      overrides: values that every run sets, by dotted key, also if its arm sets them.
-      seeds: the seeds of each arm, if not those of the ablation.
+      overrides: values for all runs, by dotted key; they replace the arm's values.
+      seeds: the seeds of each arm; empty means the seeds of the ablation.
 
     Raises:
       ValueError: `name` contains an arm, the file defines no `ABLATION`, a seed occurs

@@ -2,9 +2,9 @@
 
 By default both use the base model, problems, verifier, batch size, number of updates,
 learning rate and clip range of configs/quickstart.py. TRL has no dynamic sampling, so
-this project runs without it ("plain") and with it ("full"). Reported seconds exclude
-evaluation. Runs are saved in DIR; the same command resumes them, but repeats an
-unfinished TRL run from its start.
+this project trains both without dynamic sampling ("plain") and with it ("full").
+Reported seconds exclude evaluation. Runs are saved in DIR. The same command resumes
+runs of this project, but repeats an unfinished TRL run from its start.
 """
 
 import argparse
@@ -67,8 +67,8 @@ def _arms(text: str) -> list[str]:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Trains each arm with each seed; returns the `summary` of each run by arm.
 
-    If TRL is an arm, also returns the difference between the mean final accuracies of
-    each other arm and TRL; with at least two seeds, its 95% interval and p-value.
+    If TRL is an arm, also returns a difference for each other arm: the arm's mean final
+    accuracy minus TRL's and, with two seeds or more, a 95% interval and p-value.
     """
     names, steps, updates = arguments.arms, arguments.steps, arguments.updates_per_step
     shared = _trl_settings(steps, updates) if "trl" in names else {}
@@ -129,7 +129,7 @@ def _this_project(
 
 
 def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
-    """Trains with TRL in another process, or reads the curve of an earlier run."""
+    """Returns the learning curve of a TRL run; trains only if no curve is saved."""
     saved, curve = folder / "settings.json", folder / "curve.json"
     if curve.is_file():
         if found := differences(json.loads(saved.read_text("utf-8")), settings):

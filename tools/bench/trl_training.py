@@ -1,7 +1,7 @@
 """Trains a model with TRL's `GRPOTrainer`, for `tools.bench learning`.
 
-`python -m tools.bench.trl_training SETTINGS CURVE` reads the settings from a JSON file
-and writes the curve to another. `pip install trl==1.16.0` installs TRL.
+`python -m tools.bench.trl_training SETTINGS CURVE` reads the JSON file SETTINGS and
+writes the JSON file CURVE. `pip install trl==1.16.0` installs TRL.
 """
 
 import json
@@ -15,9 +15,9 @@ from rl.verifier.trl import reward
 
 
 def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, float]]:
-    """Trains with the settings of `tools.bench.learning`; returns the curve's points.
+    """Trains with the settings of `tools.bench.learning`; returns the learning curve.
 
-    The seconds exclude evaluation.
+    The seconds of its points exclude evaluation.
     """
     import torch
     import transformers

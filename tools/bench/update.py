@@ -1,7 +1,7 @@
 """Measures the speed of the update and of computing log-probabilities.
 
-An update computes loss, gradient, gradient clipping and AdamW in float32; the old
-log-probabilities are given. Rates do not count padding.
+An update computes loss, gradient, gradient clipping and AdamW in float32, but not the
+old log-probabilities. Rates do not count padding.
 """
 
 import argparse

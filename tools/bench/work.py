@@ -83,9 +83,9 @@ class Shape:
         return transformers.Qwen2ForCausalLM(config)
 
     def forward_flops(self, lengths: np.ndarray) -> float:
-        """Returns the FLOPs of computing the loss of texts of the given lengths.
+        """Returns the FLOPs of a forward pass over texts with the given lengths.
 
-        Each text has its own prompt. Includes the causal half of attention, and the
+        Each text includes its own prompt. Counts the causal half of attention, and the
         head for completion tokens only.
         """
         head_dim = self.hidden // self.heads
@@ -116,10 +116,10 @@ def compare(
     measure: Callable[[], Mapping[str, Any]],
     rate: str = "tokens_per_s",
 ) -> None:
-    """Adds to `result` the figures of the Python package `peer`, if it is installed.
+    """Adds figures of the Python package `peer` to `result`, if `peer` is installed.
 
-    Also adds the ratios of this project's figures named `rate` to those of the peer. If
-    `measure` fails, its error is added in place of the figures.
+    `measure` returns the figures; if it fails, its error is added instead. "ratios" are
+    this project's figures named `rate`, divided by those of the peer.
     """
     if importlib.util.find_spec(peer) is None:
         print(f"{peer}: not installed; install it to compare", file=sys.stderr)
@@ -148,7 +148,6 @@ def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
 
 
 def shape_of(arguments: argparse.Namespace) -> Shape:
-    """Returns the shape that the flags of `add_arguments` give."""
     fields = [field.name for field in dataclasses.fields(Shape)]
     return Shape(**{name: getattr(arguments, name) for name in fields})
 
@@ -203,8 +202,8 @@ def make_batches(
 def make_batch(shape: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
     """Returns a micro-batch of `rows` rows of `length` tokens, with little padding.
 
-    Also returns the log-normal lengths of its texts, and the FLOPs of its gradient
-    without recomputation.
+    Also returns the lengths of the texts in the micro-batch, and the FLOPs of its
+    gradient without recomputation.
     """
     prompt, groups = 150 if length >= 1024 else 8, max(2, rows * length // 2048)
     shape = dataclasses.replace(
@@ -252,10 +251,10 @@ def make_trainer(
 def measure(
     run: Callable[[], T], *, repeat: int = 5, inner: int = 1
 ) -> list[tuple[float, T]]:
-    """Returns the mean seconds of a call and the last result, `repeat` times.
+    """Returns `repeat` pairs: mean seconds of `inner` calls, and the last result.
 
-    Each measurement makes `inner` calls: with several, a GPU computes one result while
-    the host launches the next. Two warm-up measurements are not returned.
+    With several calls, a GPU computes one result while the host launches the next. Two
+    more measurements come first as a warm-up and are not returned.
     """
     calls = []
     for _ in range(2 + repeat):

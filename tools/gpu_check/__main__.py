@@ -2,8 +2,8 @@
 
     python -m tools.gpu_check --out DIR [--only a,b] [--seconds N] [--tiny]
 
-Each part runs in its own process group with a time limit, and --seconds limits all of
-them. Each result is appended to DIR/results.jsonl at once; other output is written to
+Each part runs in its own process group with a time limit; --seconds limits the total
+time. Each result is appended to DIR/results.jsonl at once; other output is written to
 DIR/log.txt. At the end the command prints a table. --tiny uses a CPU and small models.
 docs/results/gpu.md defines MFU and decode bound.
 """
@@ -21,8 +21,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-# For each part: the module with the function of this name, which yields the results;
-# the time limit in seconds; and XLA flags. The most important parts come first.
+# For each part: the module whose function, named as the part, yields the results; the
+# time limit in seconds; and XLA flags. The most important parts come first.
 PARTS = {
     "machine": ("kernels", 45, ""),
     "kernels": ("kernels", 100, ""),

@@ -107,7 +107,7 @@ def _attention(
 def _decode_attention(
     name: str, dtype: str, rows: int, columns: int, how: attention.Implementation
 ) -> dict[str, Any]:
-    """Compares one decode step of attention with dense float32, and times it."""
+    """Times attention in a decode step and compares it with dense float32 attention."""
     n, kv, h = (size := SIZES[name]).heads, size.kv_heads, size.hidden // size.heads
     shapes = (rows, n, h), (rows, kv, h, columns), (rows, kv, columns, h)
     q, k, v = _normal(dtype, *shapes)
@@ -167,7 +167,7 @@ def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
 
 
 def equal(tiny: bool) -> Rows:
-    """Compares a gradient with the one that the CPU computes."""
+    """Compares a micro-batch's gradient with the gradient that the CPU computes."""
     exact = _gradient(make_mesh(devices=jax.devices("cpu")[:1]))
     for precision in ("highest", "default"):
         with jax.default_matmul_precision(precision):
@@ -175,7 +175,7 @@ def equal(tiny: bool) -> Rows:
 
 
 def deterministic(tiny: bool) -> Rows:
-    """Compares two gradients with `deterministic=True`."""
+    """Compares a deterministic gradient with a second one and with a default one."""
     first, second = _gradient(deterministic=True), _gradient(deterministic=True)
     yield _differences("deterministic", first, _gradient(), second)
 

@@ -77,7 +77,7 @@ def logits(tiny: bool) -> Rows:
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
     peer = size.transformers_model().to(device)
-    peer.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
+    peer.get_input_embeddings().weight.data.mul_(4)  # logits vary as trained ones do
     shape = 2, 65 if tiny else 513
     ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)
     tokens = torch.tensor(ids, device=device).long()

@@ -1,4 +1,4 @@
-"""Measures the quickstart's curve; compares a resumed run with uninterrupted ones."""
+"""Measures the quickstart's learning curve; compares resumed and uninterrupted runs."""
 
 import pathlib
 import re
@@ -17,7 +17,10 @@ _SMALL = ("eval.samples=1", *(f"{one}.held_out=32" for one in _HELD_OUT))
 
 
 def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, Any]]:
-    """Runs the quickstart, or kills it after `kill_after` rows; returns its metrics."""
+    """Runs the quickstart and returns the rows of its metrics.jsonl.
+
+    A positive `kill_after` kills the run when it has written more rows than this.
+    """
     cache = pathlib.Path(workdir).parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)
     command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]

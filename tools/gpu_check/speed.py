@@ -96,7 +96,7 @@ def _gradient(
 
 
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
-    """Yields the speed of prefill by slot count, and of decoding also by context."""
+    """Yields speeds of decoding by slots, context, top-p, and of prefill by slots."""
     name = "tiny" if tiny else name
     model, _ = work.make_trainer(work.SIZES[name])
     params = init_params(model, work.one_device(), 0)
@@ -159,7 +159,7 @@ decode_large = functools.partial(decode_small, name="1.5B")
 
 
 def _trace(run: Callable[[], object], where: str) -> dict[str, Any]:
-    """Traces one call; returns the kernels' total time and the 40 slowest kernels."""
+    """Traces one call; returns the total time of all kernels and the 40 slowest."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())

@@ -146,7 +146,7 @@ def _make_values() -> dict[str, np.ndarray]:
 
 
 def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Batch]:
-    """Returns micro-batches with weights, after rejecting tokens as training does."""
+    """Rejects tokens as training does; returns the micro-batches with new weights."""
     weighed = weigh(
         batches,
         aggregation=c.objective.aggregation,
@@ -156,7 +156,7 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
     if reject is None:
         return weighed
     kept = reject([trial.lay(batch, values)[2] for batch in weighed])
-    # `lay` has replaced the token numbers.
+    # `lay` has replaced the token numbers by log-probabilities.
     return [
         batch.replace(sampler_logprobs=numbered.sampler_logprobs)
         for batch, numbered in zip(kept, weighed, strict=True)
@@ -164,7 +164,7 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
 
 
 def _exact(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
-    """Calculates the weights independently of the update; 0 outside `kept`."""
+    """Returns the expected weight of each token, without using the update's code."""
     in_group = np.bincount(GROUP[kept], minlength=GROUP.max() + 1)
     in_completion = np.bincount(OWNER[kept], minlength=OWNER.max() + 1)
     completions = np.count_nonzero(in_completion)

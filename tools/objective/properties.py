@@ -128,7 +128,7 @@ def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
     yield _finding(
         "completions", fault if named else "", "none affects the loss of another"
     )
-    # A ratio uses the policy's and the old log-probability of the same token.
+    # Values of a token may affect the tokens that its policy log-probability affects.
     reach = acts["policy"] | np.eye(len(OWNER), dtype=bool)
     shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
     if acts["policy"].any() and not acts["policy"].diagonal().any():

@@ -17,7 +17,7 @@ _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
 LONG, SHORT = 48, 14
 _LENGTHS = [length for _, lengths in _SHAPES for length in lengths]
 _GROUPS = [group for group, (_, lengths) in enumerate(_SHAPES) for _ in lengths]
-# For each token, the number of its completion and of its group.
+# For each completion token, the index of its completion, and of its group.
 OWNER = np.repeat(np.arange(len(_LENGTHS)), _LENGTHS)
 GROUP = np.take(_GROUPS, OWNER)
 # Compilation takes most of the time; this shortens it.
@@ -28,8 +28,8 @@ Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
 def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
     """Packs the completions into micro-batches of `rows` rows of `length` tokens.
 
-    The field `sampler_logprobs` holds each token's number, from 1, in place of a
-    log-probability; `token_numbers` reads it.
+    The field `sampler_logprobs` holds the number of each token, counted from 1, instead
+    of a log-probability; see `token_numbers`.
     """
     rng, first, segments = np.random.default_rng(0), 1, []
     for group, (prompt, lengths) in enumerate(_SHAPES):
@@ -57,12 +57,12 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns the token number of each position `[R, T]`; -1 outside completions."""
+    """Returns token numbers from 0 for positions `[R, T]`; -1 outside completions."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 
 def make_values() -> dict[str, np.ndarray]:
-    """Returns random values of each token, with ratios near 1 that are not clipped."""
+    """Returns random values for each token. Ratios are near 1, so none is clipped."""
     rng, size = np.random.default_rng(1), len(OWNER)
     old = rng.normal(-2, 0.5, size)
     return {
@@ -80,8 +80,8 @@ def lay(
     """Places the values of tokens at their positions in a micro-batch of `layout`.
 
     Without "off_policy" in `values`, all tokens are on-policy. Outside completions,
-    log-probabilities are +-`apart`. Returns policy log-probabilities and entropy,
-    `[R, T]`, and the batch.
+    log-probabilities are `apart` or `-apart`. Returns the policy's log-probabilities
+    and entropy, both `[R, T]`, and the batch.
     """
     number = token_numbers(batch)
 
@@ -132,9 +132,10 @@ class Trial:
           first: whether this is the first update of a step.
 
         Returns:
-          "loss"; gradients `[tokens]` with respect to "policy" log-probabilities,
-          "entropy" and token weights ("part", the loss of each token); "outside", the
-          number of nonzero gradients at positions of weight 0; and "metric NAME".
+          "loss"; gradients `[tokens]`: "policy" with respect to log-probabilities,
+          "entropy" with respect to entropy, and "part" with respect to token weights,
+          which is each token's loss; "metric NAME", the sum of a metric; and "outside",
+          the number of nonzero policy and entropy gradients at positions of weight 0.
         """
         names = "policy", "entropy", "part"
         found: dict[str, Any] = {name: np.zeros(len(OWNER)) for name in names}
@@ -159,9 +160,9 @@ class Trial:
         return found
 
     def reach(self, batch: Batch, values: Values) -> dict[str, np.ndarray]:
-        """Finds which values of which tokens affect the loss of each token.
+        """Finds the values that affect the loss of each token.
 
-        Returns a bool array `[u, t]` for each name in `values`: true if the value of
+        Returns a bool array `[u, t]` for each name in `values`: whether the value of
         token u affects the loss of token t. `batch` must have all tokens.
         """
         size, scored = len(OWNER), batch.loss_mask

@@ -1,4 +1,4 @@
 """Compiles a run for accelerators that are not attached, and reports memory and time.
 
-config, target -> workload [-> search] -> programs -> compiling -> hlo -> report
+The modules in order of use: workload, search, programs, compiling, hlo, report.
 """

@@ -3,8 +3,8 @@
 python -m tools.plan --config=configs/NAME.py --target=v5e:4x4 [--config.KEY=VALUE ...]
 
 Compiles the main programs of the run on this CPU with the target's compiler. Prints
-memory, FLOPs, memory traffic and link traffic of each program, and a lower bound of its
-run time. `make plan` installs the compilers.
+the memory, FLOPs, memory traffic and link traffic of each program, and a lower bound of
+the program's run time. `make plan` installs the compilers.
 """
 
 import functools

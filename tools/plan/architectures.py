@@ -1,4 +1,4 @@
-"""Lists the architectures of Qwen models, so that plans of them download nothing."""
+"""Lists the architectures of Qwen models, so that plans for them need no download."""
 
 import pathlib
 import tempfile
@@ -33,7 +33,9 @@ _MODELS = {
 
 
 def architecture(config: RunConfig) -> DecoderConfig:
-    """Returns the base model's architecture, from its files if it is not listed here.
+    """Returns the architecture of the base model.
+
+    Reads the model's files if the model is not listed here, or is a local folder.
 
     Raises:
       ValueError: the files cannot be downloaded or read.

@@ -1,7 +1,7 @@
 """Compiles a run's programs for an accelerator that this machine does not have.
 
 The compilers are JAX plugins. Installed plugins change JAX's default device, so
-`make plan` installs them in environments of their own.
+`make plan` installs each compiler in its own environment.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Compiled:
     outputs: int = 0
     aliased: int = 0  # arguments whose memory is reused for outputs
     temporary: int = 0
-    exceeds: int = 0  # needed memory of a program that is rejected as too large
+    exceeds: int = 0  # memory needed by a program that is too large; otherwise 0
     seconds: float = 0.0  # compile time
     text: str = ""  # HLO; empty if the program is rejected
 
@@ -77,11 +77,13 @@ def compile_programs(
     only: Collection[str] = tuple(PHASES),
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
-    """Compiles the programs named in `only`, or reads earlier reports from the cache.
+    """Returns the resident arrays' sizes, and a report on each program named in `only`.
+
+    Compiles only programs without a report in the cache.
 
     Raises:
-      ValueError: `programs` fails, or the compiler rejects a program for a reason other
-        than its size.
+      ValueError: `programs` raises it, or the compiler rejects a program for a reason
+        other than its size.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     resident, found = programs(work)
@@ -137,7 +139,7 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def _needed(error: str) -> int:
-    """Returns the bytes that an out-of-memory message requests; 0 for other errors."""
+    """Returns the bytes that an out-of-memory error reports as needed; otherwise 0."""
     tpu = r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm"
     gpu = r"total memory required .*?\(([\d.]+)([BKMGT])\)"
     found = re.search(tpu, error) or re.search(gpu, error)

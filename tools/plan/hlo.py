@@ -99,7 +99,7 @@ class Collective(NamedTuple):
 
     @property
     def sent(self) -> float:
-        """The bytes that each device sends in one run of the program, in a ring."""
+        """The bytes that each device sends in a run of the program (ring algorithm)."""
         share = (self.devices - 1) / self.devices
         if self.kind == "collective-permute":
             share = 1
@@ -121,7 +121,7 @@ def read(
       text: the text of `jax.stages.Compiled.as_text`, or an empty text.
       trips: assumed trip counts of loops whose length depends on data. Entry d is for
         loops within d other such loops; the last entry is also for deeper loops.
-      kernel_share: share of their operands that handwritten kernels access.
+      kernel_share: share of operands and results that handwritten kernels access.
       cache: size of the device's cache in bytes.
 
     Raises:
@@ -153,10 +153,10 @@ class _Module:
     def read(
         self, name: str, times: float, fused: bool = False, depth: int = 0
     ) -> Reading:
-        """Counts `times` executions of a computation and of those that it calls.
+        """Counts `times` executions of a computation and of all computations it calls.
 
-        `fused` is whether a fusion calls it: the fusion counts the memory traffic.
-        `depth` is the number of loops of unknown length around it.
+        If `fused`, a fusion calls the computation, and counts its memory traffic.
+        `depth` is the number of loops of unknown length around the computation.
         """
         block = self._blocks[name]
         collectives, kernels, moved = [], 0, 0.0
@@ -185,7 +185,7 @@ class _Module:
         return Reading(collectives, kernels, moved)
 
     def _moved(self, i: Instruction, block: Block) -> float:
-        """Returns the bytes that one execution of an instruction moves."""
+        """Returns the bytes of memory traffic of one execution of an instruction."""
         operands = [name for name in i.operands if name in block]
         allocates = i.op == "custom-call" and not operands
         if i.base in _FREE or i.op.endswith("-done") or allocates:
@@ -203,7 +203,7 @@ class _Module:
         return moved * (self._kernel_share if i.is_kernel else 1.0)
 
     def _in_memory(self, arrays: Sequence[Array], name: str, block: Block) -> float:
-        """Returns the bytes of a value in main memory; 0 if it stays in the cache."""
+        """Returns a value's bytes in main memory; 0 if the value stays in the cache."""
         found = float(sum(a.bytes for a in arrays if a.space == 0))
         made = _source(name, block, _VIEWS)
         crosses = made.op in ("parameter", "while", "conditional", "call")
@@ -251,7 +251,7 @@ class _Module:
     def _written(self, block: Block, result: str, in_place: set[str]) -> float:
         """Returns the share of a result that its fusion writes.
 
-        Adds to `in_place` the instructions that update a parameter in place.
+        Adds to `in_place` the names of instructions that update a parameter in place.
         """
         made = _source(result, block, _COPIES)
         share, chain = 0.0, []
@@ -291,7 +291,7 @@ def _root(block: Block) -> Instruction:
 
 
 def _leaving(block: Block) -> set[str]:
-    """Returns the names of the sources of a computation's root and its operands."""
+    """Returns the names of the instructions that compute the root and its operands."""
     roots = [i for i in block.values() if i.root]
     names = {name for root in roots for name in (root.name, *root.operands)}
     return {_source(name, block, _VIEWS).name for name in names}
@@ -306,7 +306,7 @@ def _source(name: str, block: Block, skipped: set[str]) -> Instruction:
 
 
 def _results(i: Instruction, block: Block) -> Sequence[Array]:
-    """Returns the results, without the operands that an asynchronous start lists."""
+    """Returns the results, not the operands that an asynchronous start also lists."""
     if i.base == i.op:
         return i.arrays
     if i.base == "copy":
@@ -343,7 +343,7 @@ def _parse(line: str) -> Instruction:
 def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | None:
     """Returns the integer value of `name`, or None if it is unknown.
 
-    `state` has known values of the elements of the computation's parameter, by index.
+    `state` has the known integers of the computation's parameter (a tuple), by index.
     """
     i = _source(name, block, _COPIES)
     if i.op == "constant" and re.fullmatch(r"-?\d+", i.inside):

@@ -41,17 +41,18 @@ PHASES = {
 
 class Resident(NamedTuple):
     sizes: Mapping[str, int]  # bytes on each device, by name as in PHASES
-    # Tokens that each device computes in a run of prefills, decode, score, accumulate.
+    # Tokens that each device computes in one run of a program, by name of the program.
     tokens: Mapping[str, float] = {}
     layout: Layout | None = None  # of the embedded sampler; None with vLLM
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
-    """Returns the resident arrays, and the programs by name, in the order of PHASES.
+    """Returns sizes of resident arrays, and programs by name in the order of PHASES.
 
     Raises:
       ValueError: the compiler does not support the target, the trainer leaves too
-        little memory for the sampler, or a function of the config cannot be imported.
+        little memory for the sampler, or a function that the config names cannot be
+        imported.
     """
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
@@ -68,7 +69,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     params = lora.join(state.params, base)
     found = _update_programs(work, step, state, params)
     exports = hf.conversions(params, model.config, hf.DTYPES[c.export.dtype])
-    for name in ("export_table", "export_layer"):  # the embedding's, then a layer's
+    for name in ("export_table", "export_layer"):  # of the embedding, then of a layer
         found[name] = Program(hf.lay_out, next(exports)[1])
     gradients, *_ = found["accumulate"].arguments[0]
     arrays = {

@@ -1,4 +1,4 @@
-"""Reports memory, cost and fit of a run's programs as JSON and as a table."""
+"""Reports memory and cost of a run's programs, and whether they fit into memory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,10 +13,10 @@ from tools.plan.workload import Workload
 def make_report(
     work: Workload, resident: Resident, compiled: Sequence[Compiled], *, context: int
 ) -> dict[str, Any]:
-    """Returns memory, cost and fit of the compiled programs, as `--json` writes them.
+    """Returns the plan that `--json` writes: memory and cost of the compiled programs.
 
-    A decoded token attends to `context` cached positions, at most the longest prompt
-    and completion together; 0 means half of this sum.
+    `context` is the number of cached positions that a decoded token attends to. It is
+    at most `max_prompt_tokens + max_response_tokens`; 0 means half of this sum.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens
@@ -46,9 +46,10 @@ def make_report(
 
 
 def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
-    """Returns the bytes on one device while a program runs, by array and "temporary".
+    """Returns the bytes on one device while a program runs, by array.
 
-    `sizes` is `Resident.sizes`.
+    "temporary" is the memory that the program allocates for itself. `sizes` is
+    `Resident.sizes`.
     """
     used, others = (names.split() for names in PHASES[program.name])
     present = {*used, *others, "base", "reference"}
@@ -70,7 +71,7 @@ def _program(
     trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
     share, length = 1.0, float(work.row_length)
     if program.name == "decode" and layout:
-        # One run decodes a few tokens. A kernel or a loop reads what is filled.
+        # One run decodes a few tokens. A kernel or loop reads filled columns only.
         length = filled * (r.max_prompt_tokens + r.max_response_tokens)
         columns = layout.settings.columns or layout.lengths(1, 1, layout.prefix)[0]
         trips, share = (1, -(-length // columns)), filled

@@ -1,7 +1,8 @@
 """Searches for the fastest layout of a run that fits into memory.
 
 A layout is a choice of mesh, micro-batch, remat policy and optimizer offloading. The
-search estimates the cost of all layouts, then compiles the best in turn until one fits.
+search estimates memory and time of all layouts, then compiles the fastest ones in turn
+until one fits.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ from tools.plan.workload import Workload, make_workload, shard_shapes, trainer_d
 _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
 _TRIED = 6  # number of candidates that are compiled
 _UPDATE = ("score", "accumulate", "apply")
-_SLACK = 1.1  # allowed error of the estimate; candidates beyond it are not compiled
+_SLACK = 1.1  # candidates are not compiled if estimated above 1.1 x usable memory
 # Factors of the temporary buffers of a micro-batch, fitted to compiled programs: the
 # gradient; the shards of all layers in the compute dtype; the input of each layer; the
 # gathered weights of one layer; the activations within a layer; the activations that
@@ -81,7 +82,7 @@ def estimate(work: Workload) -> Estimate:
     passes = 3 if t.remat == "none" else 4
     summed = 4 * (tensor - 1) / tensor * tokens * d
     links = passes * 2 * (layers * (fsdp - 1) + c.num_layers * summed)
-    # Assumes texts of a quarter of a row.
+    # Assumes that each text fills a quarter of a row.
     count, chip = work.trainer.count, work.trainer.chip
     each = work.rows * work.row_length / count
     compute = work.flops("accumulate", each, work.row_length / 4) / chip.flops
@@ -91,10 +92,10 @@ def estimate(work: Workload) -> Estimate:
 
 
 def best(config: RunConfig, target: Target) -> Workload:
-    """Returns the run with the fastest layout that fits.
+    """Returns the workload of the layout with the lowest estimated time that fits.
 
-    The time is an estimate. Compiles the fastest layouts, then the smallest one, until
-    one fits.
+    Compiles the layouts with the lowest times, then the one with the lowest estimated
+    memory, until one fits.
 
     Raises:
       ValueError: no layout is valid or fits, the compiler is not installed, the run

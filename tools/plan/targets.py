@@ -17,7 +17,7 @@ from rl.processes.stopping import one_line
 class Chip:
     """Describes a type of accelerator. Sizes are in bytes, bandwidths in bytes/s."""
 
-    dimensions: int  # of a target's shape; two for GPUs (nodes and GPUs per node)
+    dimensions: int  # number of sizes in a target's shape; see `Target.shape`
     flops: float  # dense bfloat16 FLOP/s
     hbm: int  # memory bandwidth
     links: float  # bandwidth within a node or slice, sending plus receiving
@@ -121,7 +121,8 @@ class Target:
         """Returns a target of the first `count` devices, for the trainer.
 
         Raises:
-          ValueError: they are part of a TPU slice, or whole nodes and part of another.
+          ValueError: the devices are a part of a TPU slice, or are more than one node
+            but not whole nodes.
         """
         if count == self.count:
             return self

@@ -37,8 +37,8 @@ class Workload:
     def flops(self, program: str, tokens: float, length: float) -> float:
         """Returns the FLOPs of the matrix products of `program` for `tokens` tokens.
 
-        `length` is the length of the tokens' texts, or for "decode" the number of
-        cached positions.
+        `length` is the length of the texts that contain the tokens. For "decode" it is
+        the number of cached positions.
         """
         c, remat = self.model, self.config.model.remat
         last = 2.0 * c.num_layers * c.hidden_size * c.intermediate_size * tokens
@@ -49,9 +49,9 @@ class Workload:
         # The causal half of the products with keys and values.
         attention = 2.0 * c.num_layers * c.num_heads * c.head_dim * tokens * length
         if program == "accumulate":
-            # A backward pass has twice the FLOPs of a forward pass; that of attention
-            # has 2.5 times. It recomputes the logits; under `full` remat all products
-            # of a layer except the last; under `full` and `dots` attention.
+            # A backward pass has twice the FLOPs of the forward pass, for attention 2.5
+            # times. The logits are always recomputed. `full` remat recomputes attention
+            # and a layer's other products except the last; `dots` only attention.
             layers = 3 * layers + (layers - last if remat == "full" else 0)
             attention *= 3.5 if remat == "none" else 4.5
             return layers + 4 * head + attention
@@ -92,7 +92,7 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 
 @functools.lru_cache
 def shard_shapes(model: DecoderConfig, mesh_shape: tuple[int, int, int]) -> Params:
-    """Returns the shape of each device's part of each parameter.
+    """Returns the shape that each parameter has on one device.
 
     Raises:
       ValueError: the mesh does not divide a dimension of a parameter.
@@ -109,7 +109,8 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
     """Returns the number of devices that train; local vLLM servers use the others.
 
     Raises:
-      ValueError: the config does not determine it, or leaves trainer or servers none.
+      ValueError: the config does not determine the number, or leaves no device for the
+        trainer or for the servers.
     """
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
