@@ -2,7 +2,7 @@
 
 python -m tools.ablate --config=configs/ablations/NAME.py [--config.KEY=VALUE ...]
 
-Before training, checks one config of each arm with unfinished runs. Runs are stored
+Before training, one config of each arm with unfinished runs is checked. Runs are saved
 in WORKDIR/runs under names that depend on their configs. Finished runs are reused, also
 by other ablations, and interrupted runs resume. The report is WORKDIR/NAME.md and
 WORKDIR/NAME.json. NAME.py:@BASE replaces the base config that the file names.

@@ -53,7 +53,7 @@ def train(
 ) -> list[Run]:
     """Trains or resumes runs in parallel; returns those that failed.
 
-    Each run is a process of `rl.train`. It stops if this process ends or is killed.
+    Each run is a process of `rl.train` that stops if this process ends or is killed.
     `slots` has an entry for each concurrent run: additional environment variables.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)

@@ -1,4 +1,4 @@
-"""Trains the quickstart's model with this project and with TRL, and compares them.
+"""Trains the quickstart's model with this project and with TRL; compares accuracies.
 
 By default both use the base model, problems, verifier, batch size, number of updates,
 learning rate and clip range of configs/quickstart.py. TRL has no dynamic sampling, so
