@@ -86,7 +86,7 @@ def _curate() -> int:
 
 
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a warning for each source that loses most rows for the same first reason.
+    """Yields a warning for each reason that drops most rows of a source.
 
     Duplicates and missing evidence are common and cause no warning.
     """

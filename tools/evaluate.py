@@ -226,7 +226,7 @@ def _sampled(
     recorded: Mapping[str, Any],
     where: pathlib.Path,
 ) -> list[Problem]:
-    """Returns the problems that were sampled; checks their hash and all ids."""
+    """Returns the sampled problems; checks their hash and the ids in `drawn`."""
     problems = problems[: recorded.get("problems")]
     ids = {problem.id for problem in problems}
     unknown = [d.id for d in drawn if d.id not in ids]

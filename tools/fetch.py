@@ -110,7 +110,7 @@ def _svamp_half(row: Row, half: int) -> Row | None:
 
 
 def _mawps_asdiv(row: Row) -> Row | None:
-    """Selects 49 in 256 problems with one operation on two whole numbers up to 20."""
+    """Converts 49 in 256 problems with one operation on two whole numbers up to 20."""
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)
     if not small or not re.fullmatch(r"[-+*/] number\d number\d", row["Equation"]):

@@ -147,7 +147,7 @@ def _drawn(
 def make_grades(
     scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
 ) -> dict[str, Grade]:
-    """Returns the grade of each problem by id, from its `answer_classes`."""
+    """Returns grades by problem id; `classes` is the result of `answer_classes`."""
     grades = {}
     for id, group in by_problem(scored).items():
         votes = collections.Counter(kind for kind in classes[id] if kind is not None)

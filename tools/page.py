@@ -1,7 +1,7 @@
 """Renders self-contained HTML pages with tables, charts and sections.
 
 Pages have no scripts and load no resources; their content security policy enforces
-this. Text arguments are plain text, which is escaped, unless a docstring says that they
+this. Text arguments are plain text and are escaped, unless a docstring says that they
 are HTML.
 """
 
@@ -226,7 +226,7 @@ def lines(title: str, series: Sequence[Series]) -> str:
 def ticks(values: Sequence[float], *, whole: bool = False) -> list[float]:
     """Returns at most six evenly spaced round numbers that enclose the values.
 
-    Their distance is at least 1 if `whole` is set.
+    If `whole` is set, the distance between two numbers is at least 1.
     """
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low <= 1e-9 * abs(high):  # equal up to rounding errors

@@ -46,8 +46,8 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
     """Scores texts under a model, in windows of at most `context` tokens.
 
-    In the result, `nats` is the mean -log p of all tokens, and `of_windows` has that of
-    each window. `bits_per_byte` is the sum of -log2 p per UTF-8 byte.
+    In the result, `nats` is the mean of -log p over all tokens. `of_windows` has the
+    mean over each window. `bits_per_byte` is the sum of -log2 p per UTF-8 byte.
     """
     begin, ids = encode_texts(model, texts)
     length = context - len(begin)
@@ -81,7 +81,7 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
 def compared(
     first: Mapping[str, Any], other: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Returns the loss of another model minus that of the first, in nats per token.
+    """Returns the loss of `other` minus the loss of `first`, in nats per token.
 
     Returns None if the token ids or the numbers of windows differ.
     """

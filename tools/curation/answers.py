@@ -23,12 +23,12 @@ def unverifiable_answer(row: Row) -> str | None:
 
 
 def equality(golds: Sequence[str]) -> Callable[[str], bool]:
-    """Returns the test that `AnswerJudge` runs in its worker processes."""
+    """Returns a function that tests whether an answer equals one of `golds`."""
     return lambda answer: any(is_equivalent(answer, gold) for gold in golds)
 
 
 class AnswerJudge(Workers):
-    """Compares answers in processes; a crash or timeout counts as unequal."""
+    """Compares answers in worker processes; a crash or timeout counts as unequal."""
 
     def __init__(self, workers: int, timeout: float):
         super().__init__(workers, timeout, f"{__name__}:equality")

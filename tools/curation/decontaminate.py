@@ -12,15 +12,15 @@ from tools.curation.retrieval import Retrieval
 from tools.curation.row import Row
 from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
 
-# Word n-grams in more training problems than this are boilerplate, as in GPT-3 (arXiv
-# 2005.14165, appendix C).
+# A word n-gram that occurs in more training problems than this is boilerplate, as in
+# GPT-3 (arXiv 2005.14165, appendix C).
 _FEW = 10
 _FRACTION = re.compile(r"(?:\\[dt]?frac\s*)?\{?(\d+)(?:/|\}\s*\{)(\d+)\}?")
 _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Adds a reason to drop each screened row that matches an evaluation problem."""
+    """Drops the rows that match an evaluation problem; see `Row.drop_for`."""
     if not plan.evaluation:
         return
     texts = {name: problem.problem for name, problem in plan.evaluation.items()}
@@ -52,14 +52,14 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
-    """Returns the answers; if `other` asks for m + n, also the sum for each m/n."""
+    """Returns `answers`. If `other` asks for m + n, adds m + n for each answer m/n."""
     fractions = map(_FRACTION.fullmatch, answers if _SUM.search(other.problem) else ())
     sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
     return [*answers, *sums]
 
 
 class EvaluationIndex:
-    """Finds the evaluation problems, texts by id, that resemble a row."""
+    """Finds evaluation problems that resemble a row; `problems` are texts by id."""
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
         self._problems, self._threshold = problems, threshold
@@ -74,7 +74,7 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Returns similarities to the row of at least the threshold, by problem id."""
+        """Returns the similarity of each problem that reaches the threshold, by id."""
         # The 3-grams of copies with other typesetting, such as 1{,}000, may differ.
         same = self._met.get(row.key, ())
         met = {n for band in row.bands for n in self._met.get(band, ())}
@@ -85,5 +85,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Maps each word n-gram that `text` shares with problems to their ids."""
+        """Returns the ids of problems by word n-gram, for the n-grams of `text`."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

@@ -14,7 +14,7 @@ from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
 
 Equal = Callable[[Sequence[str], Sequence[str]], bool]
-# A row, and its kind ("exact", or from `relation`) and similarity to the first row.
+# A row, its kind ("exact", or from `relation`), and its similarity to the first row.
 Copy = tuple[Row, str, float]
 
 
@@ -23,11 +23,11 @@ def drop_duplicates(
 ) -> None:
     """Keeps at most one row of each group of similar problems.
 
-    The first copy that `scale` graded is kept, or else the first copy. If answers of
-    copies differ, evidence decides which row is kept, if any (`_drop_copies`).
+    Exact duplicates are compared as one row with all of their answers. They join the
+    group whose first row is most similar, or start a new group.
 
-    Exact duplicates are merged into one row with all of their answers. It joins the
-    group with the most similar first row, or starts a group.
+    The kept row is the first that `scale` graded, or else the first row. If copies have
+    different answers, `_drop_copies` decides by evidence which row is kept, if any.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
@@ -58,10 +58,11 @@ def drop_duplicates(
 
 
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
-    """Drops all rows of a group but one, or all rows if copies have different answers.
+    """Drops all rows of a group but the first, if all copies have the same answer.
 
-    If exactly one of different answers has sufficient evidence, its first row is kept.
-    A kept row gets the evidence of the copies with the same answer.
+    If answers differ, exactly one of them must have enough evidence: its first row is
+    kept. Otherwise, or if the plan ignores evidence, no row is kept. A kept row gets
+    the evidence of all copies with its answer. Answers of variants do not count.
     """
     copies = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(copies, judge.equal)
@@ -89,9 +90,9 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
-    """Returns the evidence of a row and of `copies`, which have the same answer.
+    """Returns the evidence of `row` and of its `copies` with the same answer.
 
-    If their origins differ, the agreement of the origins is added as evidence.
+    If the copies have several origins, adds the agreement of the origins as evidence.
     """
     found: dict[tuple[str, str], Evidence] = {}
     for one in itertools.chain(row.evidence, *(copy.evidence for copy in copies)):
@@ -109,7 +110,7 @@ def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
 def relation(
     kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
-    """Returns the kind and similarity of two near duplicates, or None for others.
+    """Returns the kind and similarity of near duplicates, or None for other rows.
 
     The kinds are:
       "same": similar words, equal numbers and equal answers.

@@ -21,7 +21,7 @@ from tools.page import is_number
 # by source: the number of golds checked by hand and the number of wrong ones
 Readings = Mapping[str, tuple[int, int]]
 Kind = Literal["solve_rate", "verified_solutions", "agreement", "graded"]
-# strength that shows that solvers understand the problem: 3 of 3, or 11 of 16
+# minimum strength at which solvers understand the problem: 3 of 3, or 11 of 16
 SOLVED = 0.4
 RATES = ("solve_rate", "graded")  # kinds of evidence that also measure difficulty
 _interval = functools.cache(wilson_interval)
@@ -43,7 +43,7 @@ class Evidence:
 
     @property
     def strength(self) -> float:
-        """Returns the lower end of the 95% interval of the rate; 0 at rate 0."""
+        """Returns the lower end of the 95% interval of `rate`; 0 if `rate` is 0."""
         return _interval(self.correct, self.samples)[0] if self.correct else 0.0
 
 
@@ -54,8 +54,8 @@ class Column(NamedTuple):
     kind: Kind
     by: str  # name of the solver; "" means the name of the row's source
     samples: int  # number of attempts, if the value does not contain it
-    # share of correct attempts, number of wrong attempts, "3/8", one boolean per
-    # attempt, a solution with a box, or the object of tools.grade
+    # The value is, in this order: the share of correct attempts, the number of wrong
+    # attempts, "3/8", one boolean per attempt, a solution, tools.grade's `graded`.
     form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
 
 
@@ -93,10 +93,10 @@ BULKY = ("generations", "messages", "evidence", *_SOLUTIONS)
 def read_evidence(
     record: Mapping[str, Any], golds: Sequence[str], source: str
 ) -> list[Evidence]:
-    """Reads the evidence for the `golds` of a row, one entry per kind and solver.
+    """Returns the evidence for the `golds` of a row, one entry per kind and solver.
 
-    Of rows that were curated before, only `evidence` and `graded` are read. `source` is
-    the name of the row's set.
+    `record` is the row as a JSON object, `source` the name of its set. If the row has
+    evidence from an earlier curation, only this evidence and `graded` are used.
     """
     found: dict[tuple[Kind, str], Evidence] = {}
     entries = record.get("evidence")
@@ -152,7 +152,7 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
 
 
 def load_readings(path: str) -> Readings:
-    """Counts the golds that were checked by hand, and the wrong ones, by source.
+    """Returns the numbers of golds checked by hand and of wrong ones, by source.
 
     `path` is a JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" gives {}.
     """

@@ -1,7 +1,7 @@
 """Defines the formats of public sets, which map fields of `Row` to columns.
 
-A column is given by a path, such as `gold[0]`. In a list of chat messages, the path
-`prompt.user.content` is the text of the first message with role "user".
+A column is given by a path, such as `gold[0]`. If the column `prompt` is a list of chat
+messages, `prompt.user.content` is the text of the first message with role "user".
 """
 
 import json
@@ -15,8 +15,8 @@ FIELDS = (
 )
 TURNS = "messages"  # the column name for rows that are lists of chat messages
 
-# name -> (a path that rows must have or None, paths of the fields whose column has
-# another name). The first matching format is used. "problems" has the field names of
+# By name: a path that rows must have (or None), and paths of the fields whose column
+# has another name. The first matching format is used. "problems" has the field names of
 # `Row`, as in DeepScaleR, NuminaMath-1.5, MATH and this project's files.
 _CHAT = {"problem": "prompt.user.content", "source": "data_source"}
 _REWARD = "reward_model.ground_truth"
@@ -37,9 +37,9 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
 
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Returns the name of a file's format and its paths by field, from its first row.
+    """Returns the name of a file's format, and the path of each field.
 
-    `where` is the file and row, for the error message.
+    `record` is the first row of the file. `where` is its place, for the error message.
     """
     for name, (column, fields) in FORMATS.items():
         paths = all_fields(fields)
@@ -60,9 +60,9 @@ def columns(record: Mapping[str, Any]) -> str:
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Adds the fields that `fields` lacks, each with its name as its path.
+    """Returns `fields` (paths by field); a missing field gets its own name as path.
 
-    A field whose name is already a path in `fields` is not added.
+    A field is not added if its name is already a path in `fields`.
     """
     for name, path in fields.items():
         if name not in FIELDS:
@@ -83,15 +83,16 @@ def parse_fields(text: str) -> dict[str, str]:
 
 
 def has(record: Mapping[str, Any], path: str) -> bool:
-    """Returns whether a row has a value at a path; it may be null."""
+    """Returns whether a row has a value (possibly null) at a path."""
     return at(record, path, absent := object()) is not absent
 
 
 def at(record: Any, path: str, default: Any = None) -> Any:
     """Returns the value at a path such as `a.b[0]`, or `default` if it does not exist.
 
-    A string before the end of the path is parsed as JSON. The last key may contain
-    dots. In a list of chat messages, a key selects the first message with that role.
+    If the path goes on inside a string, the string is parsed as JSON. The last key may
+    contain dots. In a list of chat messages, a key selects the first message with that
+    role.
     """
     while path:
         try:
@@ -114,5 +115,5 @@ def at(record: Any, path: str, default: Any = None) -> Any:
 
 
 def root(path: str) -> str:
-    """Returns the first key of a path, which is its column unless that has a dot."""
+    """Returns the first key of a path: its column, if the column's name has no dot."""
     return _STEP.findall(path)[0][0]

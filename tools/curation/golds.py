@@ -1,4 +1,4 @@
-"""Finds golds that are not a single value that a rule can compare."""
+"""Finds rows without a gold, and golds such as "yes", "A or B" or prose."""
 
 import re
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ def alternative_golds(row: Row) -> str | None:
 
 
 def condition_as_gold(row: Row) -> str | None:
-    """Finds golds with a condition, and relations that the problem asks for.
+    """Finds golds with a condition, and relations if the problem asks for one.
 
     Conditions in a `cases` environment and functions such as `y = 2x` are allowed.
     """
@@ -90,10 +90,10 @@ def condition_as_gold(row: Row) -> str | None:
 
 
 def letter_as_gold(row: Row) -> str | None:
-    """Finds golds that are letters, options, or points or functions of the problem.
+    """Finds golds that only name a letter, an option, a point or a function.
 
-    Lower-case letters are allowed in a list. A single one is allowed if the problem
-    asks for a computation.
+    A list of lower-case letters is allowed. A single lower-case letter is allowed if
+    the problem asks for a computation.
     """
     for answer in row.answers:
         node = parse_answer(answer).node
@@ -114,7 +114,7 @@ def letter_as_gold(row: Row) -> str | None:
 
 
 def prose_as_gold(row: Row) -> str | None:
-    """Finds golds that are proofs, unparsable prose, or words not in the problem.
+    """Finds golds that are proofs or prose, or have words that the problem lacks.
 
     Units are allowed.
     """

@@ -55,7 +55,7 @@ def formulas(text: str) -> list[str]:
 
 
 def without_formulas(text: str, name: str = "") -> str:
-    """Replaces formulas by `name`, and keeps the final `?` of a formula."""
+    """Replaces formulas by `name`; keeps a final `?` unless the text before has one."""
 
     def replacement(formula: re.Match) -> str:
         asked = text[: formula.start()].rstrip().endswith("?")

@@ -19,7 +19,7 @@ _MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
 
 def level_scale(rows: Iterable[Row]) -> str | None:
-    """Returns the grader that graded most surviving rows; None if none is graded."""
+    """Returns the grader with the most surviving rows; None if no row is graded."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
@@ -27,10 +27,10 @@ def level_scale(rows: Iterable[Row]) -> str | None:
 def assign_levels(
     rows: Sequence[Row], scale: str | None, common_rows: int = _COMMON_ROWS
 ) -> dict[str, int]:
-    """Sets the level of each surviving row, or None if its difficulty is unknown.
+    """Sets the level of each surviving row; None if its difficulty is unknown.
 
-    docs/curation.md describes the rules. Returns the number of rows that both `scale`
-    and a linked grader graded, by grader.
+    docs/curation.md describes the rules. Returns, for each linked grader, the number of
+    problems that `scale` graded too.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
@@ -61,9 +61,10 @@ def assign_levels(
 def _links(
     scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
 ) -> dict[str, Link]:
-    """Links `scale` and the graders whose ranks correlate with it.
+    """Returns the links of `scale` and of the graders that correlate with it.
 
-    `graded` has difficulties by grader and key of the row.
+    A grader needs `common_rows` rows that `scale` graded too. `graded` has difficulties
+    by grader and `Row.key`.
     """
     own = graded.get(scale, {})
     if not own:
@@ -84,8 +85,9 @@ def _links(
 
 
 def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
-    """Links difficulties and positions (0..1) of the same rows by percentile rank.
+    """Returns the link from a difficulty to the position of equal percentile rank.
 
+    The difficulties `theirs` and the `positions` (0..1) are those of the same rows.
     This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
     """
 
@@ -108,7 +110,7 @@ def gradings(row: Row) -> Iterator[tuple[str, float]]:
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
-    """Returns levels from solve rates: 1 is the highest fifth of the rates, 5 the last.
+    """Returns levels from solve rates: 1 for the highest fifth, 5 for the lowest.
 
     Problems with equal rates get the level of their mean rank. Problems with the lowest
     rate get level 5, unless all rates are equal and above 0. A rate of None gives None.

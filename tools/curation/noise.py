@@ -52,10 +52,10 @@ _LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 
 
 def not_text(row: Row) -> str | None:
-    """Finds links, images, drawings, structural HTML and backslashes without a command.
+    """Finds links, images, drawings, HTML tags and backslashes without a command.
 
-    If solvers succeed, a drawing is allowed if its labels have no number and a long
-    text does not refer to it.
+    A drawing is allowed if solvers succeed, its labels have no number, and the text is
+    long and does not refer to it.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):
@@ -69,7 +69,7 @@ def not_text(row: Row) -> str | None:
 def missing_figure(row: Row) -> str | None:
     """Finds problems that refer to a missing figure.
 
-    If solvers succeed, only shaded parts that the text does not describe are found.
+    If solvers succeed, only a shaded part that the text does not describe counts.
     """
     problem = row.problem
     if "[asy]" in problem or _TABLE.search(problem):

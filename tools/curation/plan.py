@@ -53,10 +53,10 @@ def make_plan(
     inputs: Sequence[str] | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Makes the plan of a config; reads the evaluation problems and `readings`.
+    """Makes the plan of a config, and reads the files that it names.
 
     If given, the files `inputs` replace the sources of the config. `fields` has the
-    paths of their fields by name; see `formats`.
+    column path of each field of `Row`; see `formats`.
 
     Raises:
       ValueError: a key, value or source is not valid, or a benchmark is not the

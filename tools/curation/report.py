@@ -59,9 +59,9 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
 def evidence_by_source(
     rows: Sequence[Row], least: float, readings: Readings
 ) -> list[dict[str, Any]]:
-    """Returns counts of each source, and its share of wrong golds with a 95% interval.
+    """Returns counts by source, and the share of wrong golds with a 95% interval.
 
-    Rows "with evidence" have at least strength `least`.
+    The column "with evidence" counts rows whose strength is at least `least`.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:

@@ -22,7 +22,7 @@ _CHUNK = 500  # texts compared at a time, which bounds memory
 _PIECE = 4
 _BACKGROUND = 20_000  # training texts from which word frequencies are estimated
 _COMMON = 0.15  # words in a larger share of the texts have weight 0
-_PRIOR = 1.0  # nats added to the union of two multisets; half of it to the intersection
+_PRIOR = 1.0  # nats added to the weight of all numbers; half to that of common ones
 
 
 class Match(NamedTuple):
@@ -35,10 +35,10 @@ class Match(NamedTuple):
 
 
 class Retrieval:
-    """Finds texts that may be rewordings of evaluation problems, which are texts by id.
+    """Finds texts that may be rewordings of evaluation problems.
 
-    Frequencies of words and numbers are those in the problems and in the first 20,000
-    texts of `background`.
+    `problems` has the text of each problem by id. Frequencies of words and numbers are
+    counted in the problems and in the first 20,000 texts of `background`.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
@@ -91,7 +91,7 @@ class Retrieval:
 
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Returns 1 + log(count) of the features that occur, `[texts, _BUCKETS]`."""
+    """Returns 1 + log(count) of each feature, or 0 if absent, `[texts, _BUCKETS]`."""
     found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
     ends = np.cumsum([0, *map(len, found)])
@@ -106,7 +106,7 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 def _features(token: str) -> list[int]:
     """Returns the hash buckets of a TeX command, or of a word and its pieces.
 
-    Words for numbers and single letters have no features.
+    Words for numbers, single letters, digits and symbols have no features.
     """
     names = [token] if token.startswith("\\") else []
     if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:

@@ -40,8 +40,9 @@ def _ends(text: str, tail: bool) -> set[str]:
 def _shared(problems: Sequence[str], *, tail: bool) -> str:
     """Returns the longest removable head or tail that most problems share, or "".
 
-    A head is removable if most problems ask for something without it. A tail is
-    removable if it asks for nothing and has no digit, apart from `_ABOUT_IT`.
+    A head is removable if most problems still ask for something without it. A tail is
+    removable if it asks for nothing and has no digit. Phrases such as "solve this" and
+    an example of a box do not count.
     """
     count = Counter(end for text in problems for end in _ends(text, tail))
     common = [end for end, n in count.items() if end and most(n, len(problems))]

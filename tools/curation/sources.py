@@ -41,7 +41,7 @@ class Source:
     path: str  # local file, or hf://OWNER/DATASET[@REVISION]/FILE
     # Paths such as `prompt[0].content` by field; empty to detect the format.
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    level_source: str | None = None  # scale of the levels; None: the row's, or its set
+    level_source: str | None = None  # scale of levels; None: the row's, or else its set
     # Fields of an `Evidence` that holds for all rows, from the set's documentation.
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # Where the golds were made; equal golds of two origins are evidence.
@@ -74,7 +74,7 @@ class Source:
             raise ValueError(f"{self.file}: empty, no rows; give a file with rows")
 
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields the file and number of each row, for messages, and its JSON object."""
+        """Yields (file and row number for messages, JSON object) for each row."""
         if self.file.suffix == ".jsonl":
             yield from read_rows(self.file)
             return
@@ -90,7 +90,7 @@ class Source:
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Validates all rows of a source; returns its entry in summary.json.
+    """Checks all rows of a source; returns the source's entry in summary.json.
 
     A bad row thus stops a run before anything is written.
     """
@@ -105,7 +105,7 @@ def inspect(source: Source) -> dict[str, Any]:
 
 
 def read(source: Source) -> Iterator[Row]:
-    """Yields rows in the order of the file, with their evidence; see also `unwrap`."""
+    """Yields the rows of a file, with evidence and without shared text (`unwrap`)."""
     sets = collections.defaultdict(list)
     for row, _ in _rows(source):
         sets[row.source].append(row.problem)
@@ -122,7 +122,7 @@ def read(source: Source) -> Iterator[Row]:
 
 
 def _rows(source: Source) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """Yields each row of the file, before `unwrap`, and its JSON object."""
+    """Yields (row, JSON object) for each row of the file, before `unwrap`."""
     for index, (where, record) in enumerate(source.records()):
         yield _row(source, record, where, f"{source.file.stem}-{index}"), record
 

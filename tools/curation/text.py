@@ -64,7 +64,7 @@ def exact_key(text: str) -> str:
 
 
 def _shingles(parts: list[str]) -> frozenset[str]:
-    """Returns all runs of three tokens, or one run of fewer tokens."""
+    """Returns all runs of three tokens; fewer tokens form one run."""
     count = max(1, len(parts) - 2)
     return frozenset(" ".join(parts[i : i + 3]) for i in range(count))
 
@@ -86,14 +86,14 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Returns the larger of the Jaccard similarities of token and skeleton 3-grams."""
+    """Returns the larger Jaccard similarity: of 3-grams of tokens, or of skeletons."""
     words = tokens(left), tokens(right)
     pairs = [map(_shingles, parts) for parts in (words, map(_skeleton, words))]
     return max(len(a & b) / len(a | b) for a, b in pairs)
 
 
 def word_ngrams(text: str, size: int = 13) -> list[str]:
-    """Returns the lower-case word n-grams of a text that have enough long words."""
+    """Returns n-grams of lower-case words; about half of the words must be long."""
     text = re.sub(r"\\[a-z]+", " ", unicodedata.normalize("NFKC", text).lower())
     sentence = " ".join(re.findall(r"[^\W_]+", text))
     # Many problems end with the form of the answer ("can be written as m/n ...").
@@ -108,7 +108,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
 
 
 def numbers(text: str) -> Counter:
-    """Counts each number of a text, written in digits or as a word up to twelve."""
+    """Counts each number in a text; numbers up to twelve may be words."""
     text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
     found = (NUMBER_WORDS.get(token, token) for token in tokens(text))
     return Counter(token for token in found if token[0].isdigit())

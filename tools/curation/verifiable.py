@@ -145,7 +145,7 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds problems with many correct answers, scores for closeness or no question."""
+    """Finds problems with many correct answers, a closeness score, or no question."""
     own = _REWRITTEN.sub("", row.problem)
     if own != row.problem and not ASKS.search(own):
         return own[-60:]
@@ -189,7 +189,7 @@ def multi_part(row: Row) -> str | None:
 
 
 def _second_orders(parts: list[str]) -> list[str]:
-    """Returns sentences with an imperative that asks for something more."""
+    """Returns sentences that ask for something in addition to the first request."""
     orders = [one for one in parts if _ORDERS.search(one)]
     first = {*tokens(orders[0])} if orders else set()
     other = [
@@ -201,7 +201,7 @@ def _second_orders(parts: list[str]) -> list[str]:
 
 
 def _are_conditions(problem: str, labels: re.Match) -> bool:
-    """Returns whether labels mark conditions of a question before or after the list."""
+    """Returns whether labels mark conditions of one question, rather than questions."""
     first, second = labels.start(), labels.start(labels.lastindex or 0)
     *_, lead = sentences(problem[:first])
     rest = sentences(problem[second:])

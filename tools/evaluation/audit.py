@@ -39,9 +39,9 @@ def tasks(
     model: Pretrained,
     context: int,
 ) -> Iterator[Task]:
-    """Yields a greedy task NAME@PERCENT for each entry of `SHARES`.
+    """Yields a greedy task NAME@PERCENT for each percentage in `SHARES`.
 
-    The prompts are the beginnings of texts. Texts of one word are left out.
+    A prompt is the beginning of a problem's text. Texts of one word are left out.
     """
     for percent in SHARES:
         asked = [
@@ -68,10 +68,11 @@ def completes(completion: str, rest: str) -> bool:
 def memory(
     problems: Sequence[Problem], drawn: Mapping[int, Sequence[SampledCompletion]]
 ) -> dict[str, Any]:
-    """Returns the share of problems that a model completes word for word.
+    """Returns how many problems a model completes word for word, by percentage.
 
-    `drawn` has the completions by the percentage of the text in the prompt. The result
-    has the share `completed`, its 95% `interval` and the number of `problems`.
+    The percentage is the share of a text that is in the prompt. `drawn` has completions
+    by percentage. A result has the share `completed`, its 95% `interval` and the number
+    of `problems`.
     """
     texts = {p.id: p.problem for p in problems}
     found = {}

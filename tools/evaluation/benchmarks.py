@@ -44,7 +44,7 @@ BENCHMARKS = {
 
 
 def benchmark_name(spec: str) -> str:
-    """Returns a known name, the stem of a file name, or NAME@DATE if perturbed."""
+    """Returns the name of a benchmark: a file's stem, or NAME@DATE if perturbed."""
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         return f"{benchmark_name(original)}@{date}"
@@ -135,7 +135,7 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Returns whether problems or answers differ from a benchmark with a known hash."""
+    """Returns whether a benchmark has a known hash that `problems` do not match."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return not content_hash(problems).startswith(known)
 

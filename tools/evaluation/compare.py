@@ -36,11 +36,11 @@ _ABOUT = {
 
 
 def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
-    """Compares each arm, a list of evaluation folders, with the first; see `paired`.
+    """Compares each arm with the first; see `paired`.
 
-    If both arms have several models, interval and p-value are about the methods:
-    Student's t over the models (`rl.statistics.compare_seeds`). Otherwise they are
-    about these checkpoints only.
+    An arm is a list of evaluation folders. If both arms have several models, interval
+    and p-value are about the methods: Student's t over the models (see `compare_seeds`
+    in `rl.statistics`). Otherwise they are about these checkpoints only.
 
     Raises:
       FileNotFoundError: a folder has no verdicts.jsonl.
@@ -129,7 +129,7 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawn(arm: Arm) -> str:
-    """Describes the sampling of an arm, which must not differ between evaluations."""
+    """Describes the sampling of an arm; ValueError if its evaluations differ in it."""
     words = [sampling(e.conditions.get("drawing", {})) for e in arm]
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
@@ -217,9 +217,9 @@ def paired(
 ) -> dict[str, Any]:
     """Compares accuracies `[problems]` of two arms; differences are second minus first.
 
-    Interval (Student's t) and p-value are over problems, or over `clusters` (the
-    template of each problem). Problems with an accuracy above 0.5 in only the first arm
-    are `lost`, those in only the second arm `gained`.
+    Interval (Student's t) and p-value are over problems. They are over templates if
+    `clusters` has the template of each problem. Problems with an accuracy above 0.5
+    only in the first arm are `lost`; only in the second arm, `gained`.
     """
     flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {
@@ -241,7 +241,7 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
     The p-value is the share of all sign patterns of `differences [problems]` whose sum
     is at least as far from 0 as the observed sum. With one completion per problem, the
     test equals McNemar's exact test. If there are more than `most_sums` possible sums,
-    up to 100,000 patterns are sampled.
+    or differences are not simple fractions, up to 100,000 patterns are sampled.
     """
     differences = np.asarray(differences, np.float64)
     if np.count_nonzero(differences) < 2:

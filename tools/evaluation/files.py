@@ -22,9 +22,9 @@ COMPLETIONS = "completions.jsonl"
 
 
 def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> None:
-    """Writes conditions.json; checks it against an evaluation already in the folder.
+    """Writes conditions.json, or adds new benchmarks to an existing file.
 
-    Raises ValueError for any difference but a new benchmark.
+    Raises ValueError if the existing file has other conditions.
     """
     wanted = json.loads(json.dumps(conditions))
     if stored := read_conditions(folder):
@@ -85,8 +85,8 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
 def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> str:
     """Returns the reward formula of the command line, or else the verifier.
 
-    Raises ValueError if only the JSON file `recorded_in` names a function, under one of
-    the dotted `keys`: files must not run code.
+    Raises ValueError if `given` is empty and the JSON file `recorded_in` has another
+    formula at one of the dotted `keys`. A file must not choose which code runs.
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():
@@ -105,7 +105,7 @@ def write_verdicts(
     scored: Mapping[str, Sequence[Scored]],
     clusters: Mapping[str, Mapping[str, str] | None] | None = None,
 ) -> None:
-    """Writes verdicts.jsonl; `clusters` has the templates of problems by benchmark."""
+    """Writes verdicts.jsonl; `clusters` has templates by benchmark and problem id."""
     rows = []
     for benchmark, of_benchmark in scored.items():
         templates = (clusters or {}).get(benchmark)

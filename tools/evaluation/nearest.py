@@ -2,7 +2,7 @@
 
 The baseline finds the training problem with the most similar set of words, and the
 operation on two of its numbers that gives the known answer. It applies this operation
-to the numbers at the same positions of the new problem. With the 10,000 training
+to the numbers at the same positions in the new problem. With the 10,000 training
 problems of configs/smollm2_words.py, the accuracy on SVAMP is 17.3%. Only a higher
 accuracy of a model shows understanding.
 """
@@ -54,7 +54,7 @@ def nearest_correct(
 
 
 def _sum_of(problem: Problem) -> _Sum | None:
-    """Returns the first operation that gives the answer, or None."""
+    """Returns the first operation on two numbers that gives the answer, or None."""
     numbers = _numbers(problem.problem)
     try:
         gold = Fraction(problem.answers[0])

@@ -59,7 +59,7 @@ _MEANT = [
 
 
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
-    """Returns copies of problems with new numbers; leaves out all other problems.
+    """Returns copies with new numbers; leaves out problems that do not allow them.
 
     The `meta` of a problem must have a `solution`, annotated as in GSM8K. A copy has
     the id of its original, and the text of the original as `meta["from"]`. The digits
@@ -179,7 +179,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Samples a number between about half and twice a value, with equal decimals."""
+    """Samples a number from about half to twice `value`, with no more decimals."""
     unit = Fraction(1)
     while value % unit:
         unit /= 10
@@ -189,7 +189,7 @@ def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
 
 
 def _alike(before: Fraction, after: Fraction) -> bool:
-    """Returns whether signs are equal, and an integer result is still an integer."""
+    """Returns whether signs are equal, and `after` is an integer if `before` is."""
     whole = before.denominator != 1 or after.denominator == 1
     return whole and (after > 0) == (before > 0) and (after < 0) == (before < 0)
 

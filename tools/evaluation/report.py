@@ -214,8 +214,8 @@ def results_page(
 ) -> str:
     """Returns the HTML page of an evaluation, where `#BENCHMARK/ID` links to a problem.
 
-    If completions have over `max_characters`, the last ones of each problem are left
-    out.
+    If all completions together exceed `max_characters`, the last completions of each
+    problem are left out.
     """
     shown, samples = _samples_that_fit(scored, max_characters)
     scores = [

@@ -82,7 +82,7 @@ def make_task(
     model: Pretrained,
     conditions: Conditions,
 ) -> Task:
-    """Encodes the prompts of a task with the template of `conditions`."""
+    """Returns a task; its prompts have the template of `conditions`."""
     template, size = conditions.template, model.config.vocab_size
     prompts = [
         encode_checked(model.tokenizer, template, p, vocab_size=size) for p in problems
@@ -93,7 +93,7 @@ def make_task(
 def check_prompts(task: Task, max_positions: int) -> int:
     """Returns how many prompts leave fewer than `max_tokens` tokens of the context.
 
-    Raises ValueError if the context exceeds `max_positions`, or a prompt fills it.
+    Raises ValueError if a prompt fills the context, or it exceeds `max_positions`.
     """
     conditions = task.conditions
     if conditions.context > max_positions:
@@ -189,7 +189,7 @@ def _complete_task(
 def _chunks(
     prompts: Sequence[Sequence[int]], conditions: Conditions
 ) -> list[tuple[int, list[int]]]:
-    """Returns chunks of problems with the same token limit: (limit, indices)."""
+    """Returns chunks of problems with the same token limit, as (limit, indices)."""
     by_budget: dict[int, list[int]] = {}
     for i, prompt in enumerate(prompts):
         budget = min(conditions.max_tokens, conditions.context - len(prompt))

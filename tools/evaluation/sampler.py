@@ -27,7 +27,7 @@ def comma_separated(text: str) -> list[str]:
 
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
-    """Adds the flags of a command that samples; `default` describes the conditions."""
+    """Adds the flags for sampling; `default` is the help text for the conditions."""
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
     parser.add_argument("--json", type=output_file, help="also write the result here")

@@ -14,8 +14,8 @@ def maj_at_k(
 ) -> np.ndarray:
     """Returns the score of each problem's most frequent answer, `[problems]`.
 
-    `votes` has the class of each completion, from `answer_classes`. If n answers are
-    equally frequent and c of them are correct, the score is c / n.
+    `votes` has the class of each completion, from `answer_classes`. If n answers tie
+    for first place and c of them are correct, the score is c / n.
     """
     scores = []
     for classes, verdicts in zip(votes, correct, strict=True):
@@ -32,7 +32,7 @@ def answer_classes(
 ) -> dict[str, list[int | None]]:
     """Groups the answers to each problem into classes of equivalent answers.
 
-    Returns the class number of each completion by problem id; None without an answer.
+    Returns each completion's class number, by problem id; None without an answer.
     """
     keys: dict[str, list[str | None]] = {}
     texts: dict[str, dict[str, str]] = {}  # an answer by its key

@@ -46,7 +46,7 @@ def findings(run: Run) -> list[Finding]:
 
 
 def _alarms(run: Run) -> list[Finding]:
-    """Applies the run's own alarms to its metrics."""
+    """Returns the alarms of the run's config that its metrics set off."""
     try:
         settings = part(run.config, "alarms")
         alarms = Alarms(parse(base.Alarms, settings, above="config.alarms"))
@@ -67,10 +67,10 @@ def _alarms(run: Run) -> list[Finding]:
 def _declines(run: Run) -> list[Finding]:
     """Finds accuracies that end clearly below their first or their best value.
 
-    A decline is clear if it exceeds its 95% interval, Bonferroni-corrected for the
-    number of evaluations. The interval treats evaluations on the same problems as
-    independent, so the test is conservative. Training accuracy is averaged over windows
-    of a tenth of the steps of the last stage, at least five steps.
+    A decline is clear if it exceeds 0.01 and its 95% interval, Bonferroni-corrected for
+    the number of evaluations. The interval treats evaluations on the same problems as
+    independent, so the test is conservative. Training accuracies of the last
+    stage are averaged over windows of a tenth of its steps, at least five.
     """
     found = []
     ends = [part(run.summary, key) for key in ("final", "base")]
@@ -108,9 +108,10 @@ def _declines(run: Run) -> list[Finding]:
 def _decline(
     name: str, scores: Sequence[tuple[float, float]], error: float, count: int
 ) -> list[Finding]:
-    """Compares the last of `scores`, pairs (step, score), with the first and the best.
+    """Returns a finding if the last score is clearly below the first or the best.
 
-    `error` is the standard error of a difference of two scores.
+    `scores` are pairs (step, score), `count` is the number of evaluations, and `error`
+    the standard error of the difference of two scores.
     """
     z = float(stats.norm.ppf(1 - 0.025 / count))
     (first_step, first), (last_step, last) = scores[0], scores[-1]

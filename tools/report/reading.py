@@ -151,7 +151,7 @@ def _rows(
 
 
 def _is_sample(row: Row) -> bool:
-    """Checks the types of a row of samples.jsonl; may also raise one of `_WRONG`."""
+    """Returns whether the types of a row are valid; some wrong rows raise an error."""
     why = row.get("shown_as") or []
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])

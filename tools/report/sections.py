@@ -85,7 +85,7 @@ def _health(runs: Sequence[Run]) -> str:
 
 
 def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns moving averages over about 1/20 of the points, at least 3 if n > 7."""
+    """Returns moving averages over 1/20 of the points; at least 3 if there are 8."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
     return [
@@ -148,8 +148,8 @@ def _lines(
 def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Groups runs that differ only in the seed into arms.
 
-    An arm of one run has the run's name. Other names list the settings that vary
-    between arms, or are "all".
+    An arm of one run has the run's name. The name of a larger arm lists the settings
+    that differ between arms (or is "all"), and gives the number of seeds.
     """
     differ = [key for key, _ in _differing(runs) if key != "seed"]
     named: dict[str, list[Run]] = {}
@@ -164,7 +164,7 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Returns config keys whose values differ in their first 60 characters as JSON."""
+    """Returns (key, values) where the first 60 characters of the JSON values differ."""
     configs = [flatten(run.config) for run in runs]
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
