@@ -133,7 +133,7 @@ def _decode_attention(
 
 
 def _draws(rows: int, words: int) -> dict[str, Any]:
-    """Computes chi square of sampled tokens, in 32 bins of decreasing probability."""
+    """Computes chi square of sampled tokens, in 32 bins by descending probability."""
     (logits,) = _normal("float32", (words,))
     draw = jax.jit(lambda *x: draw_tokens(*x, truncates=False, one_pass=True)[0])
     tiled, tokens = jnp.tile(3 * logits, (rows // 8, 1)), []
