@@ -6,11 +6,11 @@ An advantage function is called once per group, with the arguments that it names
     correct      bool `[G]`, true for correct completions
     lengths      int `[G]`, number of tokens of each completion
     completions  the G `Completion` records, with `token_ids`
-    batch        list of the rewards `[G]` of every group of the step
+    batch        list with the rewards `[G]` of each group of the step
 
-It returns one number per completion, or a list of G arrays with one number per token. G
-may differ between groups: completions without a verdict are removed, and a group may
-come from a stage with another group size.
+The function returns one number per completion, or a list of G arrays with one number
+per token. G may differ between groups: completions without a verdict are removed, and a
+group may come from a stage with another group size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +62,8 @@ def batch_std(
 def maxrl(correct: Bool[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
     """Computes `(c - mean) / mean`, where c is 1 for correct completions, else 0.
 
-    The policy gradient approximates that of log p(correct) instead of p(correct).
-    The result is 0 if no completion is correct. Rewards have no influence.
+    The policy gradient then approximates the gradient of log p(correct), instead of
+    p(correct). The result is 0 if no completion is correct. Rewards have no influence.
 
     Source: MaxRL (arXiv 2602.02710).
     """
@@ -92,7 +92,7 @@ _GIVEN = {
 
 
 def load_advantage(function: str) -> Callable[[Sequence[Group]], list[Advantages]]:
-    """Returns a function from the groups of a step to the advantages of each group.
+    """Returns a function `(groups of a step) -> [advantages of each group]`.
 
     `function` is a name in `ADVANTAGES`, or a user's "module:function". Raises
     ValueError if it cannot be loaded, or has an unknown argument.

@@ -1,4 +1,4 @@
-"""Implements dynamic sampling: samples rounds of groups to fill the batch of a step."""
+"""Implements dynamic sampling: samples groups in rounds to fill the batch of a step."""
 
 import dataclasses
 import math
@@ -30,8 +30,8 @@ class Shortfall(RuntimeError):
 class PartialGroup:
     """Represents a group with at least one unfinished completion.
 
-    `created_step` is the step of the group's first token, as in `rl.types.Group`. For a
-    group without tokens it is the step in which the sampler last received the group.
+    `created_step` is defined in `rl.types.Group`. While a group has no tokens, each
+    round sets `created_step` to the current step.
     """
 
     draw: Draw
@@ -43,7 +43,7 @@ class PartialGroup:
         return sum(len(c.token_ids) for c in self.completions)
 
     def fits(self, params: SamplingParams) -> bool:
-        """Returns whether a stage with these parameters can complete the group."""
+        """Returns whether the group can be completed with these sampling parameters."""
         return len(self.completions) == params.n and all(
             len(c.token_ids) < params.max_tokens or not c.unfinished
             for c in self.completions
@@ -54,8 +54,8 @@ class PartialGroup:
 class Collector:
     """Collects informative groups for each step and retains surplus groups.
 
-    If sampler and judge are deterministic, equal `state()`, weights and step give equal
-    groups.
+    If sampler and judge are deterministic, the groups depend only on `state()`, the
+    weights and the step.
 
     Without `settings.filter`, every group with two or more verdicts counts as
     informative. With `settings.carry`, a round ends once enough groups are informative
@@ -84,9 +84,10 @@ class Collector:
         """Collects `prompts_per_step` informative groups in up to `max_rounds` rounds.
 
         `step` is the number of steps done, which is the policy version. If too few
-        groups are informative, the returned list is shorter (`on_shortfall="partial"`)
-        or empty. With an empty list the step has no update. Raises Shortfall if
-        `on_shortfall` is "stop" or `MAX_SHORTFALLS` consecutive steps have no update.
+        groups are informative, `on_shortfall` decides: "partial" returns these groups,
+        "skip" returns an empty list, and "stop" raises Shortfall. A step with an empty
+        list has no update. The last of `MAX_SHORTFALLS` such steps in a row raises
+        Shortfall.
         """
         stage = self.draws.begin(step)
         params = dataclasses.replace(
@@ -123,8 +124,8 @@ class Collector:
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
         if self.settings.carry:
-            # Oldest first, then by a hash. In the order of completion, the longest
-            # groups would always be the surplus.
+            # Oldest first, then by a hash. If sorted by the time of completion, the
+            # longest groups would always be the surplus.
             def order(g: Group) -> tuple[int, int]:
                 text = f"{g.created_step} {g.problem.id}"
                 return g.created_step, zlib.crc32(text.encode())
@@ -274,7 +275,7 @@ class Collector:
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:
-    """Adds 1 to `created_step` and policy versions, after a step without an update."""
+    """Adds 1 to `created_step` and to policy versions, so that groups do not age."""
     return [
         dataclasses.replace(
             group,

@@ -2,10 +2,10 @@
 
 The sampling policy "uniform" draws every offered problem. The policy "signal" draws an
 offered problem with the probability `max(explore, teaches / most)`. `teaches` is the
-probability that the problem's group has both correct and wrong completions, under the
-Beta distribution of its solve rate (`SolveRates`). Problems with an estimated solve
-rate of 0.9 or more are retired: they are drawn with the probability `explore`. `most`
-is the largest `teaches` among the stage's problems that are not retired.
+probability that a group of the problem has both correct and wrong completions. It is
+computed from the Beta distribution of the problem's solve rate (`SolveRates`). `most`
+is the largest `teaches` among the stage's problems that are not retired. A retired
+problem has an estimated solve rate of 0.9 or more; its probability is `explore`.
 
 Sources: GRESO (arXiv 2506.02177) skips prompts whose recent groups had no signal;
 ScaleRL (arXiv 2510.13786) retires prompts with a solve rate of 0.9.
@@ -25,7 +25,7 @@ from rl.types import Group, Problem
 from rollout.seeds import generator
 
 _RETIRE_AT = 0.9  # minimum solve rate of retired problems
-_OFFERS = 1  # separates these random numbers from the sampler's of the same seed
+_OFFERS = 1  # makes the random numbers differ from the sampler's of the same seed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class SampledGroup:
 
 
 class Draws:
-    """Draws problems from the curriculum, which offers some of `problems`.
+    """Draws problems that the curriculum offers; `problems` are all of the run.
 
-    Each step calls `begin`, then `draw` and `observe` any number of times, then
+    In each step, call `begin`, then `draw` and `observe` any number of times, then
     `end_step` and `metrics`.
     """
 
@@ -99,7 +99,7 @@ class Draws:
         return np.clip(worth / most, self._settings.explore, 1.0)
 
     def observe(self, drawn: Sequence[SampledGroup]) -> None:
-        """Updates solve rates and counts with the judged groups of a round."""
+        """Updates solve rates and counts with judged groups."""
         count = self._counts
         for d in drawn:
             correct = d.group.correct
@@ -115,7 +115,7 @@ class Draws:
         self._curriculum.observe(counts, updates=updates)
 
     def metrics(self) -> dict[str, float]:
-        """Returns the step's metrics of curriculum and draws; see docs/sampling.md."""
+        """Returns metrics of the curriculum and the draws; see docs/sampling.md."""
         count, pool = self._counts, self._pool
         values = {k: float(count[k]) for k in ("offered", "refused", "refused_in_vain")}
         solved = self._rates.at(self._step).mean[pool] >= _RETIRE_AT
@@ -132,6 +132,6 @@ class Draws:
         return self._curriculum.state() | {"rates": self._rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`; raises ValueError if it does not fit."""
+        """Restores a `state()`; raises ValueError if sizes or levels differ."""
         self._curriculum.restore(state)
         self._rates.restore(state["rates"])

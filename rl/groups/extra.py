@@ -1,7 +1,7 @@
 """Adds groups that the run did not sample, such as demonstrations or replays.
 
 `rollout.extra_groups` names a function that returns (group, advantages) pairs for a
-step. It receives the arguments that its signature names:
+step. The function receives the arguments that its signature names:
 
     groups    sampled and filtered groups of the step
     step      policy version, which is the number of steps done
@@ -61,9 +61,9 @@ def demonstration(
 ) -> Group:
     """Builds a group from one demonstration, which counts as correct.
 
-    `token_ids` must end with a stop token. The `sampler_logprobs` are 0, so the
-    correction "truncate" weights each token by its probability under the policy at the
-    start of the step (LUFFY, arXiv 2504.14945).
+    `token_ids` are the tokens of the demonstration, with a stop token at the end. The
+    `sampler_logprobs` are 0, so the correction "truncate" weights each token by its
+    probability under the policy at the start of the step (LUFFY, arXiv 2504.14945).
     """
     completion = Completion(
         token_ids=np.asarray(token_ids, np.int32),

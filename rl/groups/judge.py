@@ -25,8 +25,8 @@ def build_groups(
 ) -> list[Group]:
     """Returns one group per problem, without the completions that have no verdict.
 
-    The first four arguments have one entry per group. `seed` permutes the rewards if
-    `settings.shuffle` is set.
+    The first four arguments have one entry per group. If `settings.shuffle` is set,
+    rewards and correctness are permuted with `seed`.
     """
     texts = [
         [decode(c.token_ids.tolist()) for c in of_group] for of_group in completions
@@ -78,7 +78,7 @@ def overlong_penalty(
 ) -> np.ndarray:
     """Computes the soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13).
 
-    For L tokens, including the stop token, it is
+    For L tokens, including the stop token, the result is
     `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least `-factor`.
     """
     if not factor:

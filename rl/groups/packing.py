@@ -1,7 +1,7 @@
 """Packs prompts with completions into rows, and rows into micro-batches.
 
-The loss of a mini-batch is a sum over tokens, weighted by `weigh`, so packing,
-micro-batches and the mesh change the gradient by rounding only.
+The loss of a mini-batch is a sum over tokens with the weights from `weigh`. Packing,
+micro-batches and the mesh therefore change the gradient by rounding only.
 """
 
 import collections
@@ -29,10 +29,10 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """Returns a step's mini-batches, each a list of micro-batches.
 
-    A mini-batch has up to `prompts_per_update` groups. The groups of `extra_groups` are
-    added to the mini-batches in turn and do not count. `version` is the policy version
-    from which the step starts; `row_multiple` is the number of devices over which rows
-    are split.
+    A mini-batch has up to `prompts_per_update` of `groups`. The groups that
+    `extra_groups` returns are distributed over the mini-batches in addition. `version`
+    is the policy version from which the step starts. `row_multiple` is the number of
+    devices over which rows are split.
     """
     advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -98,14 +98,21 @@ def best_fit(
 ) -> list[list[list[int]]]:
     """Assigns segments to rows of `capacity` positions, by best fit decreasing.
 
-    Groups with the most tokens come first, and within a group the longest segments.
-    Rows that hold another segment of the group are preferred: there a segment needs
-    room only for its completion and one prompt token. Among possible rows the fullest
-    is used.
+    Groups with the most tokens are placed first, and within a group the longest
+    segments. A segment goes to a row that already holds its group if possible, where it
+    needs room only for its completion and one prompt token. Among several possible
+    rows, the fullest is used.
 
-    `lengths` and `prompts` are numbers of tokens of each segment. Returns for each row
-    a list of its groups, each of which is a list of segment indices. Raises ValueError
-    if a segment is longer than `capacity`.
+    Args:
+      lengths: number of tokens of each segment.
+      groups: group of each segment.
+      prompts: number of prompt tokens of each segment.
+
+    Returns:
+      For each row a list of groups; a group is a list of segment indices.
+
+    Raises:
+      ValueError: a segment is longer than `capacity`.
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(
@@ -180,7 +187,7 @@ def pack(
 
 
 def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
-    """Returns the number of rows of a micro-batch; arguments as in `pack`."""
+    """Returns the number of rows of a micro-batch with rows of `length`; see `pack`."""
     return max(1, micro_tokens // (length * row_multiple)) * row_multiple
 
 
@@ -227,9 +234,10 @@ def _fill(batch: Batch, rows, segments) -> None:
 def weigh(
     mini_batch: Sequence[Batch], *, aggregation: Aggregation, constant: int
 ) -> list[Batch]:
-    """Fills in the `loss_weights` of micro-batches of NumPy arrays of equal shape.
+    """Returns the micro-batches with their `loss_weights`.
 
-    The weight of a token depends on the aggregation:
+    All micro-batches hold NumPy arrays of one shape. A token's weight depends on the
+    aggregation:
 
     * token: 1 / number of tokens (DAPO, verl)
     * group: 1 / (groups * tokens of the group), the literal formula of the
@@ -264,9 +272,9 @@ def weigh(
 
 
 def number_completions(mini_batch: Sequence[Batch]) -> Int[np.ndarray, "N R T"]:
-    """Returns for each token the number of its completion within the mini-batch.
+    """Returns for each token the id of its completion, unique in the mini-batch.
 
-    Padding and prompts that several completions share have their own numbers.
+    Padding, and prompts that several completions share, have ids of their own.
     """
     ids = np.stack([batch.segment_ids for batch in mini_batch])
     rows = np.arange(len(ids) * ids.shape[1]).reshape(*ids.shape[:2], 1)

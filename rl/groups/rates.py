@@ -1,9 +1,10 @@
 """Estimates the current solve rate of each problem.
 
-The estimate is a Beta distribution. Its prior is fitted to the moments of recent groups
-of the problem's level, shrunk towards the moments of all levels. The numbers of the
-problem's correct and wrong completions are added to the parameters of the prior. A
-completion's weight in these numbers halves every `half_life` steps.
+The estimate is a Beta distribution. Its parameters are those of a prior, plus the
+numbers of correct and wrong completions of the problem. In these numbers, the weight of
+a completion halves every `half_life` steps. The prior is fitted to the mean and the
+variance of the solve rate in recent groups of the problem's level. Groups of other
+levels have a small weight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,9 @@ from rl.groups.state import from_json, to_json
 from rl.types import Problem
 
 _MEMORY = 512  # groups over which the moments of a level decay by a factor e
-_WEIGHT = 4.0  # the moments of all levels count as this many groups of each level
+_WEIGHT = 4.0  # weight of the moments of all levels in each level, in groups
 _UNIFORM = np.array([1 / 2, 1 / 3])  # means of p and p squared for a uniform p
-_STRENGTH = 0.2, 32.0  # completions; smallest and largest weight of a prior
+_STRENGTH = 0.2, 32.0  # smallest and largest weight of a prior, in completions
 
 
 class Rate(NamedTuple):
@@ -37,7 +38,7 @@ class Rate(NamedTuple):
 
 
 def _row(this, other, n: int):
-    """Returns the probability that `n` draws in a row have the outcome `this`."""
+    """Returns the probability that `n` draws all have the outcome of `this`."""
     chance = 1.0  # becomes B(this + n, other) / B(this, other)
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)
@@ -90,7 +91,7 @@ class SolveRates:
     def observe(
         self, problem: int, correct: Int[np.ndarray, " G"], *, chance: float, step: int
     ) -> None:
-        """Adds the verdicts of a group of the problem with index `problem`.
+        """Adds the verdicts of one group; `problem` is the index of its problem.
 
         `chance` is the probability with which the problem was drawn. A group of at
         least two verdicts counts 1 / chance times in the prior of its level.
@@ -118,7 +119,7 @@ class SolveRates:
         return to_json(by_problem) | {k: x.tolist() for k, x in by_level.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`; raises ValueError if it does not fit."""
+        """Restores a `state()`; raises ValueError if sizes differ."""
         arrays = from_json(Any, state)
         last, groups = arrays["last"], np.array(arrays["groups"])
         if len(last) != len(self._last) or len(groups) != len(self._groups):

@@ -1,10 +1,10 @@
-"""Schedules sampling: before the update of a step, or earlier.
+"""Schedules sampling: between updates, or ahead of them.
 
 * `sync` alternates sampling and updates.
 * `one_step_off` samples the next batch while the update of this step runs. Each call of
   `Collector.collect` samples from one policy version, which is at most one version old.
 * `async` samples up to `max_staleness` batches ahead, also while policy versions are
-  published. The completions in progress continue under the new weights.
+  published. Completions in progress then continue with the new weights.
 
 Every token records the policy version that sampled it.
 """
@@ -47,7 +47,7 @@ class Rollouts:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Returns the result of `Collector.collect` for a step, once it is sampled.
+        """Waits for the groups of a step; returns the result of `Collector.collect`.
 
         `step` must equal the served policy version.
         """
@@ -64,13 +64,13 @@ class Rollouts:
     def wait(self) -> None:
         """Waits until the next batch is sampled, if the schedule is `one_step_off`.
 
-        Call it before a publish, so that one version samples the whole batch.
+        Call it before weights are published, so that one version samples the batch.
         """
         if self._waits:
             concurrent.futures.wait([batch for _, batch in self._ahead])
 
     def state(self) -> dict[str, Any]:
-        """Returns the state before the first batch that `take` has not returned yet."""
+        """Returns the collector's state before the next batch that `take` returns."""
         if not self._ahead:
             return self._collector.state()
         state, _ = self._ahead[0]
@@ -96,7 +96,7 @@ class Rollouts:
 
 
 def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """Returns mean and maximum age of tokens, in policy versions, and counts by age."""
+    """Returns the mean and maximum age of tokens in versions, and counts by age."""
     versions = [c.versions for group in groups for c in group.completions]
     staleness = step - np.concatenate(versions)
     metrics = {

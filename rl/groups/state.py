@@ -25,7 +25,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Converts a result of `to_json` to the type `kind`; `list[X]` gives a tuple."""
+    """Converts a result of `to_json` to the type `kind`; for `list[X]`, to a tuple."""
     if isinstance(value, Mapping):
         if value.keys() == {"dtype", "data"}:
             data = base64.b64decode(value["data"])

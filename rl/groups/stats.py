@@ -1,4 +1,4 @@
-"""Computes statistics of groups: signal, repetition and the counts of a step."""
+"""Finds informative groups and repetitive completions, and counts them by step."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,11 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def informative(group: Group, *, on: FilterOn = "correct") -> bool:
-    """Returns whether the completions of a group differ; it must have at least one.
+    """Returns whether the completions of a group differ in correctness or reward.
 
     With "correct", some must be correct and some wrong (DAPO, arXiv 2503.14476,
-    eq. 11). With "reward", their rewards before shaping must differ.
+    eq. 11). With "reward", the rewards before shaping must differ, and the group must
+    not be empty.
     """
     if on == "reward":
         return bool(np.ptp(group.raw) > 0)
@@ -29,9 +30,9 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
 
 
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
-    """Returns whether fewer than half of the last 512 tokens' 8-grams are distinct.
+    """Returns whether under half of the 8-grams in the last 512 tokens are distinct.
 
-    Compares 64-bit hashes of the 8-grams. Under 15 tokens the result is False.
+    Compares 64-bit hashes of the 8-grams. For fewer than 15 tokens, returns False.
     """
     token_ids = token_ids[-_TAIL:]
     count = len(token_ids) - _WINDOW + 1
@@ -44,7 +45,7 @@ def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
 
 
 def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:
-    """Returns a mask `[G]` of completions that equal another completion."""
+    """Returns a mask `[G]`: whether each completion equals another completion."""
     keys = [text.tobytes() for text in texts]
     return np.array([keys.count(key) > 1 for key in keys], bool)
 
@@ -58,7 +59,7 @@ class RolloutStats:
 
     stage: Stage
     filter_on: FilterOn = "correct"
-    # Metrics of curriculum and draws, set when the step has been sampled.
+    # Metrics of curriculum and draws, set when sampling of the step ends.
     curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     rounds: int = 0

@@ -1,4 +1,4 @@
-"""Computes digests of arrays, and finds entries that are not finite, on the devices."""
+"""Computes digests of arrays and counts non-finite entries, on the devices."""
 
 import functools
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ class NotFinite(ValueError):
 
 
 class Finding(NamedTuple):
-    """Holds the result for one array."""
+    """Holds what `examine` finds in one array."""
 
     digest: int  # 32 bits, equal for every sharding; any single flipped bit changes it
     nonfinite: int  # number of entries that are NaN or infinite
 
 
 def examine(tree: Any) -> dict[str, Finding]:
-    """Returns the `Finding` of every array of a tree, by path, as in `params/layers/q`.
+    """Returns the `Finding` of each array in a tree, by path (`params/layers/q`).
 
     In a multi-process run, every process must call this function.
     """
@@ -82,8 +82,8 @@ def _program(mesh: Any):
 
 def _digest(array: jax.Array) -> jax.Array:
     # The sum of weight(index) * bits modulo 2**32, which does not depend on order or
-    # sharding. Weights are odd: times a power of two below 2**32, such as a flipped
-    # bit, they are never 0 modulo 2**32.
+    # sharding. Weights are odd, so a flipped bit changes the sum: an odd number times a
+    # power of two below 2**32 is never 0 modulo 2**32.
     width = 8 * array.dtype.itemsize
     if array.dtype == jnp.bool_:
         bits = array.astype(jnp.uint32)

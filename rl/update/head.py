@@ -47,9 +47,9 @@ def score_tokens(
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
     """Computes `log p(target)` and the entropy of p, in nats, at each position.
 
-    Both are 0 outside the mask. They are float32 (float64 for float64 inputs), and
-    differentiable in `hidden` and `table`. The backward pass skips the entropy if the
-    loss does not depend on it.
+    Here p is `softmax(hidden @ table.T / temperature)`. Both results are 0 outside the
+    mask. They are float32 (float64 for float64 inputs), and differentiable in `hidden`
+    and `table`. The backward pass skips the entropy if the loss does not depend on it.
 
     Args:
       hidden: hidden states in the compute dtype.
@@ -126,15 +126,15 @@ def _logits(hidden, words, temperature, gpu):
     )
     if gpu:
         # Without the barrier, XLA fuses the division into the product, which then
-        # cannot use cuBLAS. With it, the readers of the logits divide.
+        # cannot use cuBLAS. With it, the division is fused into what follows.
         product = jax.lax.optimization_barrier(product)
     return product / temperature.astype(accumulate)
 
 
 def _scattered(whole: jax.Array) -> jax.Array:
-    """Returns this device's columns of a block's gradient `[W, D]`.
+    """Returns this device's columns of `whole`, the gradient `[W, D]` of a block.
 
-    Sums the gradient over the devices that split both the columns and the batch.
+    If the mesh axes of the columns also split the batch, sums over them first.
     """
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)
@@ -148,10 +148,10 @@ def _scattered(whole: jax.Array) -> jax.Array:
 
 
 def _over_vocabulary(visit, carry, table, dtype, block):
-    """Folds `carry = visit(carry, start, words)` over the blocks of the table.
+    """Computes `carry = visit(carry, start, words)` for each block of the table.
 
-    `start` is the index of the block's first entry on this device. `words [W, D]` are
-    the block's embeddings with all columns.
+    Returns the last carry. `start` is the index of the block's first entry on this
+    device. `words [W, D]` are the block's embeddings with all columns.
     """
     size = min(block, len(table))
     blocks, rest = divmod(len(table), size)

@@ -58,7 +58,7 @@ class Segments(flax.struct.PyTreeNode):
     groups: Int[jax.Array, "R T"]  # number of the group within the mini-batch
 
     def sum(self, values: Tokens) -> Tokens:
-        """Returns at each token the sum over its completion; 0 outside the mask."""
+        """Returns for each token the sum over its completion; 0 outside the mask."""
 
         def of_row(values, ids):
             return jax.ops.segment_sum(values, ids, len(ids) + 1)[ids]
@@ -67,12 +67,12 @@ class Segments(flax.struct.PyTreeNode):
         return jnp.where(self.mask, sums, 0)
 
     def mean(self, values: Tokens) -> Tokens:
-        """Returns at each token the mean over its completion; 0 outside the mask."""
+        """Returns for each token the mean over its completion; 0 outside the mask."""
         return self.sum(values) / jnp.maximum(self.lengths, 1)
 
     @property
     def lengths(self) -> Tokens:
-        """Returns at each token its completion's token count; 0 outside the mask."""
+        """Returns for each token the length of its completion; 0 outside the mask."""
         return self.sum(self.mask.astype(jnp.float32))
 
 
@@ -97,7 +97,7 @@ def dual_clip(
     policy_logprobs: Tokens, old_logprobs: Tokens, advantages: Tokens, *,
     eps_low: Bound, eps_high: Bound, bound: Positive = 3.0,
 ) -> Result:  # fmt: skip
-    """Computes the loss of `grpo`, limited to at most `bound * |A|` where A < 0.
+    """Computes the loss of `grpo`, but at most `bound * |A|` where A < 0.
 
     Source: dual-clip PPO (arXiv 1912.09729), eq. 5.
     """
@@ -194,8 +194,8 @@ def clipped(
 def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
     """Estimates KL(policy || reference) per token, with an unbiased gradient.
 
-    The value is `x = policy - reference`. The gradient is that of `x^2 / 2`, which
-    equals the gradient of a reward penalty x. The gradient of x itself has mean zero.
+    The value is `x = policy - reference`. The gradient is that of `x^2 / 2`, which is
+    the policy gradient for a reward penalty x. The gradient of x itself has mean zero.
 
     Source: arXiv 2510.01555 ("k1 in reward" has the gradient of "k2 as loss").
     """
@@ -208,8 +208,8 @@ def k3(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
     """Computes GRPO's non-negative estimate of KL(policy || reference) per token.
 
     The estimate is `exp(-x) - 1 + x` with `x = policy - reference`. Its expected
-    gradient is that of KL(reference || policy), which equals that of
-    KL(policy || reference) to first order in x.
+    gradient is the gradient of KL(reference || policy). To first order in x, this
+    equals the gradient of KL(policy || reference).
 
     Source: arXiv 2402.03300, eq. 4.
     """
@@ -234,8 +234,8 @@ def load_loss(
 ) -> tuple[Loss, frozenset[str]]:
     """Loads a loss and binds `arguments`, which are `objective.function_args`.
 
-    Also returns the names of `ARRAYS` and `SCALARS` that the loss takes. Raises
-    ValueError if the loss cannot be loaded, or its arguments are not valid.
+    Also returns the names in `ARRAYS` and `SCALARS` that are arguments of the loss.
+    Raises ValueError if the loss cannot be loaded, or `arguments` are not valid.
     """
     key = "config.objective.function"
     loss = load_named(function, LOSSES, key=key)

@@ -1,13 +1,14 @@
-"""Defines the objective: the loss of a micro-batch of packed rows, and its metrics.
+"""Defines the objective: the loss and the metrics of a micro-batch.
 
     sum over tokens of  w c (f - entropy_bonus H + kl_penalty KL)
 
 * f is the surrogate loss `objective.function` (`rl.update.losses`).
 * w is the averaging weight of the token (`rl.groups.packing`). The host computes it per
   mini-batch, so the split into micro-batches and rows does not change the loss.
-* c corrects off-policy tokens: those of another policy version, or of a sampler other
-  than the trainer. With "truncate" it is a truncated importance weight without
-  gradient. It is 1 for other tokens and other corrections (`rl.update.rejection`).
+* c corrects off-policy tokens, which were sampled by another policy version or by a
+  sampler other than the trainer. With the correction "truncate", c is a truncated
+  importance weight without gradient. For other tokens, and with other corrections
+  (`rl.update.rejection`), c is 1.
 * H and KL are the entropy and the KL estimate; the Compass-Thinker paper uses neither.
 """
 
@@ -35,9 +36,9 @@ KL_ESTIMATES = {"k1": k1, "k3": k3}
 class Objective(NamedTuple):
     """Holds the function that the update minimizes.
 
-    `loss(policy_logprobs [R, T], entropy [R, T], Batch, Hyper)` returns a weighted sum
-    over tokens, and statistics. Those in "sum" are added over micro-batches; those in
-    "max" are reduced by the maximum.
+    `loss(policy_logprobs [R, T], entropy [R, T], Batch, Hyper)` returns the weighted
+    sum over tokens, and statistics. Over micro-batches, statistics in "sum" are added,
+    and the maximum is taken of statistics in "max".
     """
 
     loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]
@@ -149,7 +150,7 @@ def objective_from_config(c: RunConfig) -> Objective:
 
 
 def _check_result(surrogate, named, key: str) -> None:
-    """Checks the shapes and metric names that a loss returns, before expensive work."""
+    """Raises ValueError if a loss fails, or returns wrong shapes or metric names."""
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
     of_segments: Any = (tokens[np.int32], tokens[bool], tokens[np.int32])
     arrays: dict[str, Any] = dict.fromkeys(named, tokens[np.float32]) | {
@@ -214,8 +215,8 @@ def token_logprobs(
 def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Returns the metrics of a step, from the statistics of each of its updates.
 
-    Most metrics are means or maxima over the tokens of all updates. The gaps to the
-    sampler's and to the old log-probabilities are those of the first update.
+    Most metrics are means or maxima over the tokens of all updates. The gaps between
+    log-probabilities (`*_gap*`) are from the first update only.
     """
 
     def total(key, some=stats):

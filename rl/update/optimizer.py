@@ -20,12 +20,12 @@ def make_optimizer(
     """Builds the optimizer at learning rate 1; the step applies the learning rate.
 
     The default is AdamW (arXiv 1711.05101) after clipping by the global norm. Weight
-    decay applies to matrices only, not to norms and biases. Moments are updated in
-    float32 and stored in `moments_dtype`.
+    decay does not apply to norms and biases. Moments are updated in float32 and stored
+    in `moments_dtype`.
 
-    `settings.function` may name a user's "module:function". It takes no arguments and
-    returns an `optax.GradientTransformation` at learning rate 1. The only other setting
-    that then applies is `max_grad_norm`.
+    `settings.function` may name a user's "module:function". This function takes no
+    arguments and returns an `optax.GradientTransformation` at learning rate 1. The only
+    other setting that then applies is `max_grad_norm`.
     """
     function = settings.function
     clip = optax.clip_by_global_norm(settings.max_grad_norm)

@@ -8,9 +8,9 @@ A rejection function receives all completion tokens of a mini-batch:
     completions  int `[n]`, number of the token's completion
     cap          `objective.correction_cap`
 
-It returns a weight for each token, `[n]`. A token of weight 0 is removed from the loss,
-from its statistics and from the token counts by which the loss is averaged. Any other
-weight multiplies the token's loss.
+The function returns a weight for each token, `[n]`. A token of weight 0 is removed from
+the loss, from its statistics and from the token counts by which the loss is averaged.
+Any other weight multiplies the token's loss.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,8 +38,8 @@ def geometric(
 ) -> np.ndarray:
     """Removes completions whose mean importance weight is not in [1/cap, cap].
 
-    The mean is the geometric mean over the off-policy tokens of the completion. Over
-    thousands of tokens it is close to 1, so a useful cap is too, for example 1.001.
+    The mean is the geometric mean over the off-policy tokens of the completion. With
+    thousands of tokens it is close to 1, and so is a useful cap, such as 1.001.
     """
     counts = np.bincount(completions, off_policy)
     sums = np.bincount(completions, np.where(off_policy, log_weights, 0))
@@ -95,10 +95,10 @@ def reject(
     aggregation: Aggregation,
     constant: int,
 ) -> list[Batch]:
-    """Removes tokens of weight 0 and computes the loss weights of the others.
+    """Returns the micro-batches without the tokens whose weight is 0.
 
-    Removed tokens do not count in sums, statistics or divisors. The loss weights of the
-    other tokens are multiplied by `weights`, the result of `rejection_weights`.
+    `weights` is the result of `rejection_weights`. The loss weights of the other tokens
+    are computed without the removed tokens, then multiplied by `weights`.
     """
     kept = []
     for batch, of_batch in zip(mini_batch, weights, strict=True):

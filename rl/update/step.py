@@ -46,10 +46,10 @@ class Step(NamedTuple):
     """Holds the functions of a training step and their shardings.
 
     `update(TrainState, micro-batches, Hyper, base=None)` runs `zeros`, `accumulate` for
-    each micro-batch, then `apply`; `base` holds the frozen parameters. `init` takes the
-    trained parameters. `score`, `zeros` and `accumulate` take trained and frozen
-    parameters in one tree. All functions but `score` and `zeros` donate their first
-    argument.
+    each micro-batch, then `apply`. With LoRA, `base` holds the frozen parameters.
+    `init` takes the trained parameters. `score`, `zeros` and `accumulate` take trained
+    and frozen parameters in one tree. All functions but `score` and `zeros` donate
+    their first argument.
     """
 
     init: Callable[[Params], TrainState]
@@ -212,7 +212,7 @@ def make_step(
 
 
 def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
-    """Returns the jitted function that computes `Step.score`."""
+    """Returns a jitted function that computes the log-probabilities of a batch."""
     logprobs = functools.partial(token_logprobs, model, mesh=mesh, chunk=head_chunk)
 
     def score(params: Params, batch: Batch, hyper: Hyper) -> Float[jax.Array, "R T"]:
