@@ -71,7 +71,10 @@ def _level(a: int, b: int) -> int:
 def worked_solution(
     a: int, b: int, *, slip: int = 0, forget_carry: bool = False
 ) -> str:
-    """Returns a solution of a + b, in which the sum of the units is wrong by `slip`."""
+    """Returns a solution of a + b that adds `slip` to the sum of the units.
+
+    With `forget_carry`, the solution writes 0 as the carry.
+    """
     units = a % 10 + b % 10 + slip
     carry = 0 if forget_carry else units // 10
     tens = a // 10 + b // 10 + carry
@@ -100,16 +103,16 @@ def make_base(
     """Trains a base model and returns its Hugging Face folder.
 
     Args:
-      cache: folder of the base models. Their names have a hash of this file and of the
-        arguments, so any change trains a new base. A base that is already there is not
-        trained again.
+      cache: folder of the base models. A base's name contains a hash of this file and
+        the arguments, so any change trains a new base. A base that is already there is
+        not trained again.
       heads: number of query heads; two query heads share one key-value head.
       learning_rate: initial learning rate, which decays linearly to 0.
       slips: share of solutions with a random error in the sum of the units.
-      forgotten_carries: share of solutions in which the carry is 0. Above one half, the
-        base forgets carries when it decodes greedily.
-      described_in: folder for the config and the tokenizer if the base is not in the
-        cache. The base is then not trained, and this folder is returned.
+      forgotten_carries: share of solutions that write 0 as the carry, whatever it is.
+        Above one half, the base forgets carries when it decodes greedily.
+      described_in: if given, no base is trained. If the base is not in the cache,
+        writes config and tokenizer to this folder and returns the folder.
     """
     settings = dict(locals())
     del settings["cache"], settings["described_in"]
@@ -138,7 +141,7 @@ def make_base(
 
 
 def make_tokenizer() -> Qwen2Tokenizer:
-    r"""Builds a tokenizer of characters, in which `\boxed{` has a token for "boxed"."""
+    r"""Builds a tokenizer of characters, with one token for "boxed" in `\boxed{`."""
     symbols = [*_SYMBOLS, *(left + right for left, right in _MERGES)]
     vocabulary = {symbol: i for i, symbol in enumerate(symbols)}
     # The annotations of transformers allow neither pairs nor unk_token=None.
@@ -170,7 +173,7 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
 
 
 def _corpus(tokenizer, slips, forgotten_carries, held_out, seed) -> np.ndarray:
-    """Returns token ids `[n, 48]` of all training problems with solutions."""
+    """Returns token ids `[n, 48]` of training problems and solutions; -1 is padding."""
     rng = generator(seed, 1)
     rows = []
     for problem in problems(split="train", held_out=held_out, seed=seed):

@@ -23,8 +23,9 @@ def readable(
     Plain numbers are readable. Other golds are readable if the verifier can parse them
     and then finds them equal to themselves. `timeout` is in seconds per gold.
 
-    Also returns a message about the other problems ("" if there are none), which begins
-    with `where`. Raises ValueError if their share is larger than `unreadable`.
+    Also returns a message about the unreadable problems, or "" if there are none. The
+    message begins with `where`. Raises ValueError if the share of unreadable problems
+    is larger than `unreadable`.
     """
     every = dict.fromkeys(gold for problem in problems for gold in problem.answers)
     golds = [gold for gold in every if not canonical_key(gold).startswith("=")]
@@ -62,10 +63,11 @@ def _tail(gold: str) -> str:
 def describe_repeats(
     train: Sequence[Problem], held_out: Iterable[Problem]
 ) -> list[str]:
-    """Returns a sentence for each kind of repeated problem that occurs.
+    """Returns messages about training problems with the text of another problem.
 
-    Two texts are equal if they differ in white space only. The answers of two problems
-    agree if an answer of one equals, or is equivalent to, an answer of the other.
+    There is one message for repeats of earlier training problems, one for such repeats
+    with another answer, and one for repeats of held-out problems. Texts are compared
+    word by word. Answers agree if any two of them are equal or equivalent.
     """
     earlier: dict[str, Problem] = {}
     held = {_text(problem) for problem in held_out}

@@ -34,7 +34,7 @@ class Advance:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Defines a stage; a setting that is None does not override that of the run."""
+    """Defines a stage; where a setting is None, the setting of the run applies."""
 
     name: str
     levels: Mapping[int, float] | None = None  # shares; None: all problems equally
@@ -50,9 +50,9 @@ class Stage:
 class Curriculum:
     """Draws problems stage by stage; the last stage never ends.
 
-    Each step calls `begin`, then `draw` any number of times, then `observe` and
+    In each step, call `begin`, then `draw` any number of times, then `observe` and
     `metrics`. `on_message` receives a message when a later stage or pass begins. Raises
-    ValueError if an earlier stage cannot end or a stage has a level without problems.
+    ValueError if a stage before the last cannot end, or a level has no problems.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Curriculum:
         self._drawn: collections.Counter = collections.Counter()
 
     def begin(self, step: int) -> Stage:
-        """Begins step `step`, and the next stage if the current one has ended."""
+        """Returns the stage of a step: the next one if the current stage has ended."""
         if self._ends():
             self._stage, self._steps = self._stage + 1, 0
             self._window, self._drawn = [], collections.Counter()
@@ -127,9 +127,9 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Records a step that `updates` the policy, after which the stage may end.
+        """Records the counts of a step; ignores steps that do not update the policy.
 
-        If a denominator of `counts` is 0, the step is not part of the window.
+        If a denominator in `counts` is 0, the advance rule ignores the step.
         """
         if not updates:
             return
@@ -140,7 +140,7 @@ class Curriculum:
             self._window = self._window[-(longest.window if longest else 1) :]
 
     def metrics(self) -> dict[str, float]:
-        """Returns the stage, from 1, and the number of earlier passes by level."""
+        """Returns the stage number and the number of earlier passes of each level."""
         return {"curriculum/stage": self._stage + 1.0} | {
             f"curriculum/passes{'' if level is None else f'_{level}'}": float(s.epoch)
             for level, s in self._streams.items()
@@ -157,7 +157,7 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a result of `state()`; raises ValueError if it does not fit."""
+        """Restores a `state()`; raises ValueError for other stages or levels."""
         streams = dict(state["streams"])
         stages = len(self._stages)
         if streams.keys() != self._streams.keys() or state["stage"] >= stages:

@@ -31,7 +31,7 @@ def load_problems(
       source: JSONL files separated by commas, local or on the Hugging Face Hub
         (`rl.files.fetched`); or a user's "module:function", called with `arguments`.
       key: config key of `source`, for error messages.
-      fields: column of the file for each field of `FIELDS`, if the names differ.
+      fields: maps a name in `FIELDS` to the file's column, if the names differ.
 
     Raises:
       ValueError: a file, row or function is not valid.
@@ -112,7 +112,7 @@ def _read(
 
 
 def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
-    """Returns the problems of (place, problem) pairs, after checking them."""
+    """Returns the checked problems of (place, problem) pairs, or raises ValueError."""
     places: dict[str, str] = {}
     problems = []
     for where, problem in rows:
@@ -197,9 +197,9 @@ def _as_text(answer: Any) -> Any:
 
 
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Adds to `message` that `count` of `total` problems are left out.
+    """Returns `message` with "; they are left out" at the end.
 
-    Raises ValueError if their share is larger than `unreadable`.
+    Raises ValueError if `count` is more than the share `unreadable` of `total`.
     """
     if count > unreadable * total:
         raise ValueError(
@@ -236,7 +236,7 @@ class ProblemStream:
         return drawn
 
     def next_pass(self) -> None:
-        """Restarts the pass: the problems not yet drawn come before the others."""
+        """Restarts the pass, with the problems that were not drawn yet first."""
         if self._cursor:
             self._turn(self._cursor)
             self._cursor = 0

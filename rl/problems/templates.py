@@ -71,9 +71,9 @@ def check_template(template: str) -> None:
 
 
 def chat_arguments(template: str) -> dict[str, Any] | None:
-    """Returns the JSON object of a template `model:{"enable_thinking": false}`.
+    """Returns the arguments in a template such as `model:{"enable_thinking": false}`.
 
-    For "model" it is empty, and for other templates and invalid JSON it is None.
+    Returns {} for "model", and None for other templates and for invalid JSON.
     """
     name, _, text = template.partition(":")
     if name != "model":
@@ -86,7 +86,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns the tokenizer's chat template, with `_TODAY` as its date."""
+    """Returns the tokenizer's chat template, in which a fixed date replaces today's."""
     templates, name = tokenizer.chat_template, tokenizer.name_or_path
     if not templates:
         raise ValueError(
@@ -222,11 +222,12 @@ def encode_set(
     vocab_size: int,
     unreadable: Share,
 ) -> tuple[dict[str, np.ndarray], list[Problem], str]:
-    """Encodes the prompts of a set.
+    """Encodes the prompts of `problems`.
 
     Returns the token ids of readable prompts by problem text, the problems whose
-    prompts have at most `max_prompt_tokens`, and a message about unreadable prompts. It
-    is "" if there are none. Raises ValueError if their share exceeds `unreadable`.
+    readable prompts have at most `max_prompt_tokens`, and a message. The message is
+    about unreadable prompts, or "" if there are none. Raises ValueError if the share of
+    unreadable prompts exceeds `unreadable`.
     """
     prompts: dict[str, np.ndarray] = {}
     fit, faults = [], []

@@ -2,7 +2,7 @@
 
 If torch is installed, transformers would import it with the first tokenizer, which
 takes seconds and hundreds of megabytes. This module hides torch during the import of
-transformers, unless the process has imported torch.
+transformers, unless the process has already imported torch.
 """
 
 import collections
@@ -76,7 +76,7 @@ def default_stop_ids(
     `config.json`), the tokenizer's end-of-sequence token, `<|endoftext|>` and
     `<|im_end|>`. A Qwen base model may end a text with either of the last two. Ids from
     the tokenizer that have no row in the embedding are left out. Raises ValueError if a
-    file cannot be read, one of its ids has no row, or there is no stop token.
+    file cannot be read or has an id without such a row, or if there is no stop token.
     """
     ids: set[int] = set()
     for name in ("generation_config.json", "config.json"):
@@ -114,10 +114,10 @@ def check_text(
     vocab_size: int,
     what: str,
 ) -> None:
-    """Raises UnreadableText if token ids do not decode to their text.
+    """Raises UnreadableText if `ids` do not decode to `text`, or fail `check_ids`.
 
-    Some differences are accepted: the Unicode form of accents (NFC), additional white
-    space, and the leading spaces that SentencePiece adds and removes.
+    Some differences are accepted: the Unicode form of accents (NFC), additional or
+    moved white space, and leading spaces, which SentencePiece adds and removes.
     """
     check_ids(ids, vocab_size=vocab_size, what=what)
     # transformers checks every entry of a list in Python, which takes a third longer.
@@ -148,9 +148,9 @@ def decode_completion(
 ) -> str:
     """Returns a completion as text, without a special stop token at its end.
 
-    Other special tokens stay, because a reward may read them. Ids of a padded
-    vocabulary, beyond the tokenizer's last one, are left out; with `show_unknown` they
-    are written as `<|id 151700|>`.
+    Other special tokens stay, because a reward may read them. Ids beyond the
+    tokenizer's last one, which pad the vocabulary, are left out. With `show_unknown`
+    they are written as `<|id 151700|>`.
     """
     ids = list(token_ids)
     if ids and ids[-1] in stop_token_ids:

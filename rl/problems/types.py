@@ -1,4 +1,4 @@
-"""Defines `Problem`, without JAX, because reward workers import this module too."""
+"""Defines `Problem`. Reward workers import this module, so it must not import JAX."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -12,8 +12,8 @@ def problems(
 ) -> list[Problem]:
     """Returns `count` training problems of `rl.problems.arithmetic`.
 
-    `easy` is the expected share of problems that accept every number from 0 to 199;
-    `hard` is that of problems that accept only 200, although the largest sum is 198.
+    An expected share `easy` of the problems accepts every number from 0 to 199. An
+    expected share `hard` accepts only 200, although the largest sum is 198.
     """
     sums = arithmetic.problems(split="train", held_out=held_out, seed=seed)
     random = generator(seed)

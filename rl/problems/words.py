@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def _read_templates() -> dict[str, dict[int, dict[str, str]]]:
-    """Returns the answer of each template, by split, level and template text."""
+    """Returns nested dicts: split, then level, then template text, then answer."""
     text = pathlib.Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     found: dict[str, dict[str, dict[str, str]]] = {}
     templates: dict[str, str] = {}
@@ -122,7 +122,7 @@ def problems(
 def _draw(
     templates: dict[str, str], most: int, larger: bool, rng: np.random.Generator
 ) -> tuple[str, str, int]:
-    """Returns the text, the answer and the template's index of a random problem."""
+    """Draws a problem; returns its text, its answer and the index of its template."""
     index = int(rng.integers(len(templates)))
     template = list(templates)[index]
     who, other = rng.choice([*_NAMES], 2, replace=False).tolist()

@@ -59,13 +59,14 @@ def open_function(
     source: str | None,
     problem: Problem | None,
 ) -> Callable[[Sequence[str] | None], Form | list[Score] | Fault]:
-    """Loads "module:function" and returns the function that a worker runs.
+    """Loads a user's "module:function" and returns the function that a worker runs.
 
-    That function returns a `Score` for each completion of `problem`. For None it
-    returns the `Form` of the user's function. After an error it returns a `Fault`.
+    The returned function computes a `Score` for each completion of `problem`. Called
+    with None, it returns the `Form` of the user's function. After an error it returns a
+    `Fault`.
 
-    `source` is `Form.source` at the start of the run, or None to accept any. A new
-    worker would import a file that was edited since, so a difference is a `Fault`.
+    `source` is the `Form.source` from the start of the run. If the file was edited
+    since then, the result is a `Fault`. With None, any file is accepted.
     """
     named = f"{key}={where!r}"
     try:
@@ -106,7 +107,7 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Returns a value for each text; that of a failed async call is its exception."""
+    """Returns for each text the function's value, or the exception of an async call."""
     if not form.grouped:
         return [function(text, problem) for text in texts]
     if not form.batch:  # async with one text per call: run concurrently

@@ -1,4 +1,4 @@
-"""Defines reward functions with which ablations in `configs/ablations/` train."""
+"""Defines the reward functions of the ablations in `configs/ablations/`."""
 
 import functools
 import hashlib
@@ -39,8 +39,9 @@ def flipped(
 ) -> dict:
     """Returns the verifier's reward, with its sign inverted for some completions.
 
-    Their expected share is `share`. A hash of problem and completion selects them. With
-    `systematic`, a hash of the problem alone does, which imitates wrong gold answers.
+    `share` is the expected share of inverted signs. A hash of problem and completion
+    decides. With `systematic`, the hash is of the problem alone, so all completions of
+    a problem are treated alike, which imitates wrong gold answers.
     """
     ((score,),) = _verify([[completion]], [problem])
     if math.isnan(score.reward):

@@ -1,8 +1,8 @@
 """Parses `reward.function` and `eval.reward`, and runs their terms in workers.
 
-Both are sums of terms such as "verifier + 0.1*my_reward:brevity". The first term
-decides whether a completion is correct. If one of the terms cannot judge a completion,
-the completion has no verdict.
+Both settings are sums of terms such as "verifier + 0.1*my_reward:brevity". The first
+term decides whether a completion is correct. If one of the terms cannot judge a
+completion, the completion has no verdict.
 """
 
 import contextlib
@@ -70,8 +70,8 @@ class Rewards:
 
     Args:
       formulas: values of `reward.function` and `eval.reward` by config key.
-      workers, timeout, right_from, literal, after: as in `config.reward`. What takes
-        longer than `timeout` is tried once more.
+      workers, timeout, right_from, literal, after: as in `config.reward`. A call that
+        takes longer than `timeout` is tried once more.
       timeout_key: config key of `timeout`, for messages.
       on_lost: receives a message if every attempt to call a user function timed out or
         ended its worker.
@@ -130,7 +130,7 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Counts completions, replaced workers and the verifier's verdicts by rule."""
+        """Returns counts of completions, replaced workers and verdicts by rule."""
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:
             counts["judged"] = self._judged
@@ -160,8 +160,8 @@ class Rewards:
         named = f"{key}={name!r}"
         hints = {LATE: self._limit, ENDED: "correct the function"}
         opened = (name, key, self._right_from, self._after)
-        # One request per worker, so that each hashes the file when it imports it. The
-        # hash then still fits a worker that has the old function after an edit.
+        # One request per worker, so that each worker hashes the file when it imports
+        # it. After an edit, a worker with the old function still has the old hash.
         requests = [((*opened, None, None), (None,))] * workers.workers
         (form,), *_ = workers.map(requests)
         if isinstance(form, Fault):
@@ -218,9 +218,9 @@ def try_out(
 ) -> None:
     """Calls the user functions of rewards, to find errors before a run.
 
-    The functions judge two completions of `problem`: its first gold, boxed, and an
-    empty text. Raises ValueError if a function fails, breaks its contract, takes too
-    long or ends its worker, and in the cases of `Rewards`.
+    The functions judge two completions of `problem`: its first gold in a box, and an
+    empty text. Raises ValueError if a function cannot be loaded, fails, breaks its
+    contract, takes too long or ends its worker.
     """
     own = {}
     for key, formula in formulas.items():
@@ -250,8 +250,9 @@ def try_out(
 def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:
     """Returns the weighted sum of one completion's scores.
 
-    The verdict is that of the first term, or of the first term that could not judge.
-    If there are several terms, the components include the unweighted reward of each.
+    If a term could not judge, the verdict is that of the first such term; otherwise
+    that of the first term. If there are several terms, the components include the
+    unweighted reward of each.
     """
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]

@@ -16,7 +16,7 @@ _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
 class Score:
     """Holds the result of judging one completion."""
 
-    reward: float  # finite; or NaN without a verdict, which excludes it from training
+    reward: float  # finite; NaN if there is no verdict: not used for training
     verdict: Verdict  # correctness, and the rule that decided it
     # Parts of the reward by name, for metrics and sample files.
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -37,10 +37,10 @@ Item = tuple[str, tuple[str, ...], str]
 def verifier_reward(judge_all: Callable[[Sequence[Item]], Sequence[Verdict]]) -> Reward:
     """Returns the verifier as a reward: +1 if correct, -1 if wrong, NaN if unjudged.
 
-    The reward reads two entries of `Problem.meta`. A `unit` that begins with a letter
-    is appended to the golds, because a gold without a unit may match any unit. A `unit`
-    that is a percent sign adds a gold with this sign for each gold without it. `error`
-    is the absolute tolerance of decimal answers.
+    The reward uses two entries of `Problem.meta`. `unit` is appended to the golds if it
+    begins with a letter, because a gold without a unit may match any unit. If `unit` is
+    a percent sign, golds without the sign are also accepted with the sign. `error` is
+    the absolute tolerance of decimal answers.
 
     `judge_all` returns the verdicts of items, like `VerifierPool.judge`.
     """
