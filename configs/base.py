@@ -226,7 +226,8 @@ class Reward:
     # The verifier rejects answers that leave something to calculate, such as 48+24 for
     # 72 or x+x for 2x. False accepts every expression of equal value.
     literal: bool = True
-    # The verifier reads only the text after the last occurrence, such as "</think>".
+    # If set, the verifier reads only the text after the last occurrence of this text,
+    # such as "</think>".
     after: str = ""
     workers: Count = 2  # verifier processes, and the same number for your functions
     timeout: Positive = 5.0  # seconds per verdict, or per call of a reward function
@@ -399,7 +400,7 @@ class RunConfig:
 
 
 def get_config() -> ConfigDict:
-    """Returns the defaults. Setting a key that does not exist is an error."""
+    """Returns a config of all defaults. Setting an unknown key of it is an error."""
     tree = dataclasses.asdict(RunConfig())
     # The default is a text; a config file may replace it by a mapping.
     tree["data"]["eval"] = FieldReference(tree["data"]["eval"], field_type=object)

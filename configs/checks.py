@@ -165,10 +165,11 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 
 
 def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
-    """Resolves the value "auto" of `dynamic_sampling.filter_on`.
+    """Returns `dynamic_sampling.filter_on`, with "auto" resolved.
 
-    With uniform sampling and a reward that does not begin with the verifier, it becomes
-    "reward", because rewards may then differ although no completion is correct.
+    "auto" means "reward" if sampling is uniform and the reward does not begin with the
+    verifier: rewards may then differ although no completion is correct. Otherwise it
+    means "correct".
     """
     chosen = c.dynamic_sampling.filter_on
     if chosen != "auto":

@@ -102,9 +102,10 @@ def get_config(hardware: str = "") -> ConfigDict:
 def recipe(
     model: str, hardware: str, choices: Choices, *, slots: int = 256
 ) -> ConfigDict:
-    """Returns the config of the recipe for a base model, a folder or a hub id.
+    """Returns the config of the recipe for a base model.
 
     Args:
+      model: a folder or a hub id.
       hardware: a key of `choices`; empty keeps the default mesh.
       choices: for each hardware, values by dotted key of the config.
       slots: `rollout.slots`, unless `choices` sets it.

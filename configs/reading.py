@@ -130,7 +130,7 @@ def run_file(name: str) -> dict[str, Any]:
 
 
 def _blame(error: Exception, path: str) -> str:
-    """Describes an error; starts with ":LINE", its innermost line in `path`, if any."""
+    """Returns ":LINE: MESSAGE" of an error, or ": MESSAGE" if it is not in `path`."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if f.filename == path]
     message = str(error)

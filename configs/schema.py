@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Represents the numbers from `low` to `high`, or above `low` if `open`.
+    """Represents the numbers from `low` to `high`, without `low` itself if `open`.
 
-    `str` returns what a value must do, such as "be at least 1", for error messages.
+    `str(range)` follows "must" in error messages, as in "must be at least 1".
     """
 
     low: float
@@ -53,7 +53,7 @@ def section(cls: type[Section]) -> type[Section]:
 def parse(
     cls: type[Section], values: Mapping[str, Any], above: str = "config"
 ) -> Section:
-    """Creates a section, whose dotted key is `above`, from a mapping of its keys.
+    """Creates a section from its keys and values; `above` is the section's own key.
 
     Raises ValueError if a key is unknown or missing, or a value does not fit its type.
     """
@@ -85,9 +85,9 @@ def parse(
 def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
     """Checks the arguments in a config against the signature of a user's function.
 
-    `section` is their dotted key, without "config."; it may be empty. Raises ValueError
-    if `values` is not a dict, the function has no argument of that name, or a value
-    does not fit the argument's type.
+    `values` has the arguments by name, and `section` is the dotted key of this dict in
+    the config; it may be empty. Raises ValueError if `values` is not a dict, the
+    function has no such argument, or a value does not fit its argument's type.
     """
     if not hasattr(values, "items"):  # a ConfigDict is not a Mapping
         raise ValueError(f"config.{section}={values!r}: must be a dict")
@@ -122,7 +122,7 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
 
 
 def _wrong(value: Any, hint: Any) -> str:
-    """Returns what a value must do to fit a type hint; "" if it is accepted."""
+    """Returns why a value does not fit a type hint, to follow "must"; "" if it fits."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):

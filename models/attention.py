@@ -28,7 +28,7 @@ _BLOCK = 128
 
 
 def dense_attention(q, k, v, segment_ids, prefix_ids) -> jax.Array:
-    """Implements `segment_attention` by masked scores of all pairs of positions."""
+    """Implements `segment_attention` without blocks: masks the full score matrix."""
     batch, length, heads, width = q.shape
     grouped = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
     accumulate = jnp.promote_types(q.dtype, jnp.float32)
@@ -64,7 +64,7 @@ SHARES_PREFIXES = ("xla", "triton")
 
 
 def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementation:
-    """Returns the default for a platform and a compute dtype.
+    """Returns the default implementation for a mesh's platform and a compute dtype.
 
     The GPU kernels are for 16-bit floats. In float32 their blocks exceed the registers,
     and XLA is equally fast.
@@ -90,10 +90,11 @@ def segment_attention(
 
     Args:
       q, k: the rotated queries and keys.
-      segment_ids: ascending along a row; 0 for padding at its end.
-      prefix_ids: the id of an earlier segment of the row that the position also attends
-        to in full; 0 for none, and always 0 unless the implementation is in
-        `SHARES_PREFIXES`.
+      segment_ids: the segment of each position, ascending along a row; 0 for padding
+        at the end of the row.
+      prefix_ids: for each position, an earlier segment of the row that it also attends
+        to in full; 0 for none. `SHARES_PREFIXES` lists the implementations that allow
+        other values than 0.
       mesh: the mesh that shards rows and heads; None for one device.
     """
     attend = functools.partial(
@@ -122,16 +123,16 @@ def decode_attention(
     block: int,
     mesh: Mesh | None,
 ) -> jax.Array:
-    """Computes attention of the newest position of each row over the cache.
+    """Computes attention from the newest position of each row to the cached positions.
 
-    The cache contains the newest position; `q` and the result are `[B, N, H]`. Blocks
-    of `block` columns, a divisor of S, are read from the newest column backwards, until
-    `cached.seen.reach` columns are covered. The shared prefix is read once for all
-    rows.
+    `q` and the result are `[B, N, H]`. The cache already contains the newest position.
+    Its columns are read in blocks of `block`, a divisor of S, from the newest column
+    backwards, until `cached.seen.reach` columns are covered. The shared prefix is read
+    once for all rows.
 
-    "triton" uses a kernel if the head width is a power of two and there is no shared
-    prefix. The kernel stops at each row's own oldest column, and requires that `block`
-    is a power of two. In all other cases XLA is used.
+    With "triton", a head width that is a power of two and no shared prefix, a kernel is
+    used; in all other cases, XLA. The kernel stops at each row's own oldest column, and
+    requires that `block` is a power of two.
     """
     attend = functools.partial(_decode_attention, block=block)
     # The kernel requires a head width that is a power of two, as in Qwen2.5.
@@ -167,7 +168,7 @@ def _decode_attention(q, cached, *, block):
     )
 
     def weighed(scores, equation, values):
-        """Returns the maximum score, the sum of weights, and the weighted values."""
+        """Returns the maximum score, and the sums of weights and weighted values."""
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)
         mixed = product(equation, weights.astype(v.dtype), values)

@@ -1,9 +1,10 @@
 """Computes attention over packed rows on GPUs with Pallas kernels for Triton.
 
 The kernels are flash attention (arXiv 2205.14135, 2307.08691) with segments and shared
-prefixes. A program computes the results of one block of queries, or the gradients of
-one block of keys. It loops only over the blocks of keys, or of queries, that may
-contribute. Scores are in units of log(2), for `exp2`.
+prefixes. In the kernels for outputs and query gradients, a program computes one block
+of queries and loops over blocks of keys. In the kernel for the gradients of keys and
+values, a program computes one block of keys and loops over blocks of queries. Blocks
+that cannot contribute are skipped. Scores are scaled by log2(e), to use `exp2`.
 
 Axes: B rows, T positions, N query heads, K kv heads, G = N/K query heads of a kv head,
 H head width; I blocks of queries, J blocks of keys.
@@ -22,8 +23,8 @@ from jax.experimental.pallas import triton
 from models.block_attention import visible_pairs
 
 _LOG2_E = math.log2(math.e)
-# Added to masked scores. A query may see no key of the first blocks that it visits. The
-# rounding errors of its scores are then exponents of 2, which must not overflow.
+# Added to masked scores. If a query sees no key of the first blocks that it visits, its
+# scores minus their maximum are rounding errors. `exp2` of these must not overflow.
 _MASKED = -(2.0**30)
 _WIDEST = 128  # head widths are padded to a power of two, or to a multiple of this
 
@@ -57,12 +58,15 @@ class Options(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """Lists the key blocks that each query block visits."""
+    """Lists the key blocks that each query block visits.
+
+    `_Rows.d_keys` instead lists the query blocks that each key block visits.
+    """
 
     # int32 [B, I, J], all key blocks: first those to visit without a mask, then those
     # with a mask, then the others.
     order: jax.Array
-    counts: jax.Array  # int32 [B, I, 2], how many without a mask, and to visit in all
+    counts: jax.Array  # int32 [B, I, 2], blocks to visit: without a mask, and in all
 
 
 class _Rows(NamedTuple):
@@ -114,7 +118,7 @@ def triton_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.A
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _attend(q, k, v, rows: _Rows, options: Options) -> jax.Array:
-    """Attends: `(q [B, K, G, T, H], k and v [B, K, T, H]) -> [B, K, G, T, H]`."""
+    """Attends from `q [B, K, G, T, H]` to k and v `[B, K, T, H]`."""
     return _forward(q, k, v, rows, options)[0]
 
 
@@ -154,11 +158,12 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
-    """Returns 0 where queries of a block attend to keys of a block, else `_MASKED`.
+    """Returns the mask of a query block and a key block, to be added to their scores.
 
-    The caller adds the mask to a product, and Triton uses it as the accumulator's
-    initial value. `jnp.where` after the product needs up to 60 more registers. The
-    result is `[queries, keys]` if `queries_first`; otherwise `[keys, queries]`.
+    The mask is 0 where a query attends to a key, and large and negative elsewhere. Its
+    shape is `[queries, keys]` if `queries_first`; otherwise `[keys, queries]`. Triton
+    starts the product's accumulator from the added mask; `jnp.where` after the product
+    would need up to 60 more registers.
     """
     shape = (len(q_ids), len(k_ids)) if queries_first else (len(k_ids), len(q_ids))
     q_axis, k_axis = (0, 1) if queries_first else (1, 0)
@@ -171,7 +176,7 @@ def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
 
 
 def _dot(a, b, contract: tuple[int, int]):
-    """Multiplies two matrices over one axis of each, accumulating in float32."""
+    """Contracts axis `contract[0]` of a with axis `contract[1]` of b, in float32."""
     return jax.lax.dot_general(
         a,
         b,
@@ -183,8 +188,8 @@ def _dot(a, b, contract: tuple[int, int]):
 def _exp2(x, scale: float, shift, interpret: bool):
     """Computes `2 ** (x * scale - shift)`.
 
-    Triton's `exp2` spends three more instructions on results below 2**-126, and it does
-    not fuse the product with the difference.
+    Triton's `exp2` spends three more instructions on results below 2**-126, and does
+    not fuse the multiplication and the subtraction.
     """
     if interpret:
         return jnp.exp2(x * scale - shift)
@@ -204,7 +209,7 @@ def _exp2(x, scale: float, shift, interpret: bool):
 
 
 def _visit(counts, visit, carry):
-    """Folds `visit(masked, n, carry)` over blocks: those without a mask first."""
+    """Repeats `carry = visit(masked, n, carry)`, first for blocks without a mask."""
     full, every = counts[0], counts[1]
     carry = jax.lax.fori_loop(0, full, functools.partial(visit, False), carry)
     return jax.lax.fori_loop(full, every, functools.partial(visit, True), carry)
@@ -214,7 +219,8 @@ class _Grid:
     """Defines a grid `[N, B, I or J]`: a program for each query head, row and block.
 
     Programs that visit many blocks start first: those of the last blocks of queries, or
-    of the first blocks of keys. Most methods return the spec of a program's arrays.
+    of the first blocks of keys. `pairs`, `ids`, `queries` and `keys` return the spec of
+    the part of an array that a program uses.
     """
 
     def __init__(self, q, tiling: Tiling, options: Options, of_keys: bool):
@@ -232,14 +238,14 @@ class _Grid:
         return b, head // self._sharing, head % self._sharing
 
     def pairs(self, size: int):
-        """Selects a program's block of `[B, I, size]` or `[B, J, size]`."""
+        """Selects the row of a program's block in `[B, I, size]` or `[B, J, size]`."""
         return pl.BlockSpec((None, None, size), lambda h, b, n: (b, self.block(n), 0))
 
     def ids(self):
         return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
 
     def queries(self, *width: int, whole: bool = False):
-        """Selects a program's block, or `whole` head, of `[B, K, G, T, *width]`."""
+        """Selects one head of `[B, K, G, T, *width]`: a block of T, or T if `whole`."""
         return pl.BlockSpec(
             (None, None, None, self._length if whole else self._block, *width),
             lambda h, b, n: (
@@ -250,7 +256,7 @@ class _Grid:
         )
 
     def keys(self, whole: bool = False):
-        """Selects a program's block, or `whole` head, of `[B, K, T, H]`."""
+        """Selects one head of `[B, K, T, H]`: a block of T, or T if `whole`."""
         return pl.BlockSpec(
             (None, None, self._length if whole else self._block, self._width),
             lambda h, b, n: (*self._head(h, b)[:2], 0 if whole else self.block(n), 0),

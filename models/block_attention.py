@@ -1,7 +1,7 @@
 """Computes block-sparse attention over packed rows in plain JAX.
 
-A block of queries skips blocks of keys whose segments are all before or after its own.
-As in flash attention (arXiv 2205.14135), forward and backward pass hold the scores of
+A block of queries skips the blocks of keys that it cannot see (`visible_pairs`). As in
+flash attention (arXiv 2205.14135), the forward and backward passes hold the scores of
 one pair of blocks at a time.
 
 Axes: B rows, T positions, N query heads, K kv heads, H head width; J blocks of C
@@ -20,7 +20,7 @@ def block_attention(q, k, v, segment_ids, prefix_ids, block: int) -> jax.Array:
     length, heads, width = q.shape[1:]
 
     def cut(x):
-        """Reshapes `[B, T, ...] -> [B, J, C, ...]`, padded with 0."""
+        """Pads `[B, T, ...]` with zeros, and reshapes it to `[B, J, C, ...]`."""
         x = jnp.pad(x, ((0, 0), (0, -length % block), *[(0, 0)] * (x.ndim - 2)))
         return x.reshape(len(x), -1, block, *x.shape[2:])
 
@@ -41,7 +41,7 @@ def block_attention(q, k, v, segment_ids, prefix_ids, block: int) -> jax.Array:
 
 @jax.custom_vjp
 def _attend(q, k, v, rows):
-    """Attends: `(q [B, J, K, Q, H], k and v [B, J, K, C, H]) -> [B, J, K, Q, H]`."""
+    """Attends from `q [B, J, K, Q, H]` to k and v `[B, J, K, C, H]`."""
     return _forward(q, k, v, rows)[0]
 
 
@@ -143,16 +143,16 @@ def _backward_row(row):
 def visible_pairs(
     segment_ids: jax.Array, prefix_ids: jax.Array, q_block: int, k_block: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns which pairs of a query block and a key block are visible.
+    """Returns which pairs of a query and a key block are visible, and need no mask.
 
-    Segment ids ascend along a row, so a block's ids without 0 span an interval. A pair
-    is visible if its first key is not after its last query, and the interval of its
-    keys' ids overlaps that of its queries' segment ids or prefix ids. A pair with
-    common positions is always visible.
+    Both arrays are bool `[B, I, J]`, for I query blocks and J key blocks. The block
+    sizes must divide T.
 
-    The block sizes are divisors of T. The second array `[B, I, J]`, for I query blocks
-    and J key blocks, is true for the visible pairs that need no mask, because all
-    queries attend to all keys by segment, or all by prefix.
+    A pair is visible if some query may attend to some key: the first key is not after
+    the last query, and the range of the keys' segment ids overlaps the range of the
+    queries' segment ids or of their prefix ids. Ids of 0 are ignored. A pair with
+    common positions is always visible. A visible pair needs no mask if every query
+    attends to every key, all by segment or all by prefix.
     """
 
     def cut(x, block):

@@ -32,7 +32,8 @@ class Seen(NamedTuple):
     visible: jax.Array  # bool [B, S], attention mask of the newest position
     length: jax.Array  # int32 [B], number of visible columns before the newest
     newest: jax.Array  # int32, column of the newest position
-    # int32, the largest number of columns that a row attends to if its result is used
+    # int32, maximum number of columns that a row attends to, over the rows whose
+    # results are used
     reach: jax.Array
 
 
@@ -129,7 +130,7 @@ class KVCache:
         return (self.clock - 1 - jnp.arange(self.size)) % self.size
 
     def layers(self, longest: jax.Array) -> list[Cached]:
-        """Returns the cache of the first layer in each array, for the next position.
+        """Returns a `Cached` for each array of layers, to decode the next position.
 
         `longest` is an upper bound on the length of the rows whose results are used.
         """
@@ -144,14 +145,14 @@ class KVCache:
         ]
 
     def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
-        """Returns the cache with prefilled prompts, and a shared prefix, copied to it.
+        """Returns the cache with R prefilled prompts, and their shared prefix, added.
 
         Args:
           k, v: the arrays of keys and values that `InferenceDecoder` returns for Q
             rows. Each row with prompts begins with the shared prefix.
           places: the places of the R prompts in these arrays.
-          slot: int32 `[R]`, the cache row of each prompt, all different. Prompts with a
-            row of B or more are not copied.
+          slot: int32 `[R]`, the cache row of each prompt, all different. A prompt is
+            not copied if this row is B or more.
         """
         position = places.length[:, None] - 1 - self.age()
         rest = places.start[:, None] + position - places.shared

@@ -1,4 +1,4 @@
-"""Creates folders that their process locks, and removes those of killed processes.
+"""Creates folders that this process locks, and removes those of killed processes.
 
 A claimed folder has a file `owner`. The lock on this file ends with the process.
 """
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def claim(folder: pathlib.Path, *, text: str = "", mode: int = 0o777) -> int:
-    """Creates a folder with a file `owner`; returns the file's locked descriptor."""
+    """Creates a folder with a locked file `owner`; returns the file's descriptor."""
     # Until it is locked, the folder has a name that `remove_abandoned` does not match.
     unlocked = folder.with_name(f".{folder.name}.unlocked")
     unlocked.mkdir(mode)

@@ -150,7 +150,7 @@ class DecoderConfig:
 
 
 def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
-    """Reads a JSON object from a file of a model folder or a PEFT folder."""
+    """Reads a JSON object from a file; `kind` describes its folder in errors."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Defines the decoder of Qwen2.5, Qwen3 and Llama in Flax Linen.
 
-It maps token ids to hidden states. The objective and the sampler apply the output head
-(`head_table`) themselves, so the decoder makes no `[tokens, vocabulary]` array.
+The decoder maps token ids to hidden states. The objective and the sampler apply the
+output head (`head_table`), so the decoder makes no `[tokens, vocabulary]` array.
 
 Axes: B rows, T positions, S cached positions, D model width, F MLP width, N query
 heads, K kv heads, H head width, V vocabulary, L layers.
@@ -125,11 +125,11 @@ class Block(nn.Module):
         prefix_ids: Int[jax.Array, "B T"],
         cached: Cached | None,
     ) -> tuple[jax.Array, Entries | Cached | None]:
-        """Returns the residual stream of B * T tokens, and keys and values if `serves`.
+        """Returns the residual stream of the B * T tokens, and their keys and values.
 
-        `cached` has the earlier positions if T is 1; the second result is then the
-        updated cache. Without it, the second result is k `[B, K, H, T]` and v `[B, K,
-        T, H]`.
+        The second result is None unless `serves` is set. Without `cached`, it is a pair
+        k `[B, K, H, T]`, v `[B, K, T, H]`. To decode, T is 1 and `cached` has the
+        earlier positions; the second result is then the cache with the new position.
         """
         c = self.config
 
@@ -231,8 +231,8 @@ class Decoder(nn.Module):
           positions: the index of each token in its segment; with a prefix, counted from
             the start of the prefix.
           segment_ids: the segment of each token, within which it attends causally.
-          prefix_ids: the id of an earlier segment of the row that the token also
-            attends to in full; 0 for none. None means 0 everywhere.
+          prefix_ids: for each token, an earlier segment of the row that it also attends
+            to in full; 0 for none. None means 0 everywhere.
         """
         c = self.config
         if prefix_ids is None:
@@ -284,7 +284,7 @@ def abstract_params(model: Decoder) -> tuple[Params, Params]:
 
 
 def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
-    """Returns the sharding of each parameter; raises ValueError if one does not fit."""
+    """Returns each parameter's sharding; raises ValueError if one cannot be sharded."""
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(
         lambda path, shape, names: named_sharding(

@@ -17,10 +17,10 @@ from sharding.rules import mesh_axes, shards, spec
 
 
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns the mesh axes of the embedding table's rows and columns.
+    """Returns the mesh axes of the embedding table's rows, of its columns, and a flag.
 
-    The third result says whether "batch" also uses the axes of the columns. Raises
-    ValueError if "batch" shares an axis with the rows, or only some with the columns.
+    The flag is true if "batch" uses all mesh axes of the columns too. Raises ValueError
+    if "batch" uses a mesh axis of the rows, or only some of those of the columns.
     """
     rows, words = set(mesh_axes("batch")), mesh_axes("vocab")
     columns = mesh_axes("embed")
@@ -43,12 +43,12 @@ def look_up(
 ) -> Float[jax.Array, "N D"]:
     """Returns `table[token_ids]` without gathering the table on any device.
 
-    The devices that split the table's columns gather each other's tokens. Each device
-    looks up all these tokens in its own columns, and an all-to-all then exchanges
-    columns for rows. If the devices have the same tokens, they sum partial results
-    instead. The gradient uses the reverse exchange and is summed in the table's dtype.
-    XLA's partitioner would gather the table and reduce its whole gradient in every
-    micro-batch.
+    If devices split both the tokens and the table's columns, each gathers the token ids
+    of all, and looks them up in its own columns. An all-to-all then gives each device
+    complete rows for its own tokens. Devices that have the same tokens instead sum
+    their partial rows. The gradient takes the reverse path, and is summed in the
+    table's dtype. XLA's partitioner would gather the table and reduce its whole
+    gradient in every micro-batch.
 
     Args:
       dtype: the dtype of the result and of the exchanged rows.
@@ -70,8 +70,8 @@ def look_up(
 def _ordered_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
     """Returns `table[indices]`, with a gradient that is summed in a fixed order.
 
-    The gradient's rows are sorted by index. A segmented scan sums the rows of equal
-    indices in log2(N) passes; the last row of each index goes to the table's gradient.
+    The gradient's rows are sorted by index. A segmented scan of log2(N) passes adds up
+    the rows of each index, so that the last of these rows has their sum.
     """
     return table[indices]
 

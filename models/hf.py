@@ -70,7 +70,7 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
 
 
 def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.ndarray]:
-    """Memory-maps the weights of a folder, by Hugging Face name.
+    """Returns the memory-mapped weights of a folder by Hugging Face name.
 
     The head of a tied model is included if the files contain it.
 
@@ -126,7 +126,7 @@ def load_params(
     """Loads the parameters of a Hugging Face folder onto the mesh, without adapters.
 
     Each process loads only the shards of its own devices. After each tensor,
-    `on_loaded` is called with its number of parameters.
+    `on_loaded` is called with the tensor's number of parameters.
 
     Raises:
       ValueError: the weights cannot be opened (see `open_weights`) or sharded, or a
@@ -178,7 +178,7 @@ def export_tensors(
     *,
     names: Container[str] | None = None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(Hugging Face name, host array)` one at a time, with merged adapters.
+    """Yields `(Hugging Face name, host array)` of each tensor, with adapters merged.
 
     The order is that of `models.names.rows`. With several processes, all of them must
     exhaust the iterator, because each tensor is gathered collectively.
@@ -203,9 +203,10 @@ def conversions(
     *,
     names: Container[str] | None = None,
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
-    """Yields the tensor names and the `lay_out` arguments of each layer.
+    """Yields `(Hugging Face names, arguments of lay_out)` for each group of weights.
 
-    Weights before and after the layers are two more groups. `params` may be shapes.
+    Each layer is a group; the weights before the layers and those after them are two
+    more. `params` may be shapes.
     """
     sharding = None
     if jax.process_count() > 1:
@@ -222,7 +223,7 @@ def conversions(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Merges adapters into weights, and converts these to Hugging Face tensors."""
+    """Converts a group of weights to Hugging Face tensors, with adapters merged."""
     found = []
     for weight, parts in zip(weights, arrays, strict=True):
         if weight.layered:
@@ -257,8 +258,8 @@ def save_folder(
     several processes, all must call this function, and the first one writes.
 
     Args:
-      assets: a folder whose files named in `CARRIED` are copied. If `file_layout` finds
-        all tensors in its index, the weights are split into the same files.
+      assets: a folder whose files named in `CARRIED` are copied. If its index has all
+        tensors (see `file_layout`), the weights are split into the same files.
       dtype: the dtype of the weights, a key of `DTYPES`.
       card: the text of the folder's README.md; empty for no such file.
 
@@ -339,7 +340,7 @@ def replaced_folder(
 
 
 def _renamed(partial: pathlib.Path, folder: pathlib.Path) -> bool:
-    """Renames a claimed folder, unless the new name is that of a folder with files."""
+    """Renames `partial` to `folder`; returns False if `folder` has files already."""
     try:
         partial.rename(folder)
     except OSError as error:
@@ -362,7 +363,7 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies the existing files of `CARRIED`, and the index of split weights."""
+    """Copies the files that `CARRIED` names, and the index of split weights."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     # If the weights are in a single file, an index belongs to other weights.

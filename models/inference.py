@@ -79,11 +79,12 @@ class InferenceDecoder:
         longest: jax.Array | None = None,
         prefix_ids: jax.Array | None = None,
     ) -> tuple[jax.Array, Entries, Entries]:
-        """Returns normed hidden states `[B, T, D]`, and arrays of k and of v.
+        """Returns normed hidden states `[B, T, D]`, a tuple of k arrays, and one of v.
 
-        With a `cache`, for decoding with T = 1, the arrays are the cache's, with the
-        new position written at `cache.clock`. Without one, for prefill, their shapes
-        are `[L, B, K, H, T]` and `[L, B, K, T, H]`, without the axis L if L is 1.
+        To decode, T is 1 and `cache` is required: the arrays are those of the cache,
+        with the new position written at `cache.clock`. Without a cache, for prefill,
+        the arrays are k `[L, B, K, H, T]` and v `[L, B, K, T, H]`, without the axis L
+        if L is 1.
 
         Args:
           params: the parameters, as returned by `served_params`.
@@ -141,7 +142,7 @@ class InferenceDecoder:
 
 
 def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
-    """Returns shapes and shardings of `served_params` without allocating arrays."""
+    """Returns the shapes and the shardings of what `served_params` returns."""
     model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
 
@@ -161,10 +162,9 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
     """Converts parameters from the training layout to the inference layout and dtype.
 
     The devices of both layouts are the same, in the same order. Adapters are merged,
-    and weights are cast before their transfer. To limit peak memory, each array of
-    layers and each parameter outside the layers is converted by a separate call of a
-    jitted function, because the compiler may start all transfers of one function
-    together.
+    and weights are cast before their transfer. To limit peak memory, one call of a
+    jitted function converts only one array of layers, or one parameter outside the
+    layers: the compiler may start all transfers of a call together.
     """
     made = {}
     for name, table in params.items():
@@ -182,7 +182,7 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
 def table_program(
     name: str, trained: Decoder, served: InferenceDecoder
 ) -> Callable[[jax.Array], jax.Array]:
-    """Returns the jitted function that converts the parameter `name`."""
+    """Returns a jitted function that converts parameter `name` outside the layers."""
     way = [tree[name] for tree in _way(trained, served)]
 
     @functools.partial(jax.jit, out_shardings=way[-1])
@@ -196,9 +196,10 @@ def table_program(
 def layers_program(
     trained: Decoder, served: InferenceDecoder
 ) -> Callable[[Params, np.int32], Params]:
-    """Returns the jitted function that makes the parameters of `served.stacked` layers.
+    """Returns a jitted function that converts `served.stacked` consecutive layers.
 
-    It takes the training parameters of all layers, and the first layer's index.
+    The function's arguments are the training parameters of all layers, and the index of
+    the first layer to convert.
     """
     here, *onward = (tree[LAYERS] for tree in _way(trained, served))
 
@@ -226,7 +227,7 @@ def layers_program(
 
 
 def _joined(layers: Params, served: InferenceDecoder, join: Callable) -> Params:
-    """Replaces "gate" and "up" by "gate_up", made by `join`, if `served.joins`."""
+    """Replaces "gate" and "up" by "gate_up" = `join(gate, up)` if `served.joins`."""
     if not served.joins:
         return layers
     rest = {name: x for name, x in layers.items() if name not in ("gate", "up")}
@@ -239,10 +240,10 @@ def _joined_sharding(gate: NamedSharding, _) -> NamedSharding:
 
 
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params]:
-    """Returns the shardings of training and inference.
+    """Returns the parameters' shardings in training, in between, and in inference.
 
-    Between them is the sharding on `between_mesh`, if that mesh exists. Without this,
-    XLA's partitioner would gather whole weights on every device.
+    The one in between is on `between_mesh`, and is left out if that mesh is None.
+    Without it, XLA's partitioner would gather whole weights on every device.
     """
     assert trained.mesh is not None
     there = Decoder(served.config)
@@ -266,7 +267,7 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 def _widened(
     name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
-    """Replicates kv heads and pads query heads of a layer's weight."""
+    """Replicates the kv heads, or pads the query heads, of the weight `name`."""
     axis = 1 if name in ("q", "k", "v") else 0
     if name in ("k", "v", "k_bias", "v_bias"):
         return jnp.repeat(x, served.num_kv_heads // trained.num_kv_heads, axis)

@@ -77,7 +77,7 @@ def adapters(
 def merge(
     lora: Lora | None, weight: Float[jax.Array, "..."], *pair: Float[jax.Array, "..."]
 ) -> Float[jax.Array, "..."]:
-    """Returns `weight + alpha / rank * A @ B`, or `weight` without a `pair` A, B."""
+    """Returns `weight + alpha / rank * A @ B`, or `weight` if there is no A and B."""
     if not pair:
         return weight
     assert lora is not None
@@ -105,7 +105,7 @@ def is_adapter(name: str) -> bool:
 
 
 def split(params: Params) -> tuple[Params, Params]:
-    """Splits parameters into adapters and base, or `(params, {})` without adapters."""
+    """Returns adapters and other parameters; `(params, {})` without adapters."""
     layers = params[LAYERS]
     trained = {name: x for name, x in layers.items() if is_adapter(name)}
     if not trained:

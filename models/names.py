@@ -34,7 +34,7 @@ class Weight:
         return self.layered and len(self.hf_axes) == 2
 
     def siblings(self, params: Any) -> Any:
-        """Returns the dictionary of the parameter tree that has the weight."""
+        """Returns the dictionary in the parameter tree that contains the weight."""
         return params[LAYERS] if self.layered else params
 
     def hf_shape(self, config: DecoderConfig) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ class Weight:
         return tuple(sizes[axis] for axis in self.hf_axes)
 
     def from_hf(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Converts an array of the file to `shape`, that of one layer in the tree."""
+        """Converts a file's array to `shape`, the shape of one layer in the tree."""
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
@@ -85,7 +85,7 @@ TABLE: tuple[Weight, ...] = (
 
 
 def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
-    """Yields `(Hugging Face name, Weight, layer index or None)` of all tensors.
+    """Yields `(Hugging Face name, Weight, layer index or None)` for each tensor.
 
     The order is that of `TABLE`, with the weights of each layer together.
     """

@@ -24,7 +24,7 @@ def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def online_softmax_mean(scores: jax.Array) -> Statistics:
-    """Returns maximum, sum, and the sum of `scores * exp(scores - maximum)`."""
+    """Extends `online_softmax` by the sum of `scores * exp(scores - maximum)`."""
     return _reduce(scores, jnp.ones_like(scores), scores)
 
 

@@ -141,7 +141,7 @@ def load_adapters(
 ) -> tuple[DecoderConfig, Params]:
     """Returns the config with adapters for all kernels, and a folder's adapters.
 
-    The adapters are on the model's mesh. They are zero where the folder has none.
+    The adapters are on the model's mesh. Adapters that the folder lacks are zero.
 
     Raises:
       ValueError: `read_config` fails, the weights are damaged or cannot be sharded, or

@@ -71,10 +71,10 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
 def write_tensors(
     path: str | os.PathLike, specs: Specs, tensors: Iterable[tuple[str, np.ndarray]]
 ) -> None:
-    """Writes a file from a stream, with the same bytes as the `safetensors` package.
+    """Writes a stream of tensors to a file, with the bytes that `safetensors` writes.
 
-    An existing file is overwritten in place: in shared memory, allocating a new one
-    would take three times as long as copying.
+    An existing file is overwritten in place, because allocating a new one in shared
+    memory takes three times as long as copying.
 
     Args:
       specs: `(shape, dtype)` of every tensor of the file, by name.
@@ -106,7 +106,7 @@ def write_tensors(
 
 
 def _layout(specs: Specs) -> tuple[bytes, dict[str, int], int]:
-    """Returns a file's header, the offset of each tensor, and the tensors' size."""
+    """Returns a file's header, the offset of each tensor, and the size of the data."""
     # transformers requires this metadata.
     header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     offsets, size = {}, 0

@@ -11,7 +11,7 @@ _OWN = pathlib.Path("/proc/self/cgroup")
 def usable_cores() -> int:
     """Returns the number of CPU cores that this process may use.
 
-    It is limited by the CPU affinity and by the CPU quotas of a container (cgroups).
+    CPU affinity and the CPU quotas of a container (cgroups) limit this number.
     """
     cores = len(os.sched_getaffinity(0))
     groups = []

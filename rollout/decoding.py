@@ -104,8 +104,8 @@ def empty(
 def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
     """Computes the keys and values of packed prompts.
 
-    Returns tuples of keys `[L, Q, K, H, T]` and of values `[L, Q, K, T, H]`, one array
-    for every L stacked layers, without the axis L if L is 1.
+    Returns a tuple of arrays of keys `[L, Q, K, H, T]`, and one of arrays of values
+    `[L, Q, K, T, H]`. Each array has L stacked layers; if L is 1, it has no axis L.
     """
     mesh, count = model.mesh, len(rows.ids)
     idle = -count % shards("batch", mesh)
@@ -156,14 +156,15 @@ def insert(
     Args:
       root: uint32 `[2]`, the random key of the call.
       k, v: the keys and values of Q rows from `prefill`.
-      places: where each completion's prompt, without its last token, is in these rows.
-        The prompt of a partial completion includes its tokens so far.
+      places: the place of each completion's prompt in these rows, without the prompt's
+        last token. Here, the prompt of a partial completion includes its tokens so far.
       slot: int32 `[R]`, the slot of each completion, all different. A completion with a
         slot of B or more is dropped.
       last: int32 `[R]`, the last token of each completion's prompt.
       limit: int32 `[R]`, the maximum number of tokens to add to each completion.
-      path: uint32 `[R, 2]`, the indices of prompt and completion in the call of
-        `sample`. They and `root` determine the completion's random numbers.
+      path: uint32 `[R, 2]`, for each completion the index of its prompt, and its index
+        among the prompt's completions. `root` and these two determine the random
+        numbers of the completion.
     """
 
     # Draw for all tokens at once, because hundreds of hashes take as long as one.
@@ -202,11 +203,12 @@ def decode(
 ):
     """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
 
-    All devices synchronize when the loop checks how many slots are done. `state` is
-    donated. `truncates` says whether `dynamic.top_p` is applied.
+    Every `settings.tokens` tokens, the loop checks how many slots are done; all devices
+    synchronize for this. `state` is donated. If `truncates` is False, `dynamic.top_p`
+    is ignored.
 
-    Returns the new state, and its done, count, token_ids and logprobs replicated on all
-    devices, so that all processes make the same decisions.
+    Returns the new state and a tuple of four of its arrays (done, count, token_ids,
+    logprobs). The four are replicated, so that all processes make the same decisions.
     """
     mesh = model.mesh
     table = head_table(params)
@@ -301,10 +303,11 @@ def decode(
 
 
 def compact(mesh, state: Slots, keep) -> Slots:
-    """Returns a smaller state, copied one array at a time to save memory.
+    """Returns a state with fewer slots; copies one array at a time to save memory.
 
-    `keep` lists the slots to keep, ordered by copy of the weights and numbered within
-    each copy. All copies keep equally many. Arrays of `state` with slots are deleted.
+    `keep` lists the slots to keep: first those of the first copy of the weights, and so
+    on, the same number for each copy. A copy's first slot has number 0. The arrays of
+    `state` that have a slot axis are deleted.
     """
 
     def part(array, layout):

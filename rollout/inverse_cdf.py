@@ -1,7 +1,7 @@
 """Samples tokens from logits by inverting the CDF, without sorting the vocabulary.
 
-The vocabulary may be sharded over devices. They then exchange, for each row, little
-more than the sum of each block of 128 entries and the entries of two blocks. Except for
+The vocabulary may be sharded over devices. For each row, the devices then exchange
+mainly the sums of all blocks of 128 entries, and the entries of two blocks. Except for
 rounding, the sampled tokens do not depend on the sharding.
 
 Axes: B rows, V vocabulary, W entries of the vocabulary on this device, N blocks of 128
@@ -32,13 +32,14 @@ def draw_tokens(
     One uniform number per row selects a block of 128 entries, and another an entry of
     the block. This preserves float32's relative precision in the tails. (One Gumbel
     number per entry would cost more than the matrix products of a decode step.) Without
-    `truncates` there are no branches or loops, for which a GPU would wait for the host.
+    `truncates` there are no branches or loops, so a GPU does not wait for the host.
 
     Args:
       uniforms: two uniform random numbers in [0, 1) per row.
       temperature: the sampling temperature; 0 selects the largest logit.
       top_p: the nucleus mass in (0, 1]. Tokens are sampled from the smallest set of
-        most likely tokens with at least this mass, and from ties at its edge.
+        most likely tokens with at least this mass. Tokens that are as likely as the
+        least likely one of this set are included.
       axes: the mesh axes that shard the vocabulary; `()` if it is not sharded. All
         devices that share a row must call this function together.
       truncates: whether to apply `top_p`.
@@ -109,7 +110,7 @@ class _Tiles:
     def cut(self, x: jax.Array, fill: float) -> jax.Array:
         """Divides `[B, W]` into blocks `[B, N, 128]`.
 
-        Positions that belong to other devices or to no entry are set to `fill`.
+        Padding, and positions of entries on other devices, are set to `fill`.
         """
         if self._axes and self._words % _BLOCK:
             width = -(-(self._words + _BLOCK) // _BLOCK) * _BLOCK
@@ -121,7 +122,7 @@ class _Tiles:
         return x.reshape(self._rows, -1, _BLOCK)
 
     def all(self, sums: jax.Array) -> jax.Array:
-        """Returns the sums `[B, N]` of all blocks, given those of this device."""
+        """Returns the sums `[B, N]` of all blocks, given the sums on this device."""
         if not self._axes:
             return sums
         whole = jnp.zeros((self._rows, self.vocabulary // _BLOCK + 2), sums.dtype)
@@ -130,7 +131,7 @@ class _Tiles:
         return jax.lax.psum(whole, self._axes)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns entries `[B, 128]` of block `block[b]`, and which are not padding."""
+        """Returns entries `[B, 128]` of `block [B]`, and a mask: False for padding."""
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
         word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)
@@ -155,8 +156,8 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
     """Samples an index of each row in proportion to its weight.
 
-    This is the first index at which the cumulative weight exceeds `uniform` times the
-    sum of the weights, or else the last index.
+    The result is the first index at which the cumulative weight exceeds `uniform` times
+    the sum of the weights, or the last index if rounding leaves none.
     """
     cumulative = jnp.cumsum(weights, axis=-1)
     goal = uniform * cumulative[:, -1]
@@ -172,7 +173,7 @@ def _nucleus_edge(
     The nucleus is the smallest set of the largest weights, with ties, that has at least
     `top_p` of the total. The threshold is found by bisection on float32 bit patterns,
     which have the same order as the values in [0, 1] that they represent. Because of
-    rounding, a nucleus of nearly the total may lack weights below about 1e-7 of it.
+    rounding, weights below about 1e-7 of the total may be missing if `top_p` is near 1.
     """
     total = jax.lax.psum(jnp.sum(weights, axis=-1), axes)
     goal = top_p * total

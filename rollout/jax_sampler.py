@@ -68,8 +68,8 @@ class JaxSampler:
     ) -> None:
         """Compiles the programs for the layout's lengths, except decoding with top-p.
 
-        `partial` adds prefill of partial completions. `on_compiled` is called after
-        each batch size of `batches`.
+        With `partial`, includes the prefill of partial completions. Calls `on_compiled`
+        after each batch size of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         prefix = self._layout.prefix
@@ -163,7 +163,7 @@ class JaxSampler:
                 return state, _Results(*jax.device_get(drawn)), not reached
 
     def _ends_to_compact(self, running, batch: int) -> int:
-        """Returns how many completions must end for the batch to shrink or be empty."""
+        """Returns how many completions must end to shrink or empty the batch."""
         copies, smaller = self._layout.copies, self._layout.smaller_batch(batch)
         slots, fewer = batch // copies, smaller // copies
         groups = collections.Counter(slot // slots for slot in running)
@@ -188,9 +188,9 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Prefills prompts in order, as many as fit into packed rows of `shape`.
+        """Prefills as many prompts, in order, as fit into packed rows of `shape`.
 
-        `first` is the index of the first of these prompts in the queue.
+        The prompts are texts in the queue of `_Waiting`, from index `first` on.
         """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
@@ -209,7 +209,7 @@ class _Task(NamedTuple):
 
 
 class _Results(NamedTuple):
-    """Holds the results of all slots on the host, in the shapes of `decoding.Slots`."""
+    """Holds results of all slots on the host, as the arrays of `decoding.Slots`."""
 
     done: np.ndarray
     counts: np.ndarray
@@ -247,8 +247,8 @@ class _Block(NamedTuple):
 class _Waiting:
     """Queues completions that have no slot yet, and prefills their texts in blocks.
 
-    A text is a prompt, which is prefilled once for all its new completions, or a prompt
-    followed by one partial completion, which is prefilled in longer rows.
+    A text is either a prompt, prefilled once for all its new completions, or a prompt
+    followed by one partial completion. Texts of the second kind have longer rows.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Returns `decoding.insert`'s arguments after `root`, padded to `refill` rows."""
+    """Returns `decoding.insert`'s arguments after `root`, padded to R = `refill`."""
     # The padding has distinct slots that are out of range, which `insert` drops.
     slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)

@@ -64,7 +64,7 @@ _SETTINGS = {"cpu": _CPU, "gpu": _GPU, "tpu": _TPU}
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Describes the shapes of the sampler on the devices of the model in training.
+    """Describes the shapes of the sampler's arrays on the devices of the trained model.
 
     Longer prompts or responses, or a shorter common prefix, need further compilation.
     """
@@ -131,14 +131,14 @@ class Layout:
         return next((size for size in sizes if size >= completions), sizes[-1])
 
     def smaller_batch(self, batch: int) -> int:
-        """Returns the next smaller decode batch size, or 0."""
+        """Returns the next smaller decode batch size, or 0 if there is none."""
         return max((size for size in self.batches() if size < batch), default=0)
 
     def refill(self, batch: int) -> int:
         return max(1, batch // _REFILL_PART)
 
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
-        """Returns the number of rows and the row length of a prefill of prompts."""
+        """Returns the number and length of the packed rows for a prefill of prompts."""
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
     def prefill_partial(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
@@ -184,7 +184,7 @@ def device_bytes(tree) -> int:
 def device_memory(mesh: Mesh) -> int | None:
     """Returns the bytes that programs may use on a device; None if unknown.
 
-    All processes must call this function, and all get the minimum of their values.
+    The result is the minimum over all processes, which must all call this function.
     """
     stats = mesh.local_devices[0].memory_stats() or {}
     # In MiB, because JAX's integers have 32 bits.
@@ -272,7 +272,7 @@ def _undivided(count: int, config: DecoderConfig, devices: int) -> list[str]:
 def layout_bytes(layout: Layout) -> int:
     """Returns the bytes per device of the weights, the cache and replicated arrays.
 
-    These are the keys and values of one prefill, and the results of all slots.
+    The replicated arrays are keys and values of one prefill, and results of all slots.
     """
     config = layout.model.config
     columns, width = layout.lengths(0, 0, layout.prefix)

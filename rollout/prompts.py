@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 
 def common_length(prompts: Prompts) -> int:
-    """Returns the length of the common prefix of prompts without their last tokens."""
+    """Returns how many leading tokens all prompts share, without their last tokens."""
     shortest = min(len(prompt) for prompt in prompts)
     first, last = (list(f(map(tuple, prompts))) for f in (min, max))
     differ = (i for i in range(shortest - 1) if first[i] != last[i])
@@ -35,7 +35,7 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """Packs prompts without their last tokens, in order, as many as fit in `rows` rows.
+    """Packs prompts, without their last tokens, in order until `rows` rows are full.
 
     All prompts begin with the same `shared` tokens, and have 1 to `length` + 1 tokens.
     """

@@ -135,7 +135,7 @@ class PolicySampler(Sampler, Protocol):
 def check_lengths(
     prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int
 ) -> None:
-    """Raises ValueError if a prompt is empty, or over `limit` with `max_tokens`."""
+    """Raises ValueError if a prompt is empty, or prompt + `max_tokens` > `limit`."""
     for i, prompt in enumerate(prompts):
         if not 0 < len(prompt) <= limit - params.max_tokens:
             raise ValueError(

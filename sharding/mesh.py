@@ -60,7 +60,7 @@ def _mesh(devices: np.ndarray) -> Mesh:
 
 
 def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.ndarray:
-    """Arranges the devices in `shape`, with inner axes on the faster network.
+    """Returns the devices as an array of `shape`, with inner axes on faster networks.
 
     TPU slices and GPU nodes are distributed over the data axis first, then over fsdp.
     Raises ValueError if data x fsdp is not a multiple of the number of slices or nodes.
@@ -130,10 +130,10 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
 def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
     """Returns the mesh of an intermediate sharding, to publish weights in two steps.
 
-    The mesh has the tensor size of `served`. Its fsdp size is that of `trained`,
-    divided by the factor by which the tensor size grows. Returns None if the sizes are
-    not divisible, if both meshes have the same tensor size, or if `served` is a single
-    copy of the weights.
+    Compared with `trained`, the tensor size is larger by the factor that makes it equal
+    to that of `served`, and the fsdp size is smaller by the same factor. Returns None
+    if a division leaves a remainder, if both meshes have the same tensor size, or if
+    `served` is a single copy of the weights.
     """
     data, fsdp, tensor = (trained.shape[axis] for axis in AXES)
     wanted = served.shape[AXES[-1]]

@@ -13,7 +13,7 @@ def share_replicas(tree: Any) -> Any:
     exceed the cache that the cores share, which slows down decoding. Arrays on other
     platforms are returned unchanged.
 
-    Do not donate the result: several devices read the same bytes, those of `tree`.
+    Do not donate the result: its buffers are those of `tree`, and devices share them.
     """
     return jax.tree.map(_share, tree)
 

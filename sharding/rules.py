@@ -1,4 +1,4 @@
-"""Maps logical axes of arrays to mesh axes, which only this package names.
+"""Maps logical axes of arrays to mesh axes. Only this package has names of mesh axes.
 
 Flax's own rules treat a misspelled name as unsharded and ignore the second use of a
 mesh axis. Here `partition_spec` rejects both.
@@ -47,12 +47,12 @@ def shards(name: str, mesh: Mesh | AbstractMesh) -> int:
 
 
 def spec(*axes: str | None) -> PartitionSpec:
-    """Returns the partition spec of an array; checks the names, but not the shape."""
+    """Returns the partition spec of logical axes; checks the names, but no shape."""
     return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
 
 
 def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
-    """Returns the sharding `spec(*axes)` on a mesh; without axes, a replicated one."""
+    """Returns the sharding `spec(*axes)` on a mesh; replicated if there are no axes."""
     return NamedSharding(mesh, spec(*axes))
 
 

@@ -40,15 +40,15 @@ class ServerBusy(RuntimeError):
 
 
 class OutOfStep(SamplerError):
-    """Reports that a server does not serve the published version, or names none."""
+    """Reports that a server does not serve the published version, or reports none."""
 
 
 class ServerBroken(SamplerError):
-    """Reports a status of 500 or more, except 503: the engine may be dead."""
+    """Reports an HTTP status of 500 or more, except 503: the engine may be dead."""
 
 
 class ServerRefused(SamplerError):
-    """Reports a status below 500 other than 200, or a failed check of a server."""
+    """Reports an HTTP status below 500 except 200, or that a server failed a check."""
 
     def __init__(self, message: str, status: int = 400):
         super().__init__(message)
@@ -56,7 +56,7 @@ class ServerRefused(SamplerError):
 
 
 class LoadFailed(ServerRefused):
-    """Reports a failed load: the server is paused, and may have mixed weights."""
+    """Reports that a load failed: the server is paused, and may mix two versions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class PublishedWeights:
 def checksum(data: np.ndarray) -> int:
     """Returns a 64-bit checksum of a C-contiguous array's bytes.
 
-    It is several times as fast as CRC-32. The bytes form rows of 32-bit words, and the
-    result combines a CRC-32 of the row sums with one of the column sums. Sums are
-    modulo 2**32, so a changed word changes one sum of each kind. Bytes that do not fill
-    a row enter both CRCs unchanged.
+    The checksum is several times as fast as CRC-32. The bytes form a table of 32-bit
+    words. The result combines a CRC-32 of its row sums with a CRC-32 of its column
+    sums. Sums are modulo 2**32, so a changed word changes one row sum and one column
+    sum. Bytes that do not fill a row are appended to both inputs of CRC-32.
     """
     flat = data.reshape(-1).view(np.uint8)
     in_rows = flat.size - flat.size % (4 * _WORDS)
@@ -128,8 +128,8 @@ class VllmClient:
         Raises:
           ServerGone: there is no answer, or `cut` or `close` broke the connection.
           ServerBusy: the status is 503.
-          ServerBroken: the status is another one of 500 or more.
-          ServerRefused: any other status but 200, or the answer is not JSON.
+          ServerBroken: the status is 500 or more, but not 503.
+          ServerRefused: the status is below 500 but not 200, or the answer is not JSON.
         """
         text = self._exchange(method, path, body, timeout)
         try:
@@ -170,7 +170,7 @@ class VllmClient:
         return text
 
     def healthy(self) -> bool:
-        """Returns whether the server is alive; raises ServerRefused for status 4xx."""
+        """Returns whether the server is alive; raises ServerRefused as `call` does."""
         try:
             self.call("GET", "/health", timeout=5)
         except (ServerGone, ServerBusy, ServerBroken):
@@ -198,7 +198,7 @@ class VllmClient:
     # -- checks of a started server --------------------------------------------------
 
     def attach(self, *, max_model_len: int) -> float:
-        """Checks the server, and prepares `generate`; must be called before it.
+        """Checks the server; must be called once before `generate`.
 
         Returns the log-prob, in nats, of a token sampled with top_k=1. It is 0 unless
         the server reports log-probs of the raw logits.
@@ -273,7 +273,7 @@ class VllmClient:
         name: str = "",
         timeout: float | None = None,
     ) -> Completion:
-        """Samples one completion, unfinished if `abort` or an update ended it early.
+        """Samples a completion, which is unfinished if `abort` or an update ended it.
 
         Args:
           version_of: converts a version label to a policy version; called with "" for a
@@ -358,7 +358,7 @@ class VllmClient:
         return list(zip(choice["token_ids"], logprobs, strict=True)), choice
 
     def tokens_processed(self, *, timeout: float) -> float:
-        """Returns how many tokens the server has read and generated since its start."""
+        """Returns the number of tokens that the server has prefilled or generated."""
         text = self._exchange("GET", "/metrics", None, timeout).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(
@@ -410,7 +410,7 @@ class VllmClient:
         self._model = ADAPTER
 
     def _call_workers(self, method: str, *, timeout: float, **arguments: Any) -> None:
-        """Calls a method of `extension.PolicyWorker`, and raises its first error."""
+        """Calls a method of `PolicyWorker` in each worker; raises the first error."""
         order = {"method": method, "kwargs": arguments}
         answer = self.call("POST", "/collective_rpc", order, timeout=timeout)
         for error in answer["results"]:

@@ -75,7 +75,7 @@ class PolicyWorker:
         return ""
 
     def load_policy(self, path: str, checksums: dict[str, int]) -> str:
-        """Replaces the served weights by those of a `client.PublishedWeights`.
+        """Loads the weights in the file `path`, which must match `checksums`.
 
         After an error the weights may be a mixture of two versions.
         """
@@ -89,7 +89,7 @@ class PolicyWorker:
         return ""
 
     def load_adapter(self, path: str, checksums: dict[str, int]) -> str:
-        """Replaces the served adapters by those of a `client.PublishedWeights`.
+        """Loads the adapters in the file `path`, which must match `checksums`.
 
         vLLM's own route (`load_inplace`) would read the file again for each token.
         """
@@ -126,7 +126,7 @@ def _checked_tensors(
 class RequireKey:
     """Requires the API key on all HTTP routes except /health.
 
-    vLLM's development routes, which can replace weights, require it too.
+    These routes include vLLM's development routes, which can replace weights.
     """
 
     def __init__(self, app):

@@ -57,7 +57,7 @@ class FleetSampler:
         Raises:
           ServerFailed: a restart fails, no server is left, or requests fail repeatedly.
           ServerRefused: a server rejected a request; the message has its answer.
-          OutOfStep: a server reports no version, or serves another one.
+          OutOfStep: a server reports no version for a token, or another run's version.
           ServerGone: the sampler was closed.
         """
         check_lengths(prompts, params, self._max_model_len)

@@ -1,9 +1,9 @@
 """Manages the vLLM servers of a run: their state, free slots and restarts.
 
 A server is restarted and updated if it does not answer, could not load weights, or has
-requests but processes no token for `stall_seconds`. The fleet does not restart a server
-given by its URL; it waits up to 30 minutes for an answer. If a server needs more than
-`max_restarts` restarts or waits between two publishes, the run continues without it.
+requests but processes no token for `stall_seconds`. A server given by its URL is not
+restarted; the fleet instead waits up to 30 minutes for its answer. The run continues
+without a server that needs more than `max_restarts` restarts or waits per publish.
 """
 
 import contextlib
@@ -131,7 +131,7 @@ class ServerFleet:
         """Waits for a free slot; yields the least busy server and the server's epoch.
 
         Yields None if `unless` returns True. Raises ServerGone after `close`, or the
-        error of a restart, such as ServerFailed if no server is left.
+        error of a failed restart, such as ServerFailed if no server is left.
         """
         with self._changed:
             while not (free := self._with_room()) and not unless():

@@ -45,9 +45,9 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
-      ValueError: `devices` is malformed; no GPU is free, or the free ones are not
-        known; or JAX and vLLM share a GPU without shares of its memory that sum to at
-        most 1.
+      ValueError: `devices` is malformed or lists a GPU twice; no GPU is free, or the
+        free ones are not known; or JAX and vLLM share a GPU, and their shares of its
+        memory are not both set or sum to more than 1.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
@@ -83,7 +83,7 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 def _check_shared(
     sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
 ) -> None:
-    """Checks that each GPU is listed once, and the memory shares of JAX and vLLM."""
+    """Checks that no GPU is listed twice, and that memory shares sum to at most 1."""
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(

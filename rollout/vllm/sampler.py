@@ -1,7 +1,8 @@
 """Publishes the policy to vLLM servers, and samples from them.
 
-A publish writes a version to a folder, has the servers load it, and compares their
-log-probs for a completion of a fixed prompt (the probe) with the trainer's.
+A publish writes a version of the weights to a folder, which the servers load. Each
+server then completes a fixed prompt (the probe). Its log-probs for this completion are
+compared with the trainer's.
 
     ROOT/policy-weights-PID-TOKEN/     the folder of one run, mode 700
         owner                          locked while the trainer runs; begins with TOKEN
@@ -72,11 +73,11 @@ class WeightFolder:
         Args:
           weight_dir: the parent of the folder; if empty, shared memory.
           fallback: the parent if `weight_dir` is empty and shared memory is too small.
-          export: yields `(name in the file, host array)` for a parameter tree's
-            tensors.
+          export: a function of a parameter tree, which yields `(name in the file, host
+            array)` for each tensor.
           specs: `(shape, dtype)` of each tensor from `export`, all of one dtype.
-          file, described: the name of a version's weights file, and the texts of its
-            other files by name.
+          file: the name of the weights file of a version.
+          described: the texts of the other files of a version, by file name.
 
         Raises OSError if two versions do not fit, or the parent is not writable.
         """
@@ -111,9 +112,9 @@ class WeightFolder:
     def write(
         self, params: Any, label: str, *, keep: PublishedWeights | None
     ) -> PublishedWeights:
-        """Writes a version, one tensor at a time, to a folder that `keep` does not use.
+        """Writes a version, one tensor at a time, without changing the version `keep`.
 
-        Raises OSError if the folder is full or not writable; `keep` is not changed.
+        Raises OSError if the folder is full or not writable.
         """
         slots = [self.path / str(i) / self._file for i in range(_VERSIONS)]
         path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
@@ -178,8 +179,9 @@ class VllmSampler(FleetSampler):
 
         Args:
           fleet: the servers, not yet started.
-          probe: returns the trainer's log-probs at temperature 1 of the sequences, for
-            a parameter tree: `float32 [n]` with entry t for token t.
+          probe: a function of a parameter tree and token sequences. It returns the
+            trainer's log-probs at temperature 1, `float32 [n]` for each sequence, with
+            entry t for token t.
           probe_prompt: the token ids of the probe's prompt, long enough to fill several
             blocks of the key-value cache.
           probe_tolerance: the largest mean absolute difference of log-probs after an
@@ -279,7 +281,7 @@ class VllmSampler(FleetSampler):
         )
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
-        """Loads the weights; returns the pause (seconds) and the probe's completion."""
+        """Updates a server; returns the pause in seconds and the probe's completion."""
         paused = client.update(
             self._current,
             mode=self._in_flight,
@@ -311,9 +313,10 @@ class VllmSampler(FleetSampler):
     def _gap(
         self, client: VllmClient, answer: Completion, own: np.ndarray
     ) -> np.ndarray:
-        """Returns the absolute differences of a server's and the trainer's log-probs.
+        """Returns `|own - log-probs of the server|` for the leading tokens of `answer`.
 
-        `own` has the trainer's log-probs of the leading tokens of `answer`.
+        `own` has the trainer's log-probs of these tokens. Raises OutOfStep if their
+        mean is too large, or the server sampled fewer tokens or with another version.
         """
         version = self._version_of(self._current.label)
         versions = sorted(set(answer.versions.tolist()))
@@ -342,8 +345,8 @@ class VllmSampler(FleetSampler):
     ) -> None:
         """Compares a restarted server with the trainer's log-probs of the last publish.
 
-        The trainer may be busy, so it computes no new log-probs. Only the first tokens
-        are compared, as far as they equal those of the last publish.
+        The trainer may be busy, so it computes no new log-probs. Only the leading
+        tokens that equal those of the last publish's probe are compared.
         """
         _, answer = found
         label, token_ids, own = self._probed

@@ -28,7 +28,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
-    """Starts `command` below a supervisor process, with arguments of `Popen`.
+    """Starts a supervisor process that runs `command`; `popen` is passed to `Popen`.
 
     Returns the supervisor's process and a pipe. Close the pipe to end the process tree;
     write `k` first to skip the grace period.
@@ -47,7 +47,7 @@ def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Returns the ids of all descendants of a process that are not zombies."""
+    """Returns the ids of a process's descendants, without zombies."""
     children: dict[int, list[int]] = {}
     for pid, parent, _ in _processes():
         children.setdefault(parent, []).append(pid)
