@@ -20,13 +20,13 @@ class Rule(NamedTuple):
     name: str  # the alarm's name in `alarms.stop_on`
     value: Callable[[Metrics], float]  # value to compare; NaN if the step lacks it
     limit: float
-    says: str  # format string; `names` are the first three non-finite metrics
-    beyond: Callable[[float, float], bool] = operator.gt  # gives a warning
+    says: str  # format string of the value; {names}: first three non-finite metrics
+    beyond: Callable[[float, float], bool] = operator.gt  # whether to warn
     counts: bool = False  # whether the value counts consecutive steps or updates
 
 
 def _of(*names: str) -> Callable[[Metrics], float]:
-    # The first of the names that a step has.
+    # Returns the value of the first of these metrics that a step has.
     return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
 
 
@@ -117,9 +117,9 @@ RULES = (
 class Alarms:
     """Compares each step's metrics with the limits of `RULES`.
 
-    Every active alarm gives a warning. An alarm of `alarms.stop_on` ends the run after
-    `alarms.patience` consecutive active steps. An alarm whose value is a count
-    (`Rule.counts`) ends the run when the count reaches the limit instead.
+    An alarm gives a warning in each step whose value is beyond the limit. Alarms in
+    `alarms.stop_on` also end the run: after `alarms.patience` such steps in a row, or,
+    if the value is a count (`Rule.counts`), when the count reaches the limit.
     """
 
     def __init__(self, settings: base.Alarms):
@@ -129,7 +129,7 @@ class Alarms:
         self._unmoved = 0
 
     def check(self, metrics: Metrics) -> tuple[dict[str, str], str | None]:
-        """Returns a step's warnings by alarm, and the reason to end the run, if any."""
+        """Returns warnings by alarm name, and the reason to end the run or None."""
         metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
         names = ", ".join(_not_finite(metrics)[:3])
         patience = self.settings.patience

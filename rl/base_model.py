@@ -22,8 +22,8 @@ def base_folder(
 ) -> pathlib.Path:
     """Returns the base model's folder; makes or downloads the model if it is missing.
 
-    With `described_in`, an empty folder, only config and tokenizer of a missing model
-    are written, to this folder, which is returned.
+    `described_in` is an empty folder. If it is given and the model is missing, writes
+    only the config and the tokenizer to it, and returns it.
     """
     m = c.model
     if m.maker:
@@ -46,7 +46,7 @@ def model_from_config(
         dataclasses.replace(architecture, lora=sizes),
         mesh=mesh,
         dtype=jnp.dtype(m.dtype),
-        # With adapters the frozen base needs no float32 masters.
+        # With adapters the frozen base needs no float32 master weights.
         param_dtype=jnp.dtype(m.dtype if sizes else m.param_dtype),
         remat=m.remat,
         attention=default_implementation(mesh, m.dtype)
@@ -63,6 +63,6 @@ def base_name(c: RunConfig, folder: pathlib.Path) -> str:
 
 
 def parameter_count(model: DecoderConfig) -> int:
-    """Counts the parameters of a model, with those of adapters if it has some."""
+    """Counts the parameters of a model, including its adapters if it has any."""
     shapes, _ = abstract_params(Decoder(model))
     return sum(x.size for x in jax.tree.leaves(shapes))

@@ -43,8 +43,8 @@ _LEFTOVER_SECONDS = 10.0
 class Checkpoints:
     """Saves, restores and rotates the checkpoints of one run.
 
-    With several processes all call `save`, `restore` and `close` together. `base` is a
-    result of `checksums.describe_base`; None without adapters.
+    In a run of several processes, all call `save`, `restore` and `close` together.
+    `base` is the result of `checksums.describe_base`, or None without adapters.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Checkpoints:
         self._pending = step, self._background.submit(self._finish, manager, step)
 
     def should_preserve(self, checkpoints: Any, *, context: Any) -> Sequence[bool]:
-        # Orbax calls this method of its `PreservationPolicy`.
+        # A method of Orbax's `PreservationPolicy`, which Orbax calls.
         retained = retained_steps(self._records, self._keep)
         return [checkpoint.step in retained for checkpoint in checkpoints]
 
@@ -201,7 +201,7 @@ class Checkpoints:
             self._records |= records_in(self._folder)
 
     def finish(self) -> None:
-        """Waits for the save in the background without raising its error."""
+        """Waits for the save in the background; does not raise an error if it fails."""
         if pending := self._pending:
             concurrent.futures.wait([pending[1]])
 
@@ -223,11 +223,11 @@ class Checkpoints:
     def restore(
         self, abstract: TrainState, *, make_room: Callable[[], None] = lambda: None
     ) -> tuple[int, TrainState, dict[str, Any]] | None:
-        """Reads the newest intact checkpoint: its step, train state and loop state.
+        """Returns step, train state and loop state of the newest intact checkpoint.
 
         Arrays get the shardings of `abstract`. `make_room` frees device memory before
-        each read. Returns None without a checkpoint. Raises ValueError if none is
-        intact, or if the newest intact one has another model, base or optimizer.
+        each read. Returns None if there is no checkpoint. Raises ValueError if all are
+        corrupt, or if the newest intact one has another model, base or optimizer.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -254,7 +254,10 @@ class Checkpoints:
         return None
 
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
-        """Returns the newest intact step outside `corrupt`; adds steps that fail."""
+        """Returns the newest intact step that is not in `corrupt`, or None.
+
+        Process 0 adds newer, corrupt steps to `corrupt`.
+        """
         found = -1
         if jax.process_index() == 0:
             for step in sorted(steps_in(self._folder) - corrupt.keys(), reverse=True):
@@ -296,7 +299,10 @@ class Checkpoints:
 
 
 def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[str]]:
-    """Returns the `keep` newest steps, the newest healthy and the best one."""
+    """Returns the steps whose checkpoints are retained, each with its reasons.
+
+    These are the `keep` newest steps, the newest healthy one and the best one.
+    """
     reasons = {step: ["newest"] for step in sorted(records)[-keep:]}
     healthy = [step for step, record in records.items() if record.healthy]
     if healthy:
@@ -332,7 +338,7 @@ def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainStat
 
 
 def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
-    """Loads and checks the arrays of `abstract`: a whole train state or a part."""
+    """Loads and checks the arrays that `abstract` describes: all or part of a state."""
     try:
         with ocp.PyTreeCheckpointer() as checkpointer:
             loaded = checkpointer.restore(
@@ -344,11 +350,11 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
                 ),
             )
         for name, x in by_path(loaded).items():
-            if not isinstance(x, jax.Array):  # `partial_restore` leaves it as it is
+            if not isinstance(x, jax.Array):  # `partial_restore` skips missing ones
                 raise ValueError(f"the tensor {name} is missing")
     except Exception as error:
         cause: BaseException | None = error
-        # The files may be intact after a signal, or if a device has too little memory.
+        # After a signal, or if a device has too little memory, the files may be intact.
         while cause is not None:  # Orbax may wrap these in an error of its own
             if isinstance(cause, Stopped) or is_out_of_memory(cause):
                 raise cause from None
@@ -362,17 +368,14 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
 
 
 def _from_first(value: int) -> int:
-    """Returns the value of process 0 in all processes."""
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
 def _in_any_process(value: bool) -> bool:
-    """Returns whether the value is True in at least one process."""
     return bool(np.any(multihost_utils.process_allgather(np.bool_(value))))
 
 
 def remove(path: pathlib.Path) -> None:
-    """Removes a file, a link or a whole folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -384,7 +387,7 @@ def state_bytes(
     optimizer: optax.GradientTransformation,
     reference: str | None = None,
 ) -> int:
-    """Returns the bytes of a checkpoint; `reference` is the dtype of its reference."""
+    """Returns a checkpoint's bytes; `reference` is the dtype of its reference model."""
     leaves = jax.tree.leaves((params, jax.eval_shape(optimizer.init, params)))
     if reference:
         copied = jax.tree.leaves(params)
@@ -393,9 +396,9 @@ def state_bytes(
 
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
-    """Describes disk space and save time of checkpoints of `nbytes` in `folder`."""
-    # In addition to the newest: the last healthy one, the best one, one that is being
-    # saved, and one in a dump.
+    """Describes the space and save time of checkpoints of `nbytes` bytes each."""
+    # In addition to the `keep` newest: the newest healthy one, the best one, one that
+    # is being saved, and one in a dump.
     most = (keep + 4) * nbytes
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
@@ -408,22 +411,20 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
 
 
 def format_size(nbytes: int) -> str:
-    """Formats a number of bytes in GB, or in MB below 0.1 GB."""
     return f"{nbytes / 1e9:,.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:,.1f} MB"
 
 
 def size_of(folder: pathlib.Path) -> int:
-    """Returns the total size of a folder's files in bytes."""
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
 
 
 def load_run_params(
     checkpoints: pathlib.Path, step: int | None, abstract: Params
 ) -> tuple[int, Params]:
-    """Reads only the trained parameters from a run's folder of checkpoints.
+    """Reads only the trained parameters of a run's checkpoint, by default the newest.
 
-    Returns the step (by default the newest), and the parameters with the shapes, dtypes
-    and shardings of `abstract`. Raises ValueError if that step is missing or corrupt.
+    Returns the checkpoint's step, and the parameters with the shapes, dtypes and
+    shardings of `abstract`. Raises ValueError if that checkpoint is missing or corrupt.
     """
     steps = sorted(steps_in(checkpoints))
     if not steps:

@@ -1,7 +1,7 @@
 """Computes and checks a checkpoint's checksums.
 
-Each checkpoint contains a `Record`. When the save is complete, checksums of its files
-are written to `SHA256SUMS`, which `sha256sum -c` can check.
+Each checkpoint contains a `Record`. When the checkpoint is complete, checksums of its
+files are written to `SHA256SUMS`, which `sha256sum -c` can check.
 """
 
 import dataclasses
@@ -33,16 +33,15 @@ class Record:
 
     step: int  # number of steps done
     updates: int  # number of optimizer updates done
-    healthy: bool  # False after a step with a warning or with unchecked alarms
-    score: float | None  # `rl.held_out.score_of`; the highest score is retained
+    healthy: bool  # False if alarms warned in this step, or did not check it
+    score: float | None  # `rl.held_out.score_of`; None if not evaluated
     loop: str  # SHA-256 of the loop's state
     tensors: Tensors
-    # Path and digest of the adapters' frozen base; empty without adapters.
+    # "path" and "digest" of the frozen base under adapters; empty without adapters.
     base: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def hash_json(value: Any) -> str:
-    """Returns the SHA-256 of a JSON value, independent of the order of keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -55,12 +54,12 @@ def tensors_of(tree: Any) -> Tensors:
 
 
 def describe_base(params: Any, path: str) -> dict[str, str]:
-    """Returns `Record.base` for a base model, given its path or Hub id."""
+    """Returns `Record.base` for the base's parameters, and its path or Hub id."""
     return {"path": path, "digest": hash_json(tensors_of(params))}
 
 
 def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) -> None:
-    """Raises ValueError if a checkpoint's adapters belong to another base model."""
+    """Raises ValueError if the base in `record` differs from `base`, the run's."""
     if record.base.get("digest") != base.get("digest"):
         saved, own = (
             f"{b['path']} ({b['digest'][:12]})" if b else "none"
@@ -74,7 +73,7 @@ def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) ->
 
 
 def read_record(folder: pathlib.Path) -> Record:
-    """Reads a checkpoint's record, and its score if that was added later."""
+    """Reads a checkpoint's record; a score from `write_score` replaces the record's."""
     try:
         record = Record(**_read(folder / RECORD_FILE))
     except TypeError as error:
@@ -95,7 +94,7 @@ def read_record(folder: pathlib.Path) -> Record:
 
 
 def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
-    """Reads the loop's state and compares it with the record."""
+    """Reads the loop's state; raises CorruptCheckpointError if its hash is wrong."""
     loop = _read(folder / LOOP_FILE)
     if hash_json(loop) != record.loop:
         raise CorruptCheckpointError(f"{folder / LOOP_FILE}: wrong SHA-256")
@@ -103,12 +102,11 @@ def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
 
 
 def write_score(folder: pathlib.Path, score: float) -> None:
-    """Adds an evaluation score to the folder of a saved checkpoint."""
     files.replace_json(folder / SCORE, _late_score(score))
 
 
 def write_sums(folder: pathlib.Path) -> None:
-    """Writes `SHA256SUMS` with the SHA-256 of each file except the score."""
+    """Writes `SHA256SUMS` with hashes of all files except hidden ones and the score."""
     lines = (f"{sha}  {name}\n" for name, sha in _hash_files(folder).items())
     files.replace(folder / SUMS, "".join(lines))
 
@@ -116,7 +114,7 @@ def write_sums(folder: pathlib.Path) -> None:
 def verify(folder: pathlib.Path) -> None:
     """Raises CorruptCheckpointError if a checkpoint's files contradict `SHA256SUMS`."""
     sums = folder / SUMS
-    # If the run was killed just after the save, only other checks remain.
+    # The file is missing if the run was killed just after the save.
     if not os.path.lexists(sums):
         return
     try:
@@ -136,7 +134,7 @@ def verify(folder: pathlib.Path) -> None:
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
-    """Raises ValueError if tensor names, shapes or dtypes differ from the run's."""
+    """Raises ValueError if `stated` and `abstract` differ in name, shape or dtype."""
     needed = {k: f"{x.dtype}{list(x.shape)}" for k, x in by_path(abstract).items()}
     saved = {k: f"{dtype}{list(shape)}" for k, (shape, dtype, _) in stated.items()}
     for name in sorted(needed.keys() | saved.keys()):
@@ -149,7 +147,7 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 
 
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
-    """Raises CorruptCheckpointError if the checksum of a tensor differs."""
+    """Raises CorruptCheckpointError if checksums in `stated` and of `tree` differ."""
     for name, (_, dtype, checksum) in tensors_of(tree).items():
         # A tensor that was cast while it was loaded has another checksum.
         if dtype == stated[name][1] and checksum != stated[name][2]:

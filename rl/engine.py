@@ -37,8 +37,8 @@ Reject = Callable[[Sequence[Batch]], list[Batch]]
 class Engine:
     """Samples from, updates, publishes, saves, restores and exports the policy.
 
-    Methods that all processes call take plain host data, which the leader can send to
-    the other processes (`rl.processes.joint`).
+    Some methods are called in all processes (`rl.processes.joint`). Their arguments are
+    plain host data, which the leader can send to the other processes.
     """
 
     config: DecoderConfig
@@ -49,11 +49,11 @@ class Engine:
     assets: pathlib.Path  # folder with the tokenizer and other files for exports
     base: Params  # the frozen parameters under the adapters; {} without adapters
     base_name: str  # path or Hub id of the base model, for exported adapters
-    reference: Params | None  # a reference model that is not in `state.reference`
+    reference: Params | None  # reference model, unless it is in `state.reference`
     score_reference: Score  # computes log-probabilities by the reference model
     settings: Objective
-    reject: Reject | None  # removes tokens of a mini-batch; needs `old_logprobs`
-    check_stop: Callable[[], None]  # called during sampling; raises to end it
+    reject: Reject | None  # removes tokens from the loss; needs `old_logprobs`
+    check_stop: Callable[[], None]  # called during sampling; an error ends sampling
 
     def sample(
         self,
@@ -100,7 +100,7 @@ class Engine:
 
     @property
     def skipped(self) -> tuple[int, int]:
-        """Returns the number of updates skipped in a row up to now, and in total."""
+        """Returns counts of skipped updates: since the last applied one, and in all."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     def update(
@@ -108,10 +108,10 @@ class Engine:
     ) -> list[dict[str, Any]]:
         """Runs one update for each of `hypers`; skips updates that are not finite.
 
-        Uses the mini-batches, which hold micro-batches of NumPy arrays, in order and
-        again in each epoch. Returns the statistics of each update (see
-        `rl.update.objective.Objective`), with its loss and gradient norm, and whether
-        it was skipped. Raises OSError if a save in the background has failed.
+        A mini-batch is a list of micro-batches of NumPy arrays. Each epoch uses the
+        mini-batches in order. Returns one dictionary per update: the statistics of
+        `rl.update.objective.Objective`, the loss, the gradient norm, and whether the
+        update was skipped. Raises OSError if a save in the background has failed.
         """
         self.checkpoints.check()
         self.sampler.make_room()
@@ -130,7 +130,10 @@ class Engine:
     def prepare(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[list[Batch]]:
-        """Copies mini-batches to the devices and adds missing log-probabilities."""
+        """Copies mini-batches to devices, with the log-probabilities that updates need.
+
+        If a token is off-policy, first removes the tokens that `reject` selects.
+        """
         hyper, rows = hypers[0], self.step.rows
         # With a single update the old policy is the current policy.
         scores = len(hypers) > 1
@@ -167,8 +170,9 @@ class Engine:
     def publish(self, version: int) -> None:
         """Publishes the current parameters to the sampler as policy `version`.
 
-        Every `objective.reset_every` versions, the reference is reset to the policy.
-        Raises NotFinite for a NaN or an infinity, SamplerError or OSError on failure.
+        Every `objective.reset_every` versions, first resets the reference to the
+        policy. Raises NotFinite if a parameter is NaN or infinite, and SamplerError or
+        OSError if publishing fails.
         """
         check_finite(self.state.params, f"policy version {version} is not published")
         every = self.settings.reset_every if self.state.reference else 0
@@ -187,7 +191,10 @@ class Engine:
         self.checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Restores the newest intact checkpoint, if any, and publishes the policy."""
+        """Restores the newest intact checkpoint, if any, and publishes the policy.
+
+        Returns the step and the loop's state, or None if there is no checkpoint.
+        """
         abstract = abstract_state(self.state, self.step.shardings)
         restored = self.checkpoints.restore(abstract, make_room=self._drop_state)
         if restored is None:
@@ -205,10 +212,10 @@ class Engine:
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
-        Replaces an earlier `folder`, and writes `card` to its README.md. Adapters are
-        also written alone, to the PEFT folder `adapter` next to it. If the last update
-        was skipped as not finite, nothing is written and the result is False. Raises
-        ValueError if a weight is not finite, before or after conversion to `dtype`.
+        Replaces an earlier `folder`. `card` is the text of README.md. Also writes the
+        adapters alone, as a PEFT folder `adapter` next to `folder`. Returns False, and
+        writes nothing, if the last update was skipped as not finite. Raises ValueError
+        if a weight is not finite, before or after conversion to `dtype`.
         """
         if self.skipped[0]:
             return False

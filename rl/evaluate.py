@@ -4,7 +4,7 @@
     scored = score(drawn, problems, judge)
     summary = summarise(scored)
 
-`evaluate` calls all three functions. `tools.evaluate` stores the completions, and can
+`evaluate` calls these three functions. `tools.evaluate` stores the completions, and can
 score them again after a change of the verifier.
 """
 
@@ -32,7 +32,7 @@ class SampledCompletion:
     """Holds a completion as text; a field that is not known is None."""
 
     id: str  # id of the problem
-    sample: int  # number of the completion among those of its problem, from 0
+    sample: int  # index among the completions of the problem
     completion: str  # decoded text, without a special stop token
     tokens: int | None = None  # number of tokens, including the stop token
     finish_reason: FinishReason | None = None
@@ -86,7 +86,7 @@ def evaluate(
       problems: at least one problem, with unique ids.
       prompts: token ids of each problem's prompt, template applied.
       decode: converts token ids to text, without the stop token at the end.
-      curve: a part of the problems, which the summary also has separately ("curve").
+      curve: a part of the problems, which also gets a summary of its own ("curve").
 
     Returns:
       The scored completions, ordered by problem, and their summary (see `summarise`),
@@ -109,7 +109,7 @@ def evaluate(
 
 
 def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
-    """Returns templates by problem id for use as clusters; None if one is missing."""
+    """Returns templates by problem id, used as clusters; None if a problem has none."""
     found = {p.id: p.meta.get("template") for p in problems}
     if not found or any(template is None for template in found.values()):
         return None
@@ -126,7 +126,7 @@ def draw(
     decode: Decode,
     on_drawn: Callable[[SampledCompletion], None] | None = None,
 ) -> list[SampledCompletion]:
-    """Samples `params.n` completions per problem; calls `on_drawn` when one ends."""
+    """Samples `params.n` completions per problem; `on_drawn` gets each as it ends."""
 
     def as_text(problem: int, sample: int, completion: Completion) -> SampledCompletion:
         return SampledCompletion(
@@ -157,7 +157,7 @@ def draw(
 def score(
     drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Scores all completions in one call of `judge`; orders them as `by_problem`."""
+    """Scores completions in one call of `judge`; returns them grouped by problem."""
     by_id = {problem.id: problem for problem in problems}
     groups = by_problem(drawn)
     scores = judge(
@@ -178,10 +178,10 @@ def summarise(
 
     `accuracy` is avg@k, the mean over problems of the share of correct completions.
     `pass@k` is computed for k = n and all powers of two below n, where n is the
-    smallest number of completions of a problem. Intervals are at 95% (`mean_interval`),
-    with `clusters` of problems (`templates_of`). `unjudged` completions count as wrong.
-    `reward`, `component/NAME` and `tokens_*` are over the completions that have this
-    value. `repeated` and `truncated` are absent unless known for all.
+    smallest number of completions of a problem. Intervals are 95% confidence intervals
+    (`mean_interval`), with `clusters` by problem id. Completions without a verdict
+    count as wrong. `reward`, `component/NAME` and `tokens_*` use only completions that
+    have the value. `repeated` and `truncated` are absent unless known for all.
     """
     groups = by_problem(scored)
     if not groups:
@@ -260,7 +260,7 @@ def breakdown(
     labels: Mapping[str, Any],
     clusters: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Computes `accuracy_of` for each label; problems with label None are left out."""
+    """Computes `accuracy_of` by label; leaves out problems whose label is None."""
     parts: dict[Any, dict[str, list[bool]]] = {}
     for id, group in by_problem(scored).items():
         if labels[id] is not None:

@@ -33,7 +33,7 @@ _NOT_JSONL = {
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-    """Makes and locks a folder; raises OSError if another process has locked it."""
+    """Makes and locks a folder for the `with` block; raises OSError if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -68,14 +68,13 @@ def replace_json(path: pathlib.Path, value: Any) -> None:
 
 
 def read_json(path: pathlib.Path) -> Any:
-    """Returns the value of a JSON file; errors name the file."""
     with damaged(path, "restore it, or use another folder"):
         return json.loads(path.read_text("utf-8"))
 
 
 @contextlib.contextmanager
 def damaged(path: pathlib.Path, advice: str) -> Iterator[None]:
-    """Replaces errors of parsing a file in the `with` block by one with `advice`."""
+    """Replaces parse errors in the `with` block by a ValueError with `advice`."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -127,8 +126,8 @@ def read_rows(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields `("PATH:LINE", object)` for each line of a JSONL file, except blank ones.
 
-    With `appended`, as for files of `Rows`, the file may be missing, and an incomplete
-    last row is ignored. Raises ValueError if a line is too long or not a JSON object.
+    `appended` is for files of `Rows`: the file may be missing, and an incomplete last
+    row is ignored. Raises ValueError if a line is too long or not a JSON object.
     """
     if appended and not path.exists():
         return
@@ -152,7 +151,7 @@ def read_rows(
 
 
 def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
-    """Returns an integer of a row; `where` is the row's place from `read_rows`."""
+    """Returns `row[key]`, which must be an integer; `where` is from `read_rows`."""
     if not isinstance(value := row.get(key), int):
         raise ValueError(
             f"{where}: {key}={value!r}: must be a whole number; restore the file, or"
@@ -162,7 +161,7 @@ def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-    """Yields number and content of each line, cut after `MAX_LINE_BYTES + 1` bytes."""
+    """Yields each line's number and at most its first `MAX_LINE_BYTES + 1` bytes."""
     with path.open("rb") as file:
         for number in itertools.count(1):
             part = line = file.readline(MAX_LINE_BYTES + 1)
@@ -186,9 +185,10 @@ def sha256_of_each(paths: Iterable[pathlib.Path]) -> list[str]:
 def fetched(name: str) -> pathlib.Path:
     """Returns the local path of a file; downloads a file of the Hugging Face Hub.
 
-    `name` is a path, in which `~` and environment variables are expanded; or
-    `hf://OWNER/DATASET/PATH` or `hf://OWNER/DATASET@REVISION/PATH` for a file of a data
-    set. Raises ValueError if such a name has another form or the download fails.
+    `name` is a path, in which `~` and environment variables are expanded. For a file of
+    a Hub data set, `name` is `hf://OWNER/DATASET/PATH` or
+    `hf://OWNER/DATASET@REVISION/PATH`. Raises ValueError if an `hf://` name has another
+    form or the download fails.
     """
     if not name.startswith(HUB):
         return pathlib.Path(os.path.expandvars(name)).expanduser()
@@ -290,7 +290,7 @@ def sync(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def named(path: pathlib.Path) -> Iterator[None]:
-    """Adds the file's name to an OSError of the `with` block; failed writes lack it."""
+    """Adds `path` to OSErrors of the `with` block, since failed writes lack a name."""
     try:
         yield
     except OSError as error:

@@ -21,7 +21,8 @@ def evaluate_sets(
     """Evaluates the held-out sets of a run after `step` steps and prints the result.
 
     Uses the first `eval.problems` problems of each set (0: all), or all if `whole`.
-    Returns the first set's summary, with the others' under "sets"; `{}` without sets.
+    Returns the summary of the first set; the key "sets" has the summaries of the other
+    sets by name. Returns `{}` if there are no sets.
     """
     if not spec.held_out:
         return {}
@@ -73,12 +74,12 @@ def _evaluate_set(
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Returns the first set's accuracy in the learning curve; None without a set."""
+    """Returns the first set's accuracy on the learning curve's problems, or None."""
     return summary.get("curve", summary).get("accuracy")
 
 
 def scalars_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Returns each set's scalars in the learning curve."""
+    """Returns the metrics of each set on the learning curve's problems, by name."""
     sets = {f"{name}/": of_set for name, of_set in summary.get("sets", {}).items()}
     return {
         f"{EVALUATED}{prefix}{key}": value

@@ -55,14 +55,14 @@ def train(
 ) -> dict[str, Any]:
     """Runs the training loop, from the newest intact checkpoint if there is one.
 
-    With several processes only the leader calls this; the others run `joint.follow`.
+    With several processes, only the leader runs `train`; others run `joint.follow`.
     The caller locks `workdir`. For `accept_changes` see `rl.workdir.manifest.begin`.
 
     Returns:
       The content of summary.json.
 
     Raises:
-      ValueError: the run cannot start or continue, as in a workdir of another run.
+      ValueError: the run cannot start or continue, such as in another run's workdir.
       OSError: a file cannot be written, such as a checkpoint.
       Stopped, RewardError, SamplerError: a signal, a user's reward or the sampler ended
         the run; completed steps are saved if possible.
@@ -237,7 +237,10 @@ class _Run:
                 self.parts.engine.checkpoints.finish()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
-        """Runs `work`; if interrupted, checkpoints the state from before it started."""
+        """Runs `work`; if interrupted, checkpoints the state from before `work` began.
+
+        Saves nothing if the base model has not been evaluated.
+        """
         before = self.state()
         # Not a context manager: a signal may arrive just after its `__exit__`.
         try:
@@ -300,7 +303,7 @@ class _Run:
     def end_step(
         self, of_update: Mapping[str, float], stats: RolloutStats, clock: Stopwatch
     ) -> None:
-        """Writes metrics and some completions of a step; an alarm may end the run."""
+        """Writes a step's metrics and examples; raises Alarm if one ends the run."""
         engine, steps = self.parts.engine, self.config.steps
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
         metrics |= engine.sampler.metrics() | speed_metrics(metrics, clock)
@@ -333,7 +336,7 @@ class _Run:
         return last or due(self.done, self.config.eval.every_steps)
 
     def evaluate(self, *, whole: bool = False) -> None:
-        """Evaluates the policy; on all problems at start and end, or if `whole`."""
+        """Evaluates the policy, on all problems if `whole` or at the start or end."""
         whole = whole or self.base is None or self.done == self.config.steps
         summary = self.interruptible(
             lambda: self.parts.evaluate(self.done, whole=whole)

@@ -19,10 +19,10 @@ class Sink(Protocol):
     """Defines a metric logger, which is called in ascending order of steps."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Logs finite metrics of a step, in one or several calls."""
+        """Logs finite metrics by name; a step may have several calls."""
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Logs distributions of a step, each with at least one value."""
+        """Logs distributions by name: arrays with at least one value."""
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Logs completions of a step: rows of samples.jsonl without the key "step"."""

@@ -39,8 +39,8 @@ EVALUATED = "eval/"  # prefix of the metrics of an evaluation
 class MetricsWriter:
     """Writes the metrics and examples of each step; a resumed run appends to them.
 
-    It removes rows of steps after `keep` (-1 for a new run), and evaluations after step
-    `evaluated`. `config` has hyperparameters by dotted key.
+    When opened, removes rows of steps after `keep` (-1 for a new run), and rows of
+    evaluations after step `evaluated`. `config` has hyperparameters by dotted key.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class MetricsWriter:
             self._opened.callback(part.close)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes finite scalars by name; others are null in metrics.jsonl."""
+        """Writes finite scalars by name; metrics.jsonl has null for other scalars."""
         plain = {name: _plain(value) for name, value in values.items()}
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
         self._metrics.write({"step": step, **dict.fromkeys(plain), **finite})
@@ -147,7 +147,7 @@ class Stopwatch:
 
 
 def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
-    """Returns a step's sampling metrics; most need at least one judged completion."""
+    """Returns a step's sampling metrics; most are absent if nothing was judged."""
     metrics: dict[str, float] = {
         "sampling/seconds": stats.seconds,
         "sampling/rounds": stats.rounds,
@@ -159,7 +159,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
         "sampling/unfinished": stats.unfinished,
     }
     if stats.completions:
-        # Counted per step, since the verifier may also judge for later steps.
+        # Not from the verifier's counters, which may include later steps.
         metrics["sampling/unjudged"] = stats.unjudged / stats.completions
     if not stats.correct:
         return metrics
@@ -226,7 +226,7 @@ LEGEND = (
 def console_line(
     step: int, steps: int, m: Mapping[str, float], left: float | None
 ) -> str:
-    """Returns a step's line; `left` is the seconds left, or None after compilation."""
+    """Formats a step's line; `left`: seconds left, None if the step compiled."""
     clipped = [m[key] for key in CLIPPED if key in m]
     values = {
         "reward": m.get("reward/mean"),

@@ -10,8 +10,8 @@ NAMES = ("configs", "models", "rl", "rollout", "sharding", "tools")
 def check() -> None:
     """Exits with a message if another package hides one of the project's packages.
 
-    Call it before importing them. A command imports from the current directory first,
-    and `configs` and `models` are common names of folders.
+    Call `check` before importing these packages. A command imports from the current
+    directory first, and `configs` and `models` are common names of folders.
     """
     root = pathlib.Path(__file__).resolve().parents[1]
     for name in NAMES:

@@ -126,7 +126,7 @@ def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Wa
 def phase(
     name: str, what: str, *, total: int | None = None, unit: str = ""
 ) -> Iterator[Watch]:
-    """Shows progress like `watch`, between a first line with `what` and a last line."""
+    """Prints `what`, shows progress like `watch`, then prints the duration."""
     if not _hushed.is_set():
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     with watch(name, total=total, unit=unit) as count:

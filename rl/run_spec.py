@@ -53,7 +53,7 @@ class ProblemSet:
     key: str  # config key of the source
     source: str  # files or function, as written in the config
     rows: int  # number of problems in the source
-    problems: Sequence[Problem]  # all, before `validate` selects the usable ones
+    problems: Sequence[Problem]  # all; in a `RunSpec` only the usable ones
     too_long: int = 0  # number of problems whose prompt is too long
 
     @property
@@ -113,7 +113,7 @@ class RunSpec:
         return str(self.tokenizer.decode(list(token_ids)))
 
     def open_rewards(self, workers: int = 0) -> Rewards:
-        """Opens `Rewards` with `workers` (0: `reward.workers`); callers close it."""
+        """Returns `Rewards` with `workers` (0: `reward.workers`); callers close it."""
         r = self.config.reward
         return Rewards(
             _reward_formulas(self.config),
@@ -256,7 +256,7 @@ def _check_reference(
 def check_sizes(
     c: RunConfig, model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> None:
-    """Checks `batch.micro_tokens`, and the lengths against the model's positions."""
+    """Checks that `batch.micro_tokens` and the model's positions are large enough."""
     devices = shards("batch", abstract_mesh(mesh_shape))
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:
@@ -275,7 +275,7 @@ def check_sizes(
 
 
 def read_data(c: RunConfig) -> list[ProblemSet]:
-    """Reads all training and held-out problems; process 0 tries out user rewards."""
+    """Reads all training and held-out problems; process 0 also tests user rewards."""
     d = c.data
     sets: list[ProblemSet] = []
     sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
@@ -330,7 +330,7 @@ def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
 def _stages(
     c: RunConfig, every: Sequence[Problem], fit: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
-    """Returns the checked stages, and messages about replaced levels."""
+    """Returns the curriculum's stages, and messages about levels without problems."""
     r, key = c.rollout, "config.curriculum.stages"
     try:
         stages, gaps = fill_gaps(make_stages(c.curriculum.stages), every)

@@ -41,9 +41,9 @@ def make_vllm_sampler(
 ) -> PolicySampler:
     """Makes a sampler that starts vLLM servers or connects to running ones.
 
-    Every process calls this function, with the trainer's decoder, the base model's
-    folder and a prompt for the probe. Server logs, and weights if there is no better
-    place, are written to `workdir`.
+    Every process calls this function. `model` is the trainer's decoder, `folder` the
+    base model's folder, and `prompt` has token ids for the probe. Writes server logs to
+    `workdir`, and also weights if they do not fit in shared memory.
     """
     v = c.rollout.vllm
     max_model_len = c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
@@ -122,9 +122,9 @@ def make_probe(
 ) -> vllm.Probe:
     """Returns a function that computes the trainer's log-probabilities of sequences.
 
-    The temperature is 1. One call may have `servers` sequences, each with at most
-    `max_model_len` tokens. With several processes every process calls `make_probe` and
-    the returned function, which uses the sequences of process 0.
+    The temperature is 1. One call takes at most `servers` sequences, each a result of
+    `probe_prompt` and its completion. With several processes, all call `make_probe` and
+    the returned function. The function uses the sequences of process 0.
     """
     mesh = model.mesh
     assert mesh is not None

@@ -72,7 +72,7 @@ def open_parts(
     *,
     accept_changes: bool,
 ) -> Iterator[Parts]:
-    """Makes the parts of a run and closes them at the end.
+    """Makes the parts of a run, and closes them when the `with` block ends.
 
     Also records the run in the workdir and prints the start page. `check_stop` is
     called at intervals during sampling, and raises an error to end the run.
@@ -244,8 +244,8 @@ def _make_reference(
 ) -> tuple[Params | None, Score | None]:
     """Returns the reference model's parameters and its scoring function.
 
-    Both are None if the objective needs no reference. The function is also None if the
-    base is the reference.
+    Both are None if the objective needs no reference. The function is None if the base
+    is the reference; `Step.score` is then used.
     """
     c = spec.config
     if not spec.objective.needs_reference:
@@ -263,7 +263,7 @@ def _make_reference(
 
 
 def make_rejection(c: RunConfig) -> Reject | None:
-    """Makes the function that rejects tokens; None if the correction rejects none."""
+    """Returns the function for `Engine.reject`; None if no tokens are to be removed."""
     rejection = load_rejection(c.objective.correction)
     if rejection is None:
         return None

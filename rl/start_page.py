@@ -31,7 +31,7 @@ _VLLM = "from importlib.metadata import version; print(version('vllm'))"
 
 
 def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Returns the start page, and the settings that differ from configs/base.py."""
+    """Returns the start page, vLLM's version or servers, and the changed settings."""
     sampler = _find_vllm(spec.config) if spec.config.rollout.backend == "vllm" else ""
     keys = [f"  {k} = {json.dumps(v)}" for k, v in config_changes(spec.config).items()]
     lines = [start_page(spec, workdir), *filter(None, [sampler])]
@@ -149,7 +149,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 
 
 def _example(spec: RunSpec) -> dict[str, str]:
-    """Describes the first prompt, its gold, and the rewards of two answers."""
+    """Describes the first prompt, its gold, and rewards of a right and wrong answer."""
     problem = spec.train[0]
     ids = spec.prompt_of(problem).tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]

@@ -13,16 +13,16 @@ Interval = tuple[float, float]
 
 
 def avg_at_k(correct: Sequence[Sequence[bool]]) -> np.ndarray:
-    """Returns the share of correct completions of each problem, `[problems]`."""
+    """Returns each problem's share of correct completions, `[problems]`."""
     return np.array([np.mean(row) for row in correct], np.float64)
 
 
 def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     """Returns pass@k of each problem, `[problems]`.
 
-    With c correct completions of n, it is the unbiased estimate
-    `1 - C(n - c, k) / C(n, k)` of the probability that at least one of k completions is
-    correct (Chen et al., arXiv 2107.03374). Raises ValueError if k is not in [1, n].
+    pass@k is the probability that at least one of k completions is correct. If c of n
+    completions are correct, its unbiased estimate is `1 - C(n - c, k) / C(n, k)` (Chen
+    et al., arXiv 2107.03374). Raises ValueError if k is not in [1, n].
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
@@ -57,18 +57,18 @@ def mean_interval(
 ) -> Interval:
     """Returns the 95% interval of the mean of `scores [problems]`, each in [0, 1].
 
-    It is Wilson's score interval with the effective number of trials
-    `p (1 - p) / var(mean)`, where p is the mean. The quantile is Student's t with
-    `min(1 + s, units - 1)` degrees of freedom: s is the smaller of Kish's effective
-    sample sizes of the scores and of 1 - scores; units are problems or clusters. Unlike
-    a bootstrap, the interval has good coverage when few problems are solved.
+    `clusters` has the cluster of each problem, such as its template. The independent
+    units are the clusters; without `clusters`, the problems.
 
-    If every score is 0 or 1, and no two problems share a cluster, it is Wilson's
-    interval over problems. If the mean is 0 or 1, or there is only one unit, it is
-    Wilson's interval over units, with successes rounded.
+    The interval is Wilson's score interval with `p (1 - p) / var(mean)` trials, where p
+    is the mean. The variance is computed over units. The quantile is Student's t with
+    `min(1 + s, units - 1)` degrees of freedom. s is Kish's effective sample size of the
+    units' sums of scores, or of 1 - scores if that is smaller. Unlike a bootstrap, this
+    interval has good coverage when few problems are solved.
 
-    `clusters` has the cluster of each problem, such as its template. The variance is
-    then computed over clusters, since problems of one cluster are not independent.
+    In two cases it is the ordinary Wilson interval. If the mean is 0 or 1, or there is
+    only one unit, the units are the trials; the number of successes is rounded. If all
+    scores are 0 or 1 and no two problems share a cluster, the problems are the trials.
     """
     scores = np.asarray(scores, np.float64)
     mean, groups = float(scores.mean()), _groups(len(scores), clusters)
@@ -141,7 +141,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def cluster_sums(
     values: np.ndarray, clusters: Sequence[Hashable] | None = None
 ) -> np.ndarray:
-    """Returns the sum of `values [problems]` per cluster; `values` without clusters."""
+    """Returns sums of `values [problems]` by cluster; without clusters, `values`."""
     return np.bincount(_groups(len(values), clusters), np.asarray(values, np.float64))
 
 

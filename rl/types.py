@@ -46,8 +46,8 @@ class Group:
     correct: np.ndarray  # bool [G]
     raw: np.ndarray  # float32 [G], before shaping, such as by length penalties
     rewards: np.ndarray  # float32 [G], shaped; advantages are computed from these
-    # Step in which sampling began. Each later step without an update increases it by 1,
-    # since the policy stays the same.
+    # Step in which sampling began. Each later step without an update increases this
+    # number by 1, since the policy stays the same.
     created_step: int
     rules: tuple[str, ...] = ()  # `Verdict.rule` of each completion, for logs
     # float32 [G] per component of the reward, for logs; NaN where it is missing.
@@ -72,8 +72,8 @@ class Batch(flax.struct.PyTreeNode):
 
     Attributes:
       segment_ids: number of each token's segment, ascending within a row; 0 is padding.
-      prefix_ids: for completions that share their prompt in the row, number of the
-        segment with this prompt (without its last token); otherwise 0.
+      prefix_ids: number of the segment that holds the shared prompt of a completion,
+        without the prompt's last token; 0 if the prompt is not shared.
       loss_weights: see `rl.groups.packing`.
       off_policy, stale: see `Segment`.
     """

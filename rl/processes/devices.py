@@ -23,15 +23,14 @@ GPU_SHARE = 0.92
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether JAX raised `error` because a device has too little memory."""
     of_jax = isinstance(error, jax.errors.JaxRuntimeError)
     return of_jax and "RESOURCE_EXHAUSTED" in str(error)
 
 
 def take_gpu_memory() -> None:
-    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets it.
+    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets the share.
 
-    Raises ValueError if the environment sets it to a text that is not a number.
+    Raises ValueError if XLA_PYTHON_CLIENT_MEM_FRACTION is set but not a number.
     """
     name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
     share = os.environ.setdefault(name, str(GPU_SHARE))
@@ -61,9 +60,9 @@ def make_deterministic(workdir: pathlib.Path | None) -> None:
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     """Configures virtual CPU devices that use several cores and do not deadlock.
 
-    Call this function before JAX initializes its devices. `cpu_devices` is their
-    number, unless XLA_FLAGS sets it. 0 selects the largest divisor of `rows` (of a
-    batch) that is at most the number of cores.
+    Call this function before JAX initializes its devices. `cpu_devices` is the number
+    of devices, unless XLA_FLAGS sets another. 0 selects the largest divisor of `rows`,
+    the rows of a batch, that is at most the number of cores.
     """
     cores = usable_cores()
     # XLA computes a batched dot, such as attention scores, on one core per device.
@@ -86,8 +85,9 @@ def join_cpu_devices(mesh: Mesh) -> None:
     """Connects all groups of CPU devices that will communicate, in all processes.
 
     Every process must call this function before any other joint computation. Gloo
-    connects a group at its first collective. It fails if one process arrives 30 seconds
-    after another, such as after a longer compilation; later collectives have no limit.
+    connects a group at its first collective. This collective fails if one process
+    arrives 30 seconds after another, such as after a longer compilation. Later
+    collectives have no such limit.
     """
     if jax.process_count() == 1 or mesh.devices.flat[0].platform != "cpu":
         return
@@ -116,7 +116,7 @@ def join_cpu_devices(mesh: Mesh) -> None:
 def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
     """Configures JAX for a run; call this function before JAX is first used.
 
-    A deterministic run stores the GPU kernels that XLA selects in `workdir`. Raises
+    A deterministic run stores in `workdir` which GPU kernels XLA has selected. Raises
     ValueError if the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is true.
     """
     for name, why in (
@@ -141,7 +141,7 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 def keep_programs(folder: str) -> None:
     """Enables JAX's compilation cache in `folder`; does nothing for an empty string.
 
-    A local folder that is not writable causes a warning; its programs are still used.
+    If a local folder is not writable, prints a warning, and still uses its programs.
     """
     path = os.path.expanduser(folder)
     if not path:

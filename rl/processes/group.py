@@ -2,8 +2,8 @@
 
 The leader (process 0) hosts JAX's coordination service. The leader writes each command
 to a numbered key of the service's key-value store; the last follower that reads the key
-deletes it. The store transfers about 10 MB/s, so it holds only the size of a long
-command, which is broadcast over the devices. JAX's heartbeats detect dead processes.
+deletes it. The store transfers only 10 MB/s, so a long command is broadcast over the
+devices and the store holds only its size. JAX's heartbeats detect dead processes.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class _Group(SingleProcess):
                     self._end_all(ERROR, f"process {index} died or hangs; {_LOST}")
 
     def _watch_end(self) -> None:
-        """Ends this process after any process's `_end_all`, or if process 0 is lost."""
+        """Ends this process if a process calls `_end_all`, or if process 0 is lost."""
         try:
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
@@ -122,7 +122,8 @@ class _Group(SingleProcess):
     def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
         """Ends every process, unless the run has ended.
 
-        All print `reason`, if not empty; processes other than `process` name it.
+        Every process prints `reason`, unless it is empty. Processes other than
+        `process`, the one with the error, also print the index of that process.
         """
         if self._ended.is_set():
             return
@@ -165,7 +166,7 @@ class Leader(_Group):
         self._watch(watch)
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Sends a command to all followers; requires the main thread."""
+        """Sends a command to all followers; must be called in the main thread."""
         # In another thread the order of joint calls would be undefined.
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(

@@ -69,7 +69,10 @@ class JointEngine:
 def lead(
     processes: Processes, make_engine: Callable[[], Any], *, config: str, embedded: bool
 ) -> Any:
-    """Makes the engine; a `JointEngine` if there are followers, who check `config`."""
+    """Makes the engine, or a `JointEngine` if there are followers.
+
+    Followers check that `config` equals their own.
+    """
     if not isinstance(processes, Leader):
         return make_engine()
     processes.announce("begin", config)
@@ -81,7 +84,7 @@ class _Left(Exception):
 
 
 def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
-    """Executes the leader's commands until the run ends; returns its exit status."""
+    """Executes the leader's commands until the run ends; returns the exit status."""
 
     def pause() -> bool:
         word, *_ = leader.receive()

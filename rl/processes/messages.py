@@ -47,7 +47,7 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
 
 
 def decode(message: bytes) -> Message:
-    """Returns the command of a message; raises ValueError if it is not of `encode`."""
+    """Returns the command in a message of `encode`; raises ValueError if invalid."""
 
     def from_plain(value: Any) -> Any:
         if isinstance(value, list):

@@ -117,7 +117,7 @@ def _check_flags(
 
 
 def _check_port(coordinator: str, port: int) -> None:
-    """Raises ValueError if this process cannot listen on a port; JAX would crash."""
+    """Raises ValueError if this process cannot listen on a port (JAX would crash)."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
@@ -131,7 +131,10 @@ def _check_port(coordinator: str, port: int) -> None:
 
 
 def _initialize(source: str, arguments: dict[str, Any]) -> bool:
-    """Returns False if libtpu finds no TPU."""
+    """Connects the processes; raises ValueError if that fails.
+
+    Returns False if libtpu was the only sign of several processes, and finds no TPU.
+    """
     # JAX's handler of SIGTERM would conflict with `StopSignals`.
     jax.config.update("jax_enable_preemption_service", False)
     # Otherwise, when a process dies, JAX aborts the others with a page of text.

@@ -58,13 +58,13 @@ class Stopped(BaseException):
 
 
 class SingleProcess:
-    """Represents the only process of a run; `rl.processes.group` has other classes."""
+    """Represents the only process of a run; see `rl.processes.group` for several."""
 
     alone = True
     leads = True  # whether this process runs the training loop and ends the run
 
     def watch_signals(self, on_signal: Callable[[int], None]) -> None:
-        """Calls `on_signal`, in the leader, with the first signal that is reported."""
+        """In the leader, calls `on_signal` with the first signal that is reported."""
 
     def signal(self, number: int) -> None:
         """Reports to the leader a signal that this process received."""
@@ -92,11 +92,11 @@ class StopSignals:
     """Ends the command on a signal of `STOPPING`; see the module's docstring.
 
     Enter this context manager in the main thread. A signal to any process of a run ends
-    all. The leader prints `message` if the command does not end in time.
+    all processes. The leader prints `message` if the command does not end in time.
     """
 
     def __init__(self, message: str):
-        # Waits for a save in progress, before a process is killed.
+        # Called before this process is killed, to wait for a save in progress.
         self.finish: Callable[[], None] = lambda: None
         self._message = message
         self._processes = SingleProcess()
@@ -178,7 +178,7 @@ class StopSignals:
             self.check()
 
     def _receive(self, number: int) -> None:
-        """Passes a signal of another process to the thread of `_watch`."""
+        """Passes a signal that another process received to the thread of `_watch`."""
         with contextlib.suppress(OSError):
             os.write(self._writing, bytes([_FROM_OTHER | number]))
 
@@ -227,7 +227,7 @@ class StopSignals:
 def run(message: str, command: Callable[[StopSignals], int]) -> int:
     """Runs a command and returns its exit status; on Stopped, ends the process.
 
-    If the command raises Stopped or does not end in time, `message` is the last line.
+    If the command raises Stopped or does not end in time, prints `message` at the end.
     """
     with StopSignals(message) as stop:
         try:

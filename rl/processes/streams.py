@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 
 class _Outlasted:
-    """Wraps a text stream; after an error of the stream, text is discarded."""
+    """Wraps a text stream; discards text after the stream has raised OSError."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -42,7 +42,7 @@ def outlast_output() -> None:
 
     Characters that the encoding lacks are written as backslash escapes.
     """
-    # The next opened file would get a closed stream's number, and messages of XLA.
+    # Otherwise the next opened file gets a closed stream's number, and XLA's messages.
     for number in range(3):
         try:
             os.fstat(number)

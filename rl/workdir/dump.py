@@ -36,7 +36,7 @@ def dump_updates(
 ) -> None:
     """Writes a dump unless the run has one; prints a warning if writing fails.
 
-    Call it while no checkpoint is being written, after `step` complete steps.
+    Call this function after `step` complete steps, while no checkpoint is written.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():

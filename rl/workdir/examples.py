@@ -26,9 +26,9 @@ def example_rows(
 ) -> list[dict[str, Any]]:
     """Returns at most `samples` completions worth reading, as rows of samples.jsonl.
 
-    These are, of the example groups of `stats`: the completions with the best and the
-    worst reward; the first suspect, truncated and repetitive ones; the first of each
-    group. `after` is `config.reward.after`.
+    Selects from `stats.examples`, in this order: the completions with the best and the
+    worst reward; the first suspect, the first truncated and the first repetitive one;
+    the first completion of each group. `after` is `config.reward.after`.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []

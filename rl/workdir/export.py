@@ -61,7 +61,7 @@ def serve_as_trained(
 def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
     """Returns a Jinja chat template that renders a single user message as in training.
 
-    It includes a begin-of-text token, which servers do not add, if prompts have one.
+    It includes the prompts' begin-of-text token, if any, since servers do not add it.
     """
 
     def literal(value: Any) -> str:  # JSON literals are valid in Jinja
@@ -141,7 +141,7 @@ def model_card(
 
 
 def commit() -> str:
-    """Returns text with this code's git commit, if known, and whether files changed."""
+    """Describes this code's git commit, and whether files differ from the commit."""
 
     # In a git hook, these variables name another repository.
     others = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")

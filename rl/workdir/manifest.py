@@ -99,8 +99,8 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
     """Records this start of a run in its manifest; returns a line for each change.
 
     Raises ValueError, and writes nothing, if the manifest is damaged. Without
-    `accept_changes`, also if a change is refused, or if there are checkpoints without a
-    manifest.
+    `accept_changes`, also raises ValueError if a change is refused, or if there are
+    checkpoints but no manifest.
     """
     path = workdir / "manifest.json"
     content = _read(path)
@@ -126,7 +126,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
 
 
 def check_folder(workdir: pathlib.Path) -> None:
-    """Raises ValueError if a new run would replace files, such as its base model."""
+    """Raises ValueError if a new run would replace files that are in the folder."""
     if (workdir / "manifest.json").exists() or steps_in(workdir / "checkpoints"):
         return
     taken = [
@@ -142,7 +142,7 @@ def check_folder(workdir: pathlib.Path) -> None:
 
 
 def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
-    """Raises ValueError if a manifest is damaged or refuses the config's changes."""
+    """Raises ValueError if the manifest is damaged, or a changed setting is refused."""
     if content := _read(workdir / "manifest.json"):
         before = content["identity"]
         _refuse(workdir, differences(before, {**before, "config": _config(spec)}))
@@ -151,7 +151,7 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 def check_checkpoints(workdir: pathlib.Path) -> None:
     """Raises ValueError if the newest checkpoint that metrics.jsonl names is missing.
 
-    The run would resume from an older checkpoint and drop the metrics of later steps.
+    Otherwise the run would resume from an older one and drop the later metrics.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
