@@ -29,7 +29,8 @@ def document(title: str, body: str) -> str:
 def tag(element: str, body: str = "", /, **attributes: Any) -> str:
     """Returns an HTML or SVG element; `body` is HTML.
 
-    `class_` sets class; other underscores become hyphens. Floats get one decimal.
+    `class_` is written as `class`; other underscores become hyphens. Floats get one
+    decimal.
     """
     words = []
     for key, value in attributes.items():

@@ -85,5 +85,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Returns the ids of problems by word n-gram, for the n-grams of `text`."""
+        """Returns ids of problems by word n-gram, for n-grams shared with `text`."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

@@ -62,7 +62,7 @@ def columns(record: Mapping[str, Any]) -> str:
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
     """Returns `fields` (paths by field); a missing field gets its own name as path.
 
-    A field is not added if its name is already a path in `fields`.
+    A field is left out if its name is already a path in `fields`.
     """
     for name, path in fields.items():
         if name not in FIELDS:

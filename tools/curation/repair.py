@@ -87,7 +87,7 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """Returns the last box of a solution, or else the last `#### ANSWER`, or None."""
+    """Returns the content of the last box, or else the last `#### ANSWER`, or None."""
     *_, last = None, *re.finditer(r"#### *(\S.*(?=\s*\Z)|-?\d[\d,.]*(?=\n))", solution)
     return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 

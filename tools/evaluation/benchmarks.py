@@ -19,8 +19,6 @@ PERTURBED = "perturbed:"
 
 
 class Benchmark(NamedTuple):
-    """Describes a known benchmark."""
-
     title: str  # name in tables
     rows: int  # number of problems
     # First digits of `content_hash`; empty if no copy of the problems was available, so

@@ -176,7 +176,7 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
 def _of_models(
     ids: Sequence[str], a: np.ndarray, b: np.ndarray, clusters: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Compares two arms with accuracies `[models, problems]`."""
+    """Compares two arms by their accuracies `a` and `b`, each `[models, problems]`."""
     result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
         result["interval_over_problems"] = result["difference_interval"]
@@ -238,10 +238,11 @@ def paired(
 def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> float:
     """Returns the two-sided p-value of Fisher's randomization test of paired scores.
 
-    The p-value is the share of all sign patterns of `differences [problems]` whose sum
-    is at least as far from 0 as the observed sum. With one completion per problem, the
-    test equals McNemar's exact test. If there are more than `most_sums` possible sums,
-    or differences are not simple fractions, up to 100,000 patterns are sampled.
+    Signs of `differences [problems]` are flipped in all ways. The p-value is the share
+    of sums that are at least as far from 0 as the observed sum. With one completion per
+    problem, the test equals McNemar's exact test. If more than `most_sums` sums are
+    possible, or differences are not simple fractions, up to 100,000 patterns are
+    sampled.
     """
     differences = np.asarray(differences, np.float64)
     if np.count_nonzero(differences) < 2:

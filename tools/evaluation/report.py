@@ -71,7 +71,7 @@ def benchmark_result(
 
 
 def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
-    """Returns the mean accuracy on `FIVE`; None if one is missing or another copy."""
+    """Returns the mean accuracy on `FIVE`; None if a set is missing or another copy."""
     found = [benchmarks[name] for name in FIVE if name in benchmarks]
     if len(found) < len(FIVE) or any("another_copy" in figures for figures in found):
         return None

@@ -93,7 +93,7 @@ def make_task(
 def check_prompts(task: Task, max_positions: int) -> int:
     """Returns how many prompts leave fewer than `max_tokens` tokens of the context.
 
-    Raises ValueError if a prompt fills the context, or it exceeds `max_positions`.
+    Raises ValueError if the context exceeds `max_positions` or a prompt fills it.
     """
     conditions = task.conditions
     if conditions.context > max_positions:

@@ -69,7 +69,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> Sampler:
-    """Opens the sampler of the flags; vLLM servers write their logs into `args.out`."""
+    """Opens the sampler that the flags select; vLLM servers log into `args.out`."""
     if args.sampler == "jax":
         return open_jax_sampler(model, slots=args.slots, context=context)
     key = os.environ.get("VLLM_API_KEY", "")

@@ -85,7 +85,7 @@ def _health(runs: Sequence[Run]) -> str:
 
 
 def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns moving averages over 1/20 of the points; at least 3 if there are 8."""
+    """Returns moving averages over about 1/20 of the n points, at least 3 if n > 7."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
     return [
