@@ -95,7 +95,7 @@ def load_advantage(function: str) -> Callable[[Sequence[Group]], list[Advantages
     """Returns a function `(groups of a step) -> [advantages of each group]`.
 
     `function` is a name in `ADVANTAGES`, or a user's "module:function". Raises
-    ValueError if it cannot be loaded, or has an unknown argument.
+    ValueError if the function cannot be loaded, or has an unknown argument.
     """
     named = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"

@@ -48,7 +48,7 @@ class SampledGroup:
 
 
 class Draws:
-    """Draws problems that the curriculum offers; `problems` are all of the run.
+    """Draws problems that the curriculum offers; `problems` are those of the run.
 
     In each step, call `begin`, then `draw` and `observe` any number of times, then
     `end_step` and `metrics`.

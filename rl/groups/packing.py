@@ -29,10 +29,10 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """Returns a step's mini-batches, each a list of micro-batches.
 
-    A mini-batch has up to `prompts_per_update` of `groups`. The groups that
-    `extra_groups` returns are distributed over the mini-batches in addition. `version`
-    is the policy version from which the step starts. `row_multiple` is the number of
-    devices over which rows are split.
+    A mini-batch has up to `prompts_per_update` of `groups`. Groups that `extra_groups`
+    returns are added to the mini-batches in turn, beyond this limit. `version` is the
+    policy version from which the step starts. `row_multiple` is the number of devices
+    over which rows are split.
     """
     advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -99,9 +99,9 @@ def best_fit(
     """Assigns segments to rows of `capacity` positions, by best fit decreasing.
 
     Groups with the most tokens are placed first, and within a group the longest
-    segments. A segment goes to a row that already holds its group if possible, where it
-    needs room only for its completion and one prompt token. Among several possible
-    rows, the fullest is used.
+    segments. If possible, a segment goes to a row that already holds its group. There
+    it needs room only for its completion and one prompt token. Among several possible
+    rows, the fullest is used. Raises ValueError if a segment exceeds `capacity`.
 
     Args:
       lengths: number of tokens of each segment.
@@ -110,9 +110,6 @@ def best_fit(
 
     Returns:
       For each row a list of groups; a group is a list of segment indices.
-
-    Raises:
-      ValueError: a segment is longer than `capacity`.
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(

@@ -38,7 +38,7 @@ class Rate(NamedTuple):
 
 
 def _row(this, other, n: int):
-    """Returns the probability that `n` draws all have the outcome of `this`."""
+    """Returns the probability that all of `n` draws have the outcome of Beta `this`."""
     chance = 1.0  # becomes B(this + n, other) / B(this, other)
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)

@@ -49,7 +49,7 @@ class Rollouts:
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Waits for the groups of a step; returns the result of `Collector.collect`.
 
-        `step` must equal the served policy version.
+        `step` must equal the version of the sampler's weights.
         """
         if not self._staleness:
             return self._collector.collect(step)

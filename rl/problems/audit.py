@@ -67,7 +67,8 @@ def describe_repeats(
 
     There is one message for repeats of earlier training problems, one for such repeats
     with another answer, and one for repeats of held-out problems. Texts are compared
-    word by word. Answers agree if any two of them are equal or equivalent.
+    word by word. Two problems have the same answer if any of their answers are equal or
+    equivalent.
     """
     earlier: dict[str, Problem] = {}
     held = {_text(problem) for problem in held_out}

@@ -210,7 +210,7 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 
 
 class ProblemStream:
-    """Draws problems in passes, each of which draws every problem once.
+    """Draws problems in passes; a pass draws every problem once.
 
     The order depends on the seed, the number of the pass, and the calls of `next_pass`.
     """
@@ -236,7 +236,7 @@ class ProblemStream:
         return drawn
 
     def next_pass(self) -> None:
-        """Restarts the pass, with the problems that were not drawn yet first."""
+        """Restarts the pass; the problems that were not drawn yet come first."""
         if self._cursor:
             self._turn(self._cursor)
             self._cursor = 0

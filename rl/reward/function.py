@@ -107,7 +107,7 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Returns for each text the function's value, or the exception of an async call."""
+    """Returns for each text a value, or the exception of an async call that failed."""
     if not form.grouped:
         return [function(text, problem) for text in texts]
     if not form.batch:  # async with one text per call: run concurrently

@@ -1,15 +1,15 @@
 """Computes log-probabilities and entropies of tokens from hidden states.
 
 If the vocabulary exceeds one block, neither the forward nor the backward pass holds a
-`[tokens, vocabulary]` array or gathers a sharded table as a whole:
+`[tokens, vocabulary]` array or gathers a whole sharded table. Both passes work so:
 
 1. Positions in the mask are sorted to the front, so the loop skips prompts and padding.
 2. The loop visits the vocabulary in blocks. It gathers the columns of the next block
    while it computes with the current one.
-3. For each block it visits the tokens in chunks.
+3. For each block, an inner loop visits the tokens in chunks.
 
-On a GPU the loop covers all positions, because the host would wait for each iteration
-of a loop of unknown length.
+On a GPU the inner loop covers all positions, because the host would wait for each
+iteration of a loop of unknown length.
 
 Axes: R rows, T positions, D model width, V vocabulary, W vocabulary entries of a block.
 """

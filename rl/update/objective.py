@@ -96,7 +96,7 @@ def objective_from_config(c: RunConfig) -> Objective:
         off_policy = loss_mask & batch.off_policy
         log_weight = jnp.clip(old - sampled, -MAX_LOG_RATIO, MAX_LOG_RATIO)
         weight = jnp.ones_like(log_weight)
-        if o.correction == TRUNCATE:  # others act before: `rl.update.rejection`
+        if o.correction == TRUNCATE:  # other corrections: `rl.update.rejection`
             weight = jnp.exp(jnp.minimum(log_weight, jnp.log(o.correction_cap)))
         weight = jax.lax.stop_gradient(jnp.where(off_policy, weight, 1))
         # The importance weight also applies to the entropy and KL terms.
