@@ -4,12 +4,12 @@ Axes: R packed rows, T positions, G group size.
 
 Entry t of every array of a `Batch` belongs to `token_ids[t]`. The model predicts this
 token from the hidden state of position t - 1. Only `rl.update.objective.token_logprobs`
-shifts by one.
+shifts by one position.
 
 Log-probabilities of tokens are at the sampling temperature:
 
     policy_logprobs     by the current parameters
-    old_logprobs        by the parameters at the start of the step, if needed
+    old_logprobs        by the policy before the updates; see `objective.old_logprobs`
     sampler_logprobs    as the sampler reported them when it sampled the token
     reference_logprobs  by the reference model, if the objective uses one
 """

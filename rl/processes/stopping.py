@@ -58,7 +58,10 @@ class Stopped(BaseException):
 
 
 class SingleProcess:
-    """Represents the only process of a run; see `rl.processes.group` for several."""
+    """Represents the only process of a run, so the methods do nothing.
+
+    The subclasses in `rl.processes.group` do what the docstrings of the methods say.
+    """
 
     alone = True
     leads = True  # whether this process runs the training loop and ends the run
@@ -242,7 +245,7 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Blocks the stop signals in this thread, and in processes started meanwhile."""
+    """Blocks stop signals for this thread, and for processes that the block starts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield
