@@ -1,7 +1,7 @@
 """Defines ablations: sets of runs ("arms") that each change a few keys of one config.
 
 `tools.ablate` runs a file that defines an `ABLATION`. Each arm is a config as well:
-`FILE.py:ARM` changes the ablation's base config, `FILE.py:ARM@BASE` another one.
+`FILE.py:ARM` changes the ablation's base config, `FILE.py:ARM@BASE` the config BASE.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ class Ablation:
         check_seeds(self.seeds)
 
     def get_config(self, text: str = "") -> ConfigDict:
-        """Returns the config of "ARM" or "ARM@BASE"; without ARM, of the reference."""
+        """Returns the config of "ARM" or "ARM@BASE"; no ARM means the reference."""
         arm, _, base = text.partition(SEPARATOR)
         arm = arm or self.reference
         if arm not in self.arms:
@@ -67,7 +67,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
     """Returns an arm for each combination of values, named "key=value,key=value".
 
-    The names have only the last part of each dotted key.
+    Of a dotted key, a name has only the last part.
     """
     return {
         ",".join(

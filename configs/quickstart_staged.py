@@ -3,9 +3,9 @@
 Command:   python -m rl.train --config=configs/quickstart_staged.py --workdir=DIR
 Hardware:  two CPU cores, no GPU, no download.
 
-The level of a sum is 1 plus its numbers of two-digit summands and of carries. The
+The level of a sum is 1, plus 1 for each two-digit summand and for each carry. The
 first two stages end early if accuracy over 5 steps is at least 0.8. The last stage
-samples the levels in about their proportions among all sums.
+samples each level about as often as it occurs among all sums.
 """
 
 from ml_collections import ConfigDict

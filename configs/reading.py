@@ -38,7 +38,7 @@ def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
 
 
 def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequence[str]:
-    """Parses the flags for `app.run`; exits on `--help`, or with one line on an error.
+    """Parses the flags for `app.run`; exits after `--help`, or with a one-line error.
 
     `keys` returns the text that `--help` prints about the keys of the config.
     """
@@ -145,8 +145,8 @@ def _blame(error: Exception, path: str) -> str:
 def _unknown_key(error: Exception) -> str:
     """Returns a short message for an unknown key; "" for other errors.
 
-    The message of ml_collections contains the whole config, and another error may
-    contain this message.
+    The error that ml_collections raises prints the whole config. Other errors may have
+    this error as their argument.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]
@@ -200,7 +200,7 @@ def expand_home(config: ConfigDict) -> None:
 def changes(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values that differ from the defaults, by dotted key.
 
-    `config` has nested dicts of JSON values, after `expand_home`.
+    `config` has nested dicts of JSON values, and no `~` (see `expand_home`).
     """
     base = get_config()
     expand_home(base)

@@ -92,9 +92,9 @@ def segment_attention(
       q, k: the rotated queries and keys.
       segment_ids: the segment of each position, ascending along a row; 0 for padding
         at the end of the row.
-      prefix_ids: for each position, an earlier segment of the row that it also attends
-        to in full; 0 for none. `SHARES_PREFIXES` lists the implementations that allow
-        other values than 0.
+      prefix_ids: for each position, the id of an earlier segment in its row, to which
+        it also attends in full; 0 for none. `SHARES_PREFIXES` lists the implementations
+        that allow other values than 0.
       mesh: the mesh that shards rows and heads; None for one device.
     """
     attend = functools.partial(

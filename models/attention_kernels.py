@@ -245,7 +245,7 @@ class _Grid:
         return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
 
     def queries(self, *width: int, whole: bool = False):
-        """Selects one head of `[B, K, G, T, *width]`: a block of T, or T if `whole`."""
+        """Selects a head of `[B, K, G, T, *width]`: a block of T, or all if `whole`."""
         return pl.BlockSpec(
             (None, None, None, self._length if whole else self._block, *width),
             lambda h, b, n: (
@@ -256,7 +256,7 @@ class _Grid:
         )
 
     def keys(self, whole: bool = False):
-        """Selects one head of `[B, K, T, H]`: a block of T, or T if `whole`."""
+        """Selects a head of `[B, K, T, H]`: a block of T, or all if `whole`."""
         return pl.BlockSpec(
             (None, None, self._length if whole else self._block, self._width),
             lambda h, b, n: (*self._head(h, b)[:2], 0 if whole else self.block(n), 0),
@@ -264,7 +264,7 @@ class _Grid:
 
 
 def _call(kernel, grid: _Grid, rows: _Rows, pairs: _Pairs, inputs, outputs):
-    """Calls a kernel; each input or output is a pair (array or shape, spec)."""
+    """Calls a kernel; `inputs` are pairs (array, spec), and `outputs` (shape, spec)."""
     arrays, specs = zip(*inputs, strict=True)
     out_shape, out_specs = zip(*outputs, strict=True)
     of_pairs = [grid.pairs(x.shape[2]) for x in pairs]

@@ -143,7 +143,7 @@ def _backward_row(row):
 def visible_pairs(
     segment_ids: jax.Array, prefix_ids: jax.Array, q_block: int, k_block: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns which pairs of a query and a key block are visible, and need no mask.
+    """Returns which (query block, key block) pairs are visible, and which need no mask.
 
     Both arrays are bool `[B, I, J]`, for I query blocks and J key blocks. The block
     sizes must divide T.

@@ -72,8 +72,8 @@ class KVCache:
       v: values, arrays `[L, B, K, S, H]` or `[B, K, S, H]`.
       length: int32 `[B]`, the number of valid columns of each row, without the prefix.
       clock: int32, the column to write next.
-      prefix: keys `[L, K, H, P]` and values `[L, K, P, H]` of the prefix that all rows
-        share, without the axis L if L is 1; `((), ())` without a prefix.
+      prefix: arrays of keys `[L, K, H, P]` and of values `[L, K, P, H]`, for the prefix
+        that all rows share. If L is 1, there is no axis L. `((), ())` without a prefix.
     """
 
     k: Entries

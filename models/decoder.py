@@ -230,9 +230,9 @@ class Decoder(nn.Module):
         Args:
           positions: the index of each token in its segment; with a prefix, counted from
             the start of the prefix.
-          segment_ids: the segment of each token, within which it attends causally.
-          prefix_ids: for each token, an earlier segment of the row that it also attends
-            to in full; 0 for none. None means 0 everywhere.
+          segment_ids: the segment of each token. Attention is causal within segments.
+          prefix_ids: for each token, the id of an earlier segment in its row, to which
+            it also attends in full; 0 for none. None means 0 everywhere.
         """
         c = self.config
         if prefix_ids is None:

@@ -46,7 +46,7 @@ CARRIED = tuple(
 
 
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
-    """Returns the file name of each tensor from the index of a model folder.
+    """Returns the weights file of each tensor, from the index of a model folder.
 
     Returns None if the index is missing, or if the folder has a `model.safetensors`:
     transformers then ignores the index too. Raises ValueError if the index is damaged.
@@ -306,7 +306,7 @@ def replaced_folder(
     """Yields a new folder, which replaces `folder` at the end of the `with` block.
 
     If the block raises, `folder` is not changed. If `folder` is a symbolic link, its
-    target is replaced. Of several processes, the last to finish replaces the folder.
+    target is replaced. If several processes do this, the folder of the last remains.
 
     Args:
       unless_has: the name of a file. If `folder` has it at the end of the block, the

@@ -77,7 +77,7 @@ def adapters(
 def merge(
     lora: Lora | None, weight: Float[jax.Array, "..."], *pair: Float[jax.Array, "..."]
 ) -> Float[jax.Array, "..."]:
-    """Returns `weight + alpha / rank * A @ B`, or `weight` if there is no A and B."""
+    """Returns `weight + alpha / rank * A @ B`, or `weight` if `pair` is empty."""
     if not pair:
         return weight
     assert lora is not None

@@ -1,6 +1,6 @@
 """Computes the statistics of a softmax in one pass over its scores.
 
-Scores are merged into a running maximum and sums relative to it (Milakov and
+The pass updates a maximum, and sums that are relative to the maximum (Milakov and
 Gimelshein, arXiv 1805.02867). On GPU, XLA compiles this to one kernel that reads the
 scores from memory once instead of twice. On CPU two passes are faster, because the
 merge is not vectorized.

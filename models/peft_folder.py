@@ -86,7 +86,7 @@ def _names(kernel: str, layer: int) -> tuple[str, str]:
 def export_tensors(
     params: Params, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(name in the file, host array)` of each adapter of a parameter tree.
+    """Yields `(name in the file, host array)` of each adapter in a parameter tree.
 
     With several processes, all processes must exhaust the iterator.
     """

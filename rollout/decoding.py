@@ -104,7 +104,7 @@ def empty(
 def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
     """Computes the keys and values of packed prompts.
 
-    Returns a tuple of arrays of keys `[L, Q, K, H, T]`, and one of arrays of values
+    Returns a tuple of key arrays `[L, Q, K, H, T]`, and a tuple of value arrays
     `[L, Q, K, T, H]`. Each array has L stacked layers; if L is 1, it has no axis L.
     """
     mesh, count = model.mesh, len(rows.ids)
@@ -201,7 +201,7 @@ def decode(
     dynamic: Dynamic,
     min_done,
 ):
-    """Samples at most `settings.call` tokens per slot, until `min_done` slots are done.
+    """Samples until `min_done` slots are done; at most `settings.call` tokens per slot.
 
     Every `settings.tokens` tokens, the loop checks how many slots are done; all devices
     synchronize for this. `state` is donated. If `truncates` is False, `dynamic.top_p`

@@ -140,7 +140,7 @@ class _Tiles:
         return entries, word < self.vocabulary
 
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
-        """Returns the index `[B]` of the first block whose maximum is the row's.
+        """Returns the index `[B]` of the first block that has the row's maximum.
 
         If `top` is NaN, the last block is returned.
         """

@@ -209,7 +209,7 @@ class _Task(NamedTuple):
 
 
 class _Results(NamedTuple):
-    """Holds results of all slots on the host, as the arrays of `decoding.Slots`."""
+    """Holds the results of all slots on the host; shapes as in `decoding.Slots`."""
 
     done: np.ndarray
     counts: np.ndarray

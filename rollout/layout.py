@@ -1,7 +1,7 @@
 """Chooses the shapes and shardings of the sampler's weights, cache and slots.
 
-By default, each copy of the weights is split over as few devices as can hold it
-together with its part of the cache. Each copy has its own slots.
+By default, a copy of the weights is split over the fewest devices whose memory holds
+the copy and its part of the cache. Each copy has its own slots.
 """
 
 import dataclasses
@@ -107,7 +107,7 @@ class Layout:
         return shards("batch", self.mesh)
 
     def lengths(self, prompt: int, response: int, prefix: int) -> tuple[int, int]:
-        """Returns the cache columns and the maximum number of new tokens of a slot."""
+        """Returns a slot's number of cache columns and maximum number of new tokens."""
         prompt = self._known(prompt, self.prompt_length)
         response = self._known(response, self.response_length)
         step = self.settings.columns or _BUCKET

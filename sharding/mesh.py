@@ -130,10 +130,9 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
 def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
     """Returns the mesh of an intermediate sharding, to publish weights in two steps.
 
-    Compared with `trained`, the tensor size is larger by the factor that makes it equal
-    to that of `served`, and the fsdp size is smaller by the same factor. Returns None
-    if a division leaves a remainder, if both meshes have the same tensor size, or if
-    `served` is a single copy of the weights.
+    The tensor size is that of `served`: n times that of `trained`. The fsdp size is
+    that of `trained`, divided by n. Returns None if n is 1 or not an integer, if n does
+    not divide the fsdp size, or if `served` is a single copy of the weights.
     """
     data, fsdp, tensor = (trained.shape[axis] for axis in AXES)
     wanted = served.shape[AXES[-1]]
@@ -146,7 +145,7 @@ def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
 def platform(mesh: Mesh | None) -> str:
     """Returns the platform of the mesh, or JAX's default: "cpu", "gpu" or "tpu".
 
-    With ahead-of-time compilation it can differ from the platform of this machine.
+    With ahead-of-time compilation, the mesh may be of another platform than this host.
     """
     name = mesh.devices.flat[0].platform if mesh else jax.default_backend()
     return "gpu" if name in ("cuda", "rocm") else name

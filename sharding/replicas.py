@@ -7,7 +7,7 @@ import numpy as np
 
 
 def share_replicas(tree: Any) -> Any:
-    """Returns equal arrays, with one buffer per process for all copies of a shard.
+    """Returns equal arrays, in which all copies of a shard in a process share a buffer.
 
     By default JAX copies an array to each virtual CPU device. Copies of the weights may
     exceed the cache that the cores share, which slows down decoding. Arrays on other

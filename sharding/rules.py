@@ -1,4 +1,4 @@
-"""Maps logical axes of arrays to mesh axes. Only this package has names of mesh axes.
+"""Maps logical axes of arrays to mesh axes. Model code names only logical axes.
 
 Flax's own rules treat a misspelled name as unsharded and ignore the second use of a
 mesh axis. Here `partition_spec` rejects both.

@@ -1,6 +1,6 @@
 """Compares the staleness of the sampling policy and corrections for off-policy tokens.
 
-All arms sample on a vLLM server, because the embedded sampler cannot run during an
+All arms sample on a vLLM server, because the jax backend cannot sample during an
 update. Install vLLM first: `make vllm`.
 """
 

@@ -1,4 +1,4 @@
-"""Removes parts of the recipe one by one, for a real language model (SmolLM2).
+"""Changes one part of the recipe at a time, for a real language model (SmolLM2).
 
     python -m tools.ablate --config=configs/ablations/recipe.py --workdir=runs/recipe
 

@@ -1,4 +1,4 @@
-"""Compares the quickstart in stages of difficulty to the quickstart with all levels."""
+"""Compares the quickstart in stages of difficulty with training on all levels."""
 
 from configs import quickstart_staged
 from configs.ablation import Ablation

@@ -1,4 +1,4 @@
-"""Compares 4 updates per step with 16, by PPO epochs or by smaller mini-batches."""
+"""Compares 4 updates per step with 16, from PPO epochs or smaller mini-batches."""
 
 from configs.ablation import Ablation
 

@@ -1,8 +1,8 @@
 """Publishes the policy to vLLM servers, and samples from them.
 
 A publish writes a version of the weights to a folder, which the servers load. Each
-server then completes a fixed prompt (the probe). Its log-probs for this completion are
-compared with the trainer's.
+server then completes a fixed prompt (the probe). The server's log-probs for this
+completion are compared with the trainer's.
 
     ROOT/policy-weights-PID-TOKEN/     the folder of one run, mode 700
         owner                          locked while the trainer runs; begins with TOKEN
@@ -315,8 +315,8 @@ class VllmSampler(FleetSampler):
     ) -> np.ndarray:
         """Returns `|own - log-probs of the server|` for the leading tokens of `answer`.
 
-        `own` has the trainer's log-probs of these tokens. Raises OutOfStep if their
-        mean is too large, or the server sampled fewer tokens or with another version.
+        `own` has the trainer's log-probs of these tokens. Raises OutOfStep if the mean
+        difference is too large, the answer is unfinished, or its version is wrong.
         """
         version = self._version_of(self._current.label)
         versions = sorted(set(answer.versions.tolist()))

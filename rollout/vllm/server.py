@@ -199,7 +199,7 @@ class ServerProcess:
     def wait_ready(self, timeout: float) -> None:
         """Waits up to `timeout` seconds until the server answers.
 
-        Raises ServerFailed, with the end of the log, if it exited or was too slow.
+        Raises ServerFailed, with the end of the log, if the server ends or is too slow.
         """
         process = self._process
         assert process is not None, "call start first"
