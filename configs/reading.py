@@ -115,9 +115,7 @@ def run_file(name: str) -> dict[str, Any]:
         path = _HERE.parent / path
     if not path.is_file():
         wrong = "is a folder" if name and path.is_dir() else "no such file"
-        raise UnreadableConfig(
-            f"{name}: {wrong}; give the path of a Python file with get_config()"
-        )
+        raise UnreadableConfig(f"{name}: {wrong}; give the path of a Python file")
     path = path.absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))

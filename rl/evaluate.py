@@ -109,7 +109,7 @@ def evaluate(
 
 
 def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
-    """Returns templates by problem id, used as clusters; None if a problem has none."""
+    """Returns `meta["template"]` by problem id; None if a problem does not have it."""
     found = {p.id: p.meta.get("template") for p in problems}
     if not found or any(template is None for template in found.values()):
         return None

@@ -237,7 +237,7 @@ class _Run:
                 self.parts.engine.checkpoints.finish()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
-        """Runs `work`; if interrupted, checkpoints the state from before `work` began.
+        """Runs `work`; a stop or expected error checkpoints the state from before it.
 
         Saves nothing if the base model has not been evaluated.
         """

@@ -161,7 +161,7 @@ class Layout:
         return self.rows(self.slots) // self.copies * columns
 
     def rows(self, count: int) -> int:
-        """Rounds `count` up to a multiple of the number of copies."""
+        """Rounds `count` up to a multiple of `copies`."""
         return _round_up(count, self.copies)
 
 

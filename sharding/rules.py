@@ -103,8 +103,8 @@ def partition_spec(
         if axis is not None and dim % (size := shards(axis, mesh)):
             raise ValueError(
                 f"{name}: dimension {axis!r} of size {dim} must be a multiple of"
-                f" {size}, the size of {' x '.join(mesh_axes(axis))} in"
-                " config.mesh; change the mesh"
+                f" {size}, the size of {' x '.join(mesh_axes(axis))}; change"
+                " config.mesh or the number of devices"
             )
     return spec(*axes)
 

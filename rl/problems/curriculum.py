@@ -157,7 +157,7 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state()`; raises ValueError for other stages or levels."""
+        """Restores a `state()`; raises ValueError if it does not fit."""
         streams = dict(state["streams"])
         stages = len(self._stages)
         if streams.keys() != self._streams.keys() or state["stage"] >= stages:

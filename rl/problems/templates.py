@@ -59,7 +59,7 @@ def check_template(template: str) -> None:
     """Raises ValueError if a template is neither a known name nor a usable text."""
     known = template in TEMPLATES or chat_arguments(template) is not None
     if not known and SLOT not in template:
-        names = ", ".join([*TEMPLATES, "model"])
+        names = ", ".join([*TEMPLATES, "model", "model:JSON"])
         raise ValueError(
             f"template={template!r}: must be one of {names}, or a text with {SLOT}"
         )

@@ -37,8 +37,8 @@ class Objective(NamedTuple):
     """Holds the function that the update minimizes.
 
     `loss(policy_logprobs [R, T], entropy [R, T], Batch, Hyper)` returns the weighted
-    sum over tokens, and statistics. Over micro-batches, statistics in "sum" are added,
-    and the maximum is taken of statistics in "max".
+    sum over tokens, and statistics in a dictionary. Micro-batches of an update add the
+    statistics of its entry "sum", and take the maximum of those of its entry "max".
     """
 
     loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]

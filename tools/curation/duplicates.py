@@ -1,4 +1,4 @@
-"""Drops exact and near duplicates, and copies with contradictory answers."""
+"""Keeps at most one row of each group of similar problems."""
 
 import collections
 import dataclasses

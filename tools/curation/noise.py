@@ -80,7 +80,7 @@ def missing_figure(row: Row) -> str | None:
 
 
 def other_language(row: Row) -> str | None:
-    """Finds foreign scripts in the gold, or in over 10% of the letters of the problem.
+    """Finds foreign scripts in the gold, or in over 10% of letters outside formulas.
 
     Latin and Greek are allowed. If solvers succeed, only the gold is checked.
     """

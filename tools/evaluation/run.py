@@ -105,8 +105,8 @@ def check_prompts(task: Task, max_positions: int) -> int:
         if len(prompt) >= conditions.context:
             raise ValueError(
                 f"{task.name}: problem {problem.id}: its prompt of {len(prompt)} tokens"
-                f" fills context={conditions.context}; raise --context (at most"
-                f" {max_positions}), or remove the problem"
+                f" fills context={conditions.context}; remove the problem, or raise"
+                f" --context (at most {max_positions})"
             )
     left = conditions.context - conditions.max_tokens
     return sum(len(prompt) > left for prompt in task.prompts)

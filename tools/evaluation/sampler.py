@@ -53,7 +53,7 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> N
 def conditions_of(
     args: argparse.Namespace, default: Conditions, model: Pretrained
 ) -> Conditions:
-    """Returns the default conditions with the overrides of the command line."""
+    """Applies flags to `default`, whose context is first cut to the model's."""
     context = min(default.context, model.config.max_positions)
     values = dataclasses.asdict(default) | {"context": context}
     given = {name: getattr(args, name) for name in values}

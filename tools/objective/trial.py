@@ -57,7 +57,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns token numbers from 0 for positions `[R, T]`; -1 outside completions."""
+    """Returns the index of each position's token `[R, T]`; -1 outside completions."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 

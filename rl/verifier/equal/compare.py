@@ -346,7 +346,7 @@ _RANK = {kind: rank for rank, kind in enumerate((t.Choice, *_RULES))}
 
 
 def _states(node: t.Several) -> bool:
-    """Returns whether a list states words, or values of different variables."""
+    """Returns whether a list has words, or relations in different variables."""
     related = [item for item in node.items if isinstance(item, t.Rel)]
     named = {label_of(item) for item in related if len(item.names) == 1}
     return len(named) > 1 or any(isinstance(item, t.Word) for item in node.items)

@@ -23,8 +23,9 @@ Quotient = tuple[fmpq_mpoly, fmpq_mpoly]
 def identical(left: t.Node, right: t.Node, budget: Budget) -> bool:
     """Returns whether expressions are shown to be the same quotient of polynomials.
 
-    Parts such as sin x and roots count as names. The result is valid where both sides
-    are defined. It is False for infinities, signs ± and what exceeds a limit.
+    Parts such as sin x count as variables. If the result is True, the expressions are
+    equal wherever both are defined. It is False for infinities, signs ± and what
+    exceeds a limit.
     """
     reader = _Reader(budget)
     try:

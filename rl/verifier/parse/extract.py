@@ -55,12 +55,11 @@ def behind(completion: str, after: str | None) -> str:
 
 
 def _outermost(text: str) -> tuple[str, ...]:
-    """Only boxes after a blank line replace an unclosed box."""
     found: list[tuple[int, int, str]] = []
     # For each open brace: the start of its command, the start of its content, and its
     # kind: "box", "phantom", or "" for other braces.
     opened: list[tuple[int, int, str]] = []
-    never_closed = -1
+    never_closed = -1  # only boxes after a blank line replace an unclosed box
     first = _FIRST.search(text)
     for match in _BRACE.finditer(text, first.start() if first else 0):
         start, end = match.span()

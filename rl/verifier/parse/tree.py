@@ -332,7 +332,7 @@ def _merged(
 
 
 def add(*terms: Node) -> Node:
-    """Returns the flattened sum of nodes, with numbers of up to MAX_BITS added."""
+    """Returns the flattened sum; its numbers are added, unless they are too long."""
     total, rest = _merged(Add, terms, operator.add)
     if total or not rest:
         rest.append(Num(total or Fraction(0)))
@@ -340,7 +340,7 @@ def add(*terms: Node) -> Node:
 
 
 def mul(*factors: Node) -> Node:
-    """Returns the flattened product, with numbers of up to MAX_BITS multiplied."""
+    """Returns the flattened product; multiplies its numbers unless too long."""
     product, rest = _merged(Mul, factors, operator.mul)
     if not rest:
         return Num(Fraction(1) if product is None else product, _scaled_ulp(factors))
