@@ -71,5 +71,5 @@ def test_what_is_no_advantage_is_one_line_that_names_it():
         ValueError, match="unknown argument 'prompts'; use only rewards"
     ):
         load_advantage(f"{__name__}:unknown")
-    with pytest.raises(ValueError, match=r"of problem 'p0' .* \[inf, -inf, "):
+    with pytest.raises(ValueError, match=r"of problem 'p0'; returned \[inf, -inf, "):
         load_advantage(f"{__name__}:infinite")([FIRST])
