@@ -18,6 +18,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from configs.reading import (
+    UnreadableConfig,
     define_config,
     describe_keys,
     output_file,
@@ -88,7 +89,7 @@ def _command(stop: StopSignals) -> int:
             execute.make_bases(pending)
             failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
         _report(study, workdir)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, UnreadableConfig) as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
     return ERROR if failed else DONE

@@ -219,11 +219,13 @@ def test_every_arm_is_checked_before_anything_runs(tmp_path, monkeypatch):
 def test_a_wrong_command_is_one_line(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "none.py").write_text("from configs.quickstart import get_config\n")
+    (tmp_path / "key.py").write_text(MINE.replace("log.samples", "log.nope"))
     mine, out = f"--config={tmp_path / 'mine.py'}", f"--workdir={tmp_path / 'out'}"
     bad = {
         (): "give --config=configs/ablations/NAME.py",
         (f"--config={tmp_path / 'none.py'}",): "none.py: defines no ABLATION",
         (f"--config={tmp_path / 'gone.py'}",): "gone.py: no such file",
+        (f"--config={tmp_path / 'key.py'}",): "key.py: unknown key 'nope'",
         (f"{mine}:low",): "mine.py:low: all arms run, so give ",
         (mine, "--seeds=0,a"): "--seeds=0,a: must be integers",
         (mine, "--seeds=1,1"): "seeds=[1, 1]: give at least one seed, and none twice",
