@@ -1,7 +1,8 @@
 """Defines ablations: sets of runs ("arms") that each change a few keys of one config.
 
 `tools.ablate` runs a file that defines an `ABLATION`. Each arm is a config as well:
-`FILE.py:ARM` changes the ablation's base config, `FILE.py:ARM@BASE` the config BASE.
+`FILE.py:ARM` is the ablation's base config with the arm's changes, and
+`FILE.py:ARM@BASE` is the config BASE with these changes.
 """
 
 import dataclasses
@@ -24,12 +25,12 @@ class Ablation:
     Attributes:
       arms: for each arm, the values that it sets by dotted key; `{}` changes nothing.
       reference: the arm that all other arms are compared with.
-      base: the config that the arms change, in the form of `--config`.
+      base: the config that the arms change, as a value of the flag `--config`.
       seeds: the random seeds with which each arm is run by default.
 
     Raises:
-      ValueError: the reference is not an arm, the name of an arm is not one word
-        without "@", there are no seeds, or a seed occurs twice.
+      ValueError: the reference is not an arm, the name of an arm is empty, has several
+        words or contains "@", there are no seeds, or a seed occurs twice.
     """
 
     arms: Arms
@@ -65,9 +66,9 @@ def check_seeds(seeds: Sequence[int]) -> None:
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Arms:
-    """Returns an arm for each combination of values, named "key=value,key=value".
+    """Returns an arm for each combination of values, named "KEY=VALUE,KEY=VALUE".
 
-    Of a dotted key, a name has only the last part.
+    KEY is the last part of the dotted key.
     """
     return {
         ",".join(

@@ -400,7 +400,7 @@ class RunConfig:
 
 
 def get_config() -> ConfigDict:
-    """Returns a config of all defaults. Setting an unknown key of it is an error."""
+    """Returns the default config. Setting a key that it does not have is an error."""
     tree = dataclasses.asdict(RunConfig())
     # The default is a text; a config file may replace it by a mapping.
     tree["data"]["eval"] = FieldReference(tree["data"]["eval"], field_type=object)

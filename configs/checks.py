@@ -10,7 +10,9 @@ _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:]
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
-    """Checks keys of a config that depend on each other, without reading model or data.
+    """Checks keys of a config against each other; reads neither the model nor the data.
+
+    `needs_data` says whether `data.train` must be set.
 
     Raises ValueError with a one-line message: a key, its value, and what to do.
     """
@@ -106,7 +108,7 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
 def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
     """Returns messages about settings of a config that have no effect.
 
-    `needs_reference`: the loss uses log-probabilities of the reference model.
+    `needs_reference` says whether the loss uses a reference model.
     """
     b, d, lines = c.batch, c.dynamic_sampling, []
     clips_ratio = c.objective.function in ("grpo", "dual_clip", "cispo", "gspo")
@@ -167,9 +169,9 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
     """Returns `dynamic_sampling.filter_on`, with "auto" resolved.
 
-    "auto" means "reward" if sampling is uniform and the reward does not begin with the
-    verifier: rewards may then differ although no completion is correct. Otherwise it
-    means "correct".
+    "auto" means "correct" if the first term of `reward.function` is the verifier, or if
+    `sampling.policy` is not "uniform". Otherwise it means "reward", because rewards may
+    then differ although no completion is correct.
     """
     chosen = c.dynamic_sampling.filter_on
     if chosen != "auto":

@@ -9,7 +9,8 @@ Hardware:  h100-8    8 x H100 80 GB
            h100-4+4  8 x H100 80 GB: 4 train (CUDA_VISIBLE_DEVICES=0,1,2,3), 4 run vLLM
            v5p-16    TPU v5p, 2x2x2: 8 chips
            v5e-16    TPU v5e, 4x4: 16 chips
-           h100-1-lora, v5e-8-lora    one H100; TPU v5e, 2x4: adapters, see LORA
+           h100-1-lora    one H100 80 GB, trains adapters (LORA)
+           v5e-8-lora     TPU v5e, 2x4: 8 chips, trains adapters (LORA)
            docs/scaling.md lists the memory that the compilers of these chips report.
 Score:     none yet; this configuration has not been run to its end. The paper reports
            AIME2024 40.0, AMC 65.0, MATH-500 82.9, Minerva 36.4, OlympiadBench 43.5.

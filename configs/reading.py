@@ -29,7 +29,7 @@ class UnreadableConfig(flags.Error):
 
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
-    """Defines the flag `--config`, and `--config.KEY` for each key of the file."""
+    """Defines the flag `--config`, and `--config.KEY` for each key of that config."""
     holder = config_flags.DEFINE_config_file("config", None, help)
     flags.FLAGS["config"].parser = _Parser()
     if default:
@@ -128,7 +128,7 @@ def run_file(name: str) -> dict[str, Any]:
 
 
 def _blame(error: Exception, path: str) -> str:
-    """Returns ":LINE: MESSAGE" of an error, or ": MESSAGE" if it is not in `path`."""
+    """Returns ":LINE: MESSAGE", or ": MESSAGE" for an error outside the file `path`."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if f.filename == path]
     message = str(error)
@@ -143,8 +143,7 @@ def _blame(error: Exception, path: str) -> str:
 def _unknown_key(error: Exception) -> str:
     """Returns a short message for an unknown key; "" for other errors.
 
-    The error that ml_collections raises prints the whole config. Other errors may have
-    this error as their argument.
+    The message of ml_collections would contain the whole config.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]
@@ -184,7 +183,7 @@ def output_file(text: str) -> pathlib.Path:
 def expand_home(config: ConfigDict) -> None:
     """Replaces a leading `~` by the home folder in the text values of a config.
 
-    A text may have several paths, separated by commas.
+    A text may be several paths, separated by commas.
     """
     with config.unlocked():
         for key, value in config.items():
@@ -198,7 +197,8 @@ def expand_home(config: ConfigDict) -> None:
 def changes(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values that differ from the defaults, by dotted key.
 
-    `config` has nested dicts of JSON values, and no `~` (see `expand_home`).
+    `config` consists of nested dicts of JSON values. In its texts, `~` is already
+    replaced by `expand_home`.
     """
     base = get_config()
     expand_home(base)

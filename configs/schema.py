@@ -1,7 +1,7 @@
 """Defines typed sections of a config, and checks values against their types.
 
-The annotation of a key declares its allowed values: a type, a `Literal` of choices, a
-`Range`, or a tuple of these.
+The annotation of a key declares its allowed values, for example by a type, a `Literal`
+of choices or a `Range`.
 """
 
 import dataclasses
@@ -85,9 +85,9 @@ def parse(
 def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
     """Checks the arguments in a config against the signature of a user's function.
 
-    `values` has the arguments by name, and `section` is the dotted key of this dict in
-    the config; it may be empty. Raises ValueError if `values` is not a dict, the
-    function has no such argument, or a value does not fit its argument's type.
+    `values` has the arguments by name. `section` is the dotted key of `values` in the
+    config, or empty. Raises ValueError if `values` is not a dict, the function does not
+    have one of the arguments, or a value does not fit its argument's type.
     """
     if not hasattr(values, "items"):  # a ConfigDict is not a Mapping
         raise ValueError(f"config.{section}={values!r}: must be a dict")
@@ -109,7 +109,10 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
 
 
 def call(function: Callable, section: str, values: Mapping[str, Any], **others) -> Any:
-    """Checks the arguments in a config, and calls a user's function with them."""
+    """Calls a user's function with the arguments in a config, and with `others`.
+
+    Raises ValueError if `check` fails, or if the function needs further arguments.
+    """
     check(section, values, function)
     try:
         inspect.signature(function).bind(**values, **others)
@@ -122,7 +125,10 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
 
 
 def _wrong(value: Any, hint: Any) -> str:
-    """Returns why a value does not fit a type hint, to follow "must"; "" if it fits."""
+    """Returns what a value that does not fit a type hint must do; "" if it fits.
+
+    Error messages add "must" before the result, such as "be at least 1".
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):

@@ -1,7 +1,8 @@
 """Compares the ways to average token losses; see `rl.groups.packing`.
 
-`constant` divides by the largest allowed response length, so its gradients are smaller
-than those of the other arms. Adam's updates hardly depend on this scale.
+`constant` divides the loss of every completion by the largest allowed length, not by
+its own length. Gradients are therefore smaller than in the other arms. Adam's updates
+hardly depend on this scale.
 """
 
 from configs.ablation import Ablation, grid

@@ -1,4 +1,4 @@
-"""Compares upper clip bounds. The paper gives no eps_high; DAPO uses 0.28."""
+"""Compares upper clip bounds. Compass-Thinker's paper gives none; DAPO uses 0.28."""
 
 from configs.ablation import Ablation, grid
 

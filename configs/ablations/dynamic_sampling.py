@@ -1,8 +1,9 @@
 """Compares ways to treat groups whose completions are all right or all wrong.
 
-`off` trains on these groups too. Their advantages are zero, so they count only in the
-mean over tokens. `filter` drops them, so batches are smaller. `refill` is the paper's
-method: it drops them and samples further groups until the batch is full.
+`off` trains on these groups too. Their advantages are zero, so they only add to the
+number of tokens by which the loss is divided. `filter` drops these groups, so batches
+are smaller. `refill`, the method of Compass-Thinker and DAPO, also drops them, and
+samples further groups until the batch is full.
 """
 
 from configs.ablation import Ablation

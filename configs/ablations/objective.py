@@ -1,9 +1,9 @@
-"""Compares all built-in losses, each with the settings of its paper.
+"""Compares all built-in losses, with the settings of their papers except KL terms.
 
 The methods of `configs/objectives.py` also set clip bounds, advantage and aggregation,
-so an arm differs from the base in more than its loss. The papers of `dppo` and
-`dual_clip` give no clip bounds: `dppo` uses DAPO's, `dual_clip` the base's. DPPO bounds
-the change of a token's probability, not the ratio.
+so an arm differs from the base in more than its loss. Some papers give no clip bounds:
+`dppo` has those of DAPO, `dual_clip` those of the base, and `cispo` an upper bound of
+our choice. DPPO bounds the change of a token's probability, not the ratio.
 """
 
 from collections.abc import Mapping

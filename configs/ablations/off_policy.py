@@ -1,4 +1,4 @@
-"""Compares the staleness of the sampling policy and corrections for off-policy tokens.
+"""Compares degrees of staleness of the sampling policy, and off-policy corrections.
 
 All arms sample on a vLLM server, because the jax backend cannot sample during an
 update. Install vLLM first: `make vllm`.

@@ -1,4 +1,7 @@
-"""Compares 4 updates per step with 16, from PPO epochs or smaller mini-batches."""
+"""Compares 4 updates per step with 16.
+
+The 16 updates are either four PPO epochs or smaller mini-batches.
+"""
 
 from configs.ablation import Ablation
 
