@@ -92,9 +92,9 @@ def segment_attention(
       q, k: the rotated queries and keys.
       segment_ids: the segment of each position, ascending along a row; 0 for padding
         at the end of the row.
-      prefix_ids: for each position, the id of an earlier segment in its row, to which
-        it also attends in full; 0 for none. `SHARES_PREFIXES` lists the implementations
-        that allow other values than 0.
+      prefix_ids: for each position, the id of an earlier segment of its row. The
+        position also attends to this whole segment; 0 for none. Only implementations in
+        `SHARES_PREFIXES` support values other than 0.
       mesh: the mesh that shards rows and heads; None for one device.
     """
     attend = functools.partial(
@@ -126,13 +126,13 @@ def decode_attention(
     """Computes attention from the newest position of each row to the cached positions.
 
     `q` and the result are `[B, N, H]`. The cache already contains the newest position.
-    Its columns are read in blocks of `block`, a divisor of S, from the newest column
-    backwards, until `cached.seen.reach` columns are covered. The shared prefix is read
-    once for all rows.
+    The columns of the cache are read in blocks of `block`, a divisor of S, from the
+    newest column backwards, until `cached.seen.reach` columns are covered. The shared
+    prefix is read once for all rows.
 
-    With "triton", a head width that is a power of two and no shared prefix, a kernel is
-    used; in all other cases, XLA. The kernel stops at each row's own oldest column, and
-    requires that `block` is a power of two.
+    If `implementation` is "triton", the head width is a power of two, and there is no
+    shared prefix, a Triton kernel is used. The kernel stops at each row's own oldest
+    column, and requires that `block` is a power of two.
     """
     attend = functools.partial(_decode_attention, block=block)
     # The kernel requires a head width that is a power of two, as in Qwen2.5.
@@ -168,7 +168,6 @@ def _decode_attention(q, cached, *, block):
     )
 
     def weighed(scores, equation, values):
-        """Returns the maximum score, and the sums of weights and weighted values."""
         top = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - top)
         mixed = product(equation, weights.astype(v.dtype), values)

@@ -162,8 +162,8 @@ def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
 
     The mask is 0 where a query attends to a key, and large and negative elsewhere. Its
     shape is `[queries, keys]` if `queries_first`; otherwise `[keys, queries]`. Triton
-    starts the product's accumulator from the added mask; `jnp.where` after the product
-    would need up to 60 more registers.
+    adds the mask within the matrix product. `jnp.where` on the scores would need up to
+    60 more registers.
     """
     shape = (len(q_ids), len(k_ids)) if queries_first else (len(k_ids), len(q_ids))
     q_axis, k_axis = (0, 1) if queries_first else (1, 0)
@@ -209,7 +209,10 @@ def _exp2(x, scale: float, shift, interpret: bool):
 
 
 def _visit(counts, visit, carry):
-    """Repeats `carry = visit(masked, n, carry)`, first for blocks without a mask."""
+    """Repeats `carry = visit(masked, n, carry)` for all n from 0 to `counts[1] - 1`.
+
+    `masked` is False for n < `counts[0]`; see `_Pairs`.
+    """
     full, every = counts[0], counts[1]
     carry = jax.lax.fori_loop(0, full, functools.partial(visit, False), carry)
     return jax.lax.fori_loop(full, every, functools.partial(visit, True), carry)
@@ -219,8 +222,8 @@ class _Grid:
     """Defines a grid `[N, B, I or J]`: a program for each query head, row and block.
 
     Programs that visit many blocks start first: those of the last blocks of queries, or
-    of the first blocks of keys. `pairs`, `ids`, `queries` and `keys` return the spec of
-    the part of an array that a program uses.
+    of the first blocks of keys. `pairs`, `ids`, `queries` and `keys` return block
+    specs, which select the part of an array that a program uses.
     """
 
     def __init__(self, q, tiling: Tiling, options: Options, of_keys: bool):
@@ -238,14 +241,14 @@ class _Grid:
         return b, head // self._sharing, head % self._sharing
 
     def pairs(self, size: int):
-        """Selects the row of a program's block in `[B, I, size]` or `[B, J, size]`."""
+        """Selects the program's block in `[B, I, size]` or `[B, J, size]`."""
         return pl.BlockSpec((None, None, size), lambda h, b, n: (b, self.block(n), 0))
 
     def ids(self):
         return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
 
     def queries(self, *width: int, whole: bool = False):
-        """Selects a head of `[B, K, G, T, *width]`: a block of T, or all if `whole`."""
+        """Selects a head of `[B, K, G, T, *width]`, and a block of T unless `whole`."""
         return pl.BlockSpec(
             (None, None, None, self._length if whole else self._block, *width),
             lambda h, b, n: (
@@ -256,7 +259,7 @@ class _Grid:
         )
 
     def keys(self, whole: bool = False):
-        """Selects a head of `[B, K, T, H]`: a block of T, or all if `whole`."""
+        """Selects a head of `[B, K, T, H]`, and a block of T unless `whole`."""
         return pl.BlockSpec(
             (None, None, self._length if whole else self._block, self._width),
             lambda h, b, n: (*self._head(h, b)[:2], 0 if whole else self.block(n), 0),
@@ -264,7 +267,7 @@ class _Grid:
 
 
 def _call(kernel, grid: _Grid, rows: _Rows, pairs: _Pairs, inputs, outputs):
-    """Calls a kernel; `inputs` are pairs (array, spec), and `outputs` (shape, spec)."""
+    """Calls a kernel; `inputs` contains (array, spec), and `outputs` (shape, spec)."""
     arrays, specs = zip(*inputs, strict=True)
     out_shape, out_specs = zip(*outputs, strict=True)
     of_pairs = [grid.pairs(x.shape[2]) for x in pairs]

@@ -148,11 +148,12 @@ def visible_pairs(
     Both arrays are bool `[B, I, J]`, for I query blocks and J key blocks. The block
     sizes must divide T.
 
-    A pair is visible if some query may attend to some key: the first key is not after
-    the last query, and the range of the keys' segment ids overlaps the range of the
-    queries' segment ids or of their prefix ids. Ids of 0 are ignored. A pair with
-    common positions is always visible. A visible pair needs no mask if every query
-    attends to every key, all by segment or all by prefix.
+    In a pair that is not visible, no query attends to a key. A pair is visible if its
+    first key is not after its last query, and if the range of the keys' segment ids
+    overlaps the range of the queries' segment ids or the range of their prefix ids. Ids
+    of 0 are ignored. A pair with common positions is always visible and needs a mask.
+    Another visible pair needs no mask if all its keys have one segment id, and all its
+    queries have this id as segment id, or all have it as prefix id.
     """
 
     def cut(x, block):

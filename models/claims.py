@@ -1,6 +1,6 @@
-"""Creates folders that this process locks, and removes those of killed processes.
+"""Creates folders that this process locks, and removes folders of killed processes.
 
-A claimed folder has a file `owner`. The lock on this file ends with the process.
+A locked folder has a file `owner`. The lock on this file ends with the process.
 """
 
 import fcntl

@@ -70,9 +70,9 @@ class DecoderConfig:
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):
-        """Reads the content of a config.json; raises ValueError if it is not supported.
+        """Returns the architecture that the content `raw` of a config.json describes.
 
-        `where` is the file's name in error messages.
+        Raises ValueError if it is not supported; `where` names the file in messages.
         """
         fields = JsonFields(raw, where)
         model_type = fields.one_of("model_type", list(FAMILIES))
@@ -123,7 +123,10 @@ class DecoderConfig:
 
     @classmethod
     def from_folder(cls, folder: str | pathlib.Path):
-        """Reads the config.json of a model folder; raises ValueError if that fails."""
+        """Reads the config.json of a model folder.
+
+        Raises ValueError if the file is missing, damaged or not supported.
+        """
         folder = pathlib.Path(folder)
         path = folder / "config.json"
         if (folder / "adapter_config.json").is_file() and not path.is_file():
@@ -150,7 +153,10 @@ class DecoderConfig:
 
 
 def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
-    """Reads a JSON object from a file; `kind` describes its folder in errors."""
+    """Reads a JSON object; raises ValueError if the file is missing or damaged.
+
+    `kind` is the kind of folder in error messages, such as "model".
+    """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -172,7 +178,10 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Reads fields of the JSON file `where`; raises ValueError for invalid values."""
+    """Reads fields of `raw`, the content of the JSON file `where`.
+
+    Raises ValueError for invalid values.
+    """
 
     raw: Mapping[str, Any]
     where: str

@@ -56,7 +56,7 @@ def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
 
 
 def rotary(positions: Int[jax.Array, "B T"], config: DecoderConfig) -> Rotation:
-    """Computes the cosines and sines of the rotary embedding."""
+    """Returns the cosines and the sines `[B, T, H / 2]` of the rotary embedding."""
     # In float32, because bfloat16 cannot represent position 4,095.
     exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
     per_radian = config.rope_theta**exponent
@@ -127,9 +127,9 @@ class Block(nn.Module):
     ) -> tuple[jax.Array, Entries | Cached | None]:
         """Returns the residual stream of the B * T tokens, and their keys and values.
 
-        The second result is None unless `serves` is set. Without `cached`, it is a pair
-        k `[B, K, H, T]`, v `[B, K, T, H]`. To decode, T is 1 and `cached` has the
-        earlier positions; the second result is then the cache with the new position.
+        To decode, T is 1 and `cached` has the keys and values of earlier positions. The
+        second result is then `cached` with the new position. Without `cached`, it is a
+        pair k `[B, K, H, T]`, v `[B, K, T, H]`. It is None unless `serves` is set.
         """
         c = self.config
 
@@ -206,7 +206,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Represents the decoder for training, which does not apply the head."""
+    """Represents the decoder for training, which returns hidden states, not logits."""
 
     config: DecoderConfig
     mesh: Mesh | None = None  # shards activations; None leaves this to XLA
@@ -231,8 +231,8 @@ class Decoder(nn.Module):
           positions: the index of each token in its segment; with a prefix, counted from
             the start of the prefix.
           segment_ids: the segment of each token. Attention is causal within segments.
-          prefix_ids: for each token, the id of an earlier segment in its row, to which
-            it also attends in full; 0 for none. None means 0 everywhere.
+          prefix_ids: for each token, the id of an earlier segment of its row. The token
+            also attends to this whole segment; 0 for none. None means 0 everywhere.
         """
         c = self.config
         if prefix_ids is None:
@@ -267,7 +267,7 @@ class Decoder(nn.Module):
 
 
 def head_table(params: Params) -> jax.Array:
-    """Returns the head's weights `[V, D]`, which are the embedding if tied."""
+    """Returns the output head `[V, D]`, which is the embedding if they are tied."""
     return params["head"] if "head" in params else params["embedding"]
 
 

@@ -17,10 +17,10 @@ from sharding.rules import mesh_axes, shards, spec
 
 
 def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns the mesh axes of the embedding table's rows, of its columns, and a flag.
+    """Returns the mesh axes of the table's rows, those of its columns, and a flag.
 
-    The flag is true if "batch" uses all mesh axes of the columns too. Raises ValueError
-    if "batch" uses a mesh axis of the rows, or only some of those of the columns.
+    The flag says whether the mesh axes of the columns also shard "batch". Raises
+    ValueError if only some of these axes do, or if an axis of the rows does.
     """
     rows, words = set(mesh_axes("batch")), mesh_axes("vocab")
     columns = mesh_axes("embed")
@@ -43,12 +43,14 @@ def look_up(
 ) -> Float[jax.Array, "N D"]:
     """Returns `table[token_ids]` without gathering the table on any device.
 
-    If devices split both the tokens and the table's columns, each gathers the token ids
-    of all, and looks them up in its own columns. An all-to-all then gives each device
-    complete rows for its own tokens. Devices that have the same tokens instead sum
-    their partial rows. The gradient takes the reverse path, and is summed in the
-    table's dtype. XLA's partitioner would gather the table and reduce its whole
-    gradient in every micro-batch.
+    Each device looks up token ids in its own part of the table. Devices with the same
+    tokens sum their partial results. Mesh axes may split both the tokens and the
+    table's columns. Devices along these axes first gather each other's token ids; an
+    all-to-all then returns complete rows to the device that has the token.
+
+    The gradient takes the reverse path, and is summed in the table's dtype. XLA's
+    partitioner would gather the table and reduce its whole gradient in every
+    micro-batch.
 
     Args:
       dtype: the dtype of the result and of the exchanged rows.
@@ -70,8 +72,8 @@ def look_up(
 def _ordered_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
     """Returns `table[indices]`, with a gradient that is summed in a fixed order.
 
-    The gradient's rows are sorted by index. A segmented scan of log2(N) passes adds up
-    the rows of each index, so that the last of these rows has their sum.
+    The gradient's rows are sorted by index. A scan of log2(N) passes then adds up the
+    rows with equal indices: the last row of each index becomes their sum.
     """
     return table[indices]
 

@@ -46,7 +46,7 @@ CARRIED = tuple(
 
 
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
-    """Returns the weights file of each tensor, from the index of a model folder.
+    """Reads the index of a model folder; returns file names by tensor name.
 
     Returns None if the index is missing, or if the folder has a `model.safetensors`:
     transformers then ignores the index too. Raises ValueError if the index is damaged.
@@ -205,8 +205,8 @@ def conversions(
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
     """Yields `(Hugging Face names, arguments of lay_out)` for each group of weights.
 
-    Each layer is a group; the weights before the layers and those after them are two
-    more. `params` may be shapes.
+    The groups are the weights before the layers, each layer, and the weights after the
+    layers. `params` may contain shapes instead of arrays.
     """
     sharding = None
     if jax.process_count() > 1:
@@ -309,8 +309,8 @@ def replaced_folder(
     target is replaced. If several processes do this, the folder of the last remains.
 
     Args:
-      unless_has: the name of a file. If `folder` has it at the end of the block, the
-        new folder is removed instead.
+      unless_has: the name of a file. If `folder` has this file at the end of the block,
+        `folder` is not replaced, and the new folder is removed.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -363,7 +363,7 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies the files that `CARRIED` names, and the index of split weights."""
+    """Copies the files that `CARRIED` names, and the index if the weights are split."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     # If the weights are in a single file, an index belongs to other weights.

@@ -19,9 +19,9 @@ def resolve_folder(
     """Returns a model's local folder, after downloading it if `model` is a Hub id.
 
     Args:
-      described_in: a folder for the config and the tokenizer. If it is set and the
-        cache does not have the weights, only config and tokenizer are downloaded, to
-        this folder.
+      described_in: if set, weights are not downloaded. If the Hub's cache lacks them,
+        the config and the tokenizer are downloaded to the folder `described_in`, which
+        is returned.
 
     Raises:
       ValueError: `model` is neither a folder nor a Hub id that can be downloaded; an

@@ -79,12 +79,12 @@ class InferenceDecoder:
         longest: jax.Array | None = None,
         prefix_ids: jax.Array | None = None,
     ) -> tuple[jax.Array, Entries, Entries]:
-        """Returns normed hidden states `[B, T, D]`, a tuple of k arrays, and one of v.
+        """Returns hidden states `[B, T, D]`, the arrays of keys, and those of values.
 
-        To decode, T is 1 and `cache` is required: the arrays are those of the cache,
-        with the new position written at `cache.clock`. Without a cache, for prefill,
-        the arrays are k `[L, B, K, H, T]` and v `[L, B, K, T, H]`, without the axis L
-        if L is 1.
+        The hidden states are those after the final norm. To decode, T is 1 and `cache`
+        is required. The arrays are those of the cache, with the new position written at
+        `cache.clock`. For prefill, there is no cache, and the arrays are keys
+        `[L, B, K, H, T]` and values `[L, B, K, T, H]`. If L is 1, there is no axis L.
 
         Args:
           params: the parameters, as returned by `served_params`.
@@ -162,9 +162,9 @@ def served_params(params: Params, trained: Decoder, served: InferenceDecoder) ->
     """Converts parameters from the training layout to the inference layout and dtype.
 
     The devices of both layouts are the same, in the same order. Adapters are merged,
-    and weights are cast before their transfer. To limit peak memory, one call of a
-    jitted function converts only one array of layers, or one parameter outside the
-    layers: the compiler may start all transfers of a call together.
+    and weights are cast before their transfer. Each jitted call converts only one array
+    of layers, or one parameter outside the layers. This limits peak memory, because all
+    transfers of a call may start together.
     """
     made = {}
     for name, table in params.items():
@@ -240,10 +240,10 @@ def _joined_sharding(gate: NamedSharding, _) -> NamedSharding:
 
 
 def _way(trained: Decoder, served: InferenceDecoder) -> list[Params]:
-    """Returns the parameters' shardings in training, in between, and in inference.
+    """Returns the shardings that parameters have in turn, from training to inference.
 
-    The one in between is on `between_mesh`, and is left out if that mesh is None.
-    Without it, XLA's partitioner would gather whole weights on every device.
+    A sharding on `between_mesh`, if there is one, is in between. Without this step,
+    XLA's partitioner would gather whole weights on every device.
     """
     assert trained.mesh is not None
     there = Decoder(served.config)
@@ -267,7 +267,7 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 def _widened(
     name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
-    """Replicates the kv heads, or pads the query heads, of the weight `name`."""
+    """Replicates kv heads, or pads query heads, if the weight `name` has such heads."""
     axis = 1 if name in ("q", "k", "v") else 0
     if name in ("k", "v", "k_bias", "v_bias"):
         return jnp.repeat(x, served.num_kv_heads // trained.num_kv_heads, axis)

@@ -53,7 +53,7 @@ def adapters(
 ) -> tuple[jax.Array, ...]:
     """Declares the adapters A and B of a kernel as parameters of a Flax module.
 
-    They have the kernel's dtype, or float32 if that is wider. Returns `()` if the
+    A and B have the kernel's dtype, or float32 if that is wider. Returns `()` if the
     kernel has no adapters, or if the module is applied to parameters without adapters.
     """
     if lora is None or name not in lora.kernels:
@@ -105,7 +105,7 @@ def is_adapter(name: str) -> bool:
 
 
 def split(params: Params) -> tuple[Params, Params]:
-    """Returns adapters and other parameters; `(params, {})` without adapters."""
+    """Returns (adapters, other parameters), or `(params, {})` without adapters."""
     layers = params[LAYERS]
     trained = {name: x for name, x in layers.items() if is_adapter(name)}
     if not trained:
@@ -122,8 +122,9 @@ def join(trained: Params, frozen: Params | None) -> Params:
 
 
 def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
-    """Initializes adapters as PEFT does: A uniform in +-1 / sqrt(inputs), B zero.
+    """Initializes adapters as PEFT does.
 
+    A is uniform between -b and b, with b = 1 / sqrt(number of inputs). B is zero.
     `shapes` and `shardings` are those of the model's parameters. Returns `{}` for a
     model without adapters.
     """

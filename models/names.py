@@ -49,11 +49,11 @@ class Weight:
         return tuple(sizes[axis] for axis in self.hf_axes)
 
     def from_hf(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Converts a file's array to `shape`, the shape of one layer in the tree."""
+        """Converts a file's array to `shape`, its shape in the tree for one layer."""
         return (array.T if self.linear else array).reshape(shape)
 
     def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
-        """Converts an array of one layer in the tree to its shape in the file."""
+        """Converts an array of the tree, without a layer axis, to the file's shape."""
         shape = self.hf_shape(config)
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 

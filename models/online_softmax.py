@@ -24,7 +24,11 @@ def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def online_softmax_mean(scores: jax.Array) -> Statistics:
-    """Extends `online_softmax` by the sum of `scores * exp(scores - maximum)`."""
+    """Returns the maximum, and two sums over the last axis.
+
+    With `weights = exp(scores - maximum)`, they are the sums of `weights` and of
+    `scores * weights`. The scores must be as in `online_softmax`.
+    """
     return _reduce(scores, jnp.ones_like(scores), scores)
 
 

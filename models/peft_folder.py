@@ -139,9 +139,10 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
 def load_adapters(
     folder: str | os.PathLike, model: Decoder
 ) -> tuple[DecoderConfig, Params]:
-    """Returns the config with adapters for all kernels, and a folder's adapters.
+    """Returns the model's config with adapters, and the adapters of a PEFT folder.
 
-    The adapters are on the model's mesh. Adapters that the folder lacks are zero.
+    The config has adapters for all kernels; those that the folder lacks are zero. The
+    adapters are sharded over the model's mesh.
 
     Raises:
       ValueError: `read_config` fails, the weights are damaged or cannot be sharded, or

@@ -29,7 +29,7 @@ Specs = Mapping[str, tuple[tuple[int, ...], np.dtype]]
 
 
 def refuse_pointer(path: pathlib.Path, start: bytes) -> None:
-    """Raises ValueError if a file that begins with `start` is a Git LFS pointer."""
+    """Raises ValueError if `start`, a file's first bytes, is from a Git LFS pointer."""
     if start.startswith(b"version "):
         raise ValueError(
             f"{path}: is a Git LFS pointer, not the file; run `git lfs pull`"
@@ -71,10 +71,10 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
 def write_tensors(
     path: str | os.PathLike, specs: Specs, tensors: Iterable[tuple[str, np.ndarray]]
 ) -> None:
-    """Writes a stream of tensors to a file, with the bytes that `safetensors` writes.
+    """Writes a stream of tensors to a file, byte for byte as `safetensors` would.
 
-    An existing file is overwritten in place, because allocating a new one in shared
-    memory takes three times as long as copying.
+    An existing file is overwritten in place. In shared memory, allocating a new file
+    would take three times as long as copying the tensors.
 
     Args:
       specs: `(shape, dtype)` of every tensor of the file, by name.

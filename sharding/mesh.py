@@ -60,7 +60,7 @@ def _mesh(devices: np.ndarray) -> Mesh:
 
 
 def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.ndarray:
-    """Returns the devices as an array of `shape`, with inner axes on faster networks.
+    """Returns the devices as an array of `shape`; later axes have faster connections.
 
     TPU slices and GPU nodes are distributed over the data axis first, then over fsdp.
     Raises ValueError if data x fsdp is not a multiple of the number of slices or nodes.
@@ -143,7 +143,7 @@ def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
 
 
 def platform(mesh: Mesh | None) -> str:
-    """Returns the platform of the mesh, or JAX's default: "cpu", "gpu" or "tpu".
+    """Returns the platform of the mesh, "cpu", "gpu" or "tpu"; JAX's default for None.
 
     With ahead-of-time compilation, the mesh may be of another platform than this host.
     """
