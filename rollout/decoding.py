@@ -125,7 +125,7 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 def _first_rows(mesh, lead, count: int, entries):
     """Replicates the first `count` rows of arrays that are sharded by rows.
 
-    XLA's partitioner would gather the padding rows too.
+    The other rows are padding, which XLA's partitioner would gather too.
     """
     axes = mesh_axes("batch")
 
@@ -162,9 +162,9 @@ def insert(
         slot of B or more is dropped.
       last: int32 `[R]`, the last token of each completion's prompt.
       limit: int32 `[R]`, the maximum number of tokens to add to each completion.
-      path: uint32 `[R, 2]`, for each completion the index of its prompt, and its index
-        among the prompt's completions. `root` and these two determine the random
-        numbers of the completion.
+      path: uint32 `[R, 2]`, the index of each completion's prompt, and the index of the
+        completion among those of the prompt. `root` and these two indices determine the
+        random numbers of the completion.
     """
 
     # Draw for all tokens at once, because hundreds of hashes take as long as one.
@@ -305,9 +305,9 @@ def decode(
 def compact(mesh, state: Slots, keep) -> Slots:
     """Returns a state with fewer slots; copies one array at a time to save memory.
 
-    `keep` lists the slots to keep: first those of the first copy of the weights, and so
-    on, the same number for each copy. A copy's first slot has number 0. The arrays of
-    `state` that have a slot axis are deleted.
+    `keep` lists the slots to keep, in the order of the copies of the weights, with an
+    equal number for each copy. Slots are numbered from 0 within each copy. Arrays of
+    `state` with a slot axis are deleted.
     """
 
     def part(array, layout):

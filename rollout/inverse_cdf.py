@@ -38,8 +38,8 @@ def draw_tokens(
       uniforms: two uniform random numbers in [0, 1) per row.
       temperature: the sampling temperature; 0 selects the largest logit.
       top_p: the nucleus mass in (0, 1]. Tokens are sampled from the smallest set of
-        most likely tokens with at least this mass. Tokens that are as likely as the
-        least likely one of this set are included.
+        most likely tokens with at least this mass, and from further tokens that are as
+        likely as the least likely one of this set.
       axes: the mesh axes that shard the vocabulary; `()` if it is not sharded. All
         devices that share a row must call this function together.
       truncates: whether to apply `top_p`.
@@ -140,9 +140,10 @@ class _Tiles:
         return entries, word < self.vocabulary
 
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
-        """Returns the index `[B]` of the first block that has the row's maximum.
+        """Returns the index `[B]` of the first block with the maximum `top` of its row.
 
-        If `top` is NaN, the last block is returned.
+        If `top` is NaN, returns the last block. `tops` has the maxima of the blocks on
+        this device.
         """
         block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
         found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)
@@ -154,7 +155,7 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 
 
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Samples an index of each row in proportion to its weight.
+    """Samples one index per row, in proportion to the weights.
 
     The result is the first index at which the cumulative weight exceeds `uniform` times
     the sum of the weights, or the last index if rounding leaves none.

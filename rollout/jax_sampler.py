@@ -2,7 +2,8 @@
 
 A decode batch consists of slots, one completion each. A prompt is prefilled once for
 all its new completions. A partial completion is prefilled together with its prompt. A
-slot whose completion has ended takes the next one; when none waits, the batch shrinks.
+slot whose completion has ended takes the next completion. When none waits, the batch
+shrinks.
 
 Random numbers depend on the call's seed and the indices of prompt, completion and
 token. Completions are equal on any mesh, except for rounding.
@@ -163,7 +164,7 @@ class JaxSampler:
                 return state, _Results(*jax.device_get(drawn)), not reached
 
     def _ends_to_compact(self, running, batch: int) -> int:
-        """Returns how many completions must end to shrink or empty the batch."""
+        """Returns how many completions must end until the batch shrinks or is empty."""
         copies, smaller = self._layout.copies, self._layout.smaller_batch(batch)
         slots, fewer = batch // copies, smaller // copies
         groups = collections.Counter(slot // slots for slot in running)
@@ -188,9 +189,10 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Prefills as many prompts, in order, as fit into packed rows of `shape`.
+        """Prefills as many prompts, in order, as fit into the packed rows.
 
-        The prompts are texts in the queue of `_Waiting`, from index `first` on.
+        `shape` is the number and the length of the rows. `shared` is the length of the
+        prompts' common prefix, and `first` the first prompt's index in `_Waiting`.
         """
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
@@ -248,7 +250,7 @@ class _Waiting:
     """Queues completions that have no slot yet, and prefills their texts in blocks.
 
     A text is either a prompt, prefilled once for all its new completions, or a prompt
-    followed by one partial completion. Texts of the second kind have longer rows.
+    followed by one partial completion. The second kind is prefilled in longer rows.
     """
 
     def __init__(

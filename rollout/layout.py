@@ -138,7 +138,10 @@ class Layout:
         return max(1, batch // _REFILL_PART)
 
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
-        """Returns the number and length of the packed rows for a prefill of prompts."""
+        """Returns the number and length of the rows for a prefill.
+
+        The rows are packed with prompts of up to `prompt` tokens.
+        """
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
     def prefill_partial(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
@@ -156,12 +159,12 @@ class Layout:
 
     @property
     def cached(self) -> int:
-        """Returns the number of cache columns of one copy of the weights."""
+        """Returns the number of cache columns in all slots of a copy of the weights."""
         columns, _ = self.lengths(0, 0, self.prefix)
         return self.rows(self.slots) // self.copies * columns
 
     def rows(self, count: int) -> int:
-        """Rounds `count` up to a multiple of `copies`."""
+        """Rounds `count` up to a multiple of `copies`, the number of weight copies."""
         return _round_up(count, self.copies)
 
 

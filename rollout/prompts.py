@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 
 def common_length(prompts: Prompts) -> int:
-    """Returns how many leading tokens all prompts share, without their last tokens."""
+    """Returns the length of the common prefix; it excludes each prompt's last token."""
     shortest = min(len(prompt) for prompt in prompts)
     first, last = (list(f(map(tuple, prompts))) for f in (min, max))
     differ = (i for i in range(shortest - 1) if first[i] != last[i])
@@ -37,7 +37,8 @@ def pack(
 ) -> tuple[Rows, Places]:
     """Packs prompts, without their last tokens, in order until `rows` rows are full.
 
-    All prompts begin with the same `shared` tokens, and have 1 to `length` + 1 tokens.
+    Returns the rows, and the places of the prompts that are in them. All prompts begin
+    with the same `shared` tokens, and have 1 to `length` + 1 tokens.
     """
     ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
     places: list[tuple[int, int, int]] = []

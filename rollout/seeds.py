@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """Lists the purposes of `run_seed`; each has its own sequence of seeds."""
+    """Lists the purposes of seeds; each has its own sequence of seeds in a run."""
 
     SAMPLING = 0
     SHUFFLING = 1
@@ -27,5 +27,5 @@ def generator(*path: int) -> np.random.Generator:
 
 
 def run_seed(seed: int, stream: Stream, count: int) -> int:
-    """Returns the seed with index `count` for a purpose; `seed` is `config.seed`."""
+    """Returns seed number `count` of the purpose `stream`; `seed` is `config.seed`."""
     return derive(len(Stream) * seed + stream, count)

@@ -40,7 +40,7 @@ class ServerBusy(RuntimeError):
 
 
 class OutOfStep(SamplerError):
-    """Reports that a server does not serve the published version, or reports none."""
+    """Reports that a server's policy version is unknown, or not the published one."""
 
 
 class ServerBroken(SamplerError):
@@ -56,7 +56,7 @@ class ServerRefused(SamplerError):
 
 
 class LoadFailed(ServerRefused):
-    """Reports that a load failed: the server is paused, and may mix two versions."""
+    """Reports that a server could not load weights, is paused, and may mix versions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def checksum(data: np.ndarray) -> int:
     """Returns a 64-bit checksum of a C-contiguous array's bytes.
 
     The checksum is several times as fast as CRC-32. The bytes form a table of 32-bit
-    words. The result combines a CRC-32 of its row sums with a CRC-32 of its column
+    words. The result combines a CRC-32 of the row sums with a CRC-32 of the column
     sums. Sums are modulo 2**32, so a changed word changes one row sum and one column
     sum. Bytes that do not fill a row are appended to both inputs of CRC-32.
     """
@@ -87,7 +87,7 @@ def checksum(data: np.ndarray) -> int:
 
 
 class VllmClient:
-    """Sends requests to one server, each over a connection of its own.
+    """Sends requests to one server, each over a new connection.
 
     A reused connection that the server has closed would look like a dead server.
     """
@@ -123,7 +123,7 @@ class VllmClient:
 
         Args:
           body: sent as JSON.
-          timeout: the maximum seconds without data; None waits until `cut`.
+          timeout: the maximum seconds without data; None for no limit.
 
         Raises:
           ServerGone: there is no answer, or `cut` or `close` broke the connection.
@@ -279,7 +279,7 @@ class VllmClient:
           version_of: converts a version label to a policy version; called with "" for a
             server that reports no labels.
           name: a unique name of the request, for `abort`.
-          timeout: the maximum seconds without data; None waits until `cut`.
+          timeout: the maximum seconds without data; None for no limit.
 
         Raises:
           OutOfStep: the server does not report the version of a token, or `version_of`

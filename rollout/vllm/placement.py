@@ -46,8 +46,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 
     Raises:
       ValueError: `devices` is malformed or lists a GPU twice; no GPU is free, or the
-        free ones are not known; or JAX and vLLM share a GPU, and their shares of its
-        memory are not both set or sum to more than 1.
+        free ones are not known; or JAX and vLLM use the same GPU, and their parts of
+        its memory are not both set or sum to more than 1.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
@@ -83,7 +83,7 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 def _check_shared(
     sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
 ) -> None:
-    """Checks that no GPU is listed twice, and that memory shares sum to at most 1."""
+    """Checks that no GPU is listed twice, and that JAX and vLLM fit on a common GPU."""
     taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
     if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
         raise ValueError(
@@ -116,7 +116,7 @@ def _gpus_of_machine() -> list[int]:
 
 
 def _gpus_of_jax() -> tuple[int, ...]:
-    """Returns the ids, on this machine, of the GPUs that this process uses."""
+    """Returns the ids of the GPUs that this process uses, as in `nvidia-smi`."""
     held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = visible.split(",") if visible and held else []

@@ -184,12 +184,12 @@ class VllmSampler(FleetSampler):
             entry t for token t.
           probe_prompt: the token ids of the probe's prompt, long enough to fill several
             blocks of the key-value cache.
-          probe_tolerance: the largest mean absolute difference of log-probs after an
-            update, in nats.
+          probe_tolerance: the largest mean absolute difference between the log-probs of
+            a server and of the trainer after an update, in nats.
           in_flight: the effect of a publish on running requests: "abort" drops and
             repeats them, "keep" continues them with the new weights.
-          model_specs: the shapes and dtypes of the servers' model if only adapters are
-            published.
+          model_specs: the shapes and dtypes of the servers' model, if only adapters are
+            published; otherwise None.
         """
         super().__init__(fleet, max_model_len=max_model_len)
         self._weights = weights
@@ -234,8 +234,8 @@ class VllmSampler(FleetSampler):
         """Serves `params` as `version` on all servers, and checks their log-probs.
 
         Raises:
-          OutOfStep: a server's log-probs differ from the trainer's for `params`, or it
-            sampled with another version.
+          OutOfStep: a server's log-probs differ too much from the trainer's log-probs
+            for `params`, or the server sampled with another version.
           LoadFailed: a server could not load the weights. The servers return to the
             previous version, if there is one.
           ServerRefused: a server rejects the update or cannot serve the policy.

@@ -5,7 +5,7 @@
 The starting process holds the other end of the LIFELINE pipe. When that process ends,
 even by `kill -9`, the kernel closes the pipe, and the supervisor ends the command's
 process tree. A parent-death signal would reach only the first process of the tree.
-Imports only the standard library, to start in milliseconds.
+This module imports only the standard library, to start in milliseconds.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
     """Starts a supervisor process that runs `command`; `popen` is passed to `Popen`.
 
-    Returns the supervisor's process and a pipe. Close the pipe to end the process tree;
-    write `k` first to skip the grace period.
+    Returns the supervisor's process and the descriptor of a pipe. Close the pipe to end
+    the process tree; write `k` first to skip the grace period.
     """
     reading, lifeline = os.pipe()
     process = subprocess.Popen(
