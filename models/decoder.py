@@ -127,9 +127,9 @@ class Block(nn.Module):
     ) -> tuple[jax.Array, Entries | Cached | None]:
         """Returns the residual stream of the B * T tokens, and their keys and values.
 
-        To decode, T is 1 and `cached` has the keys and values of earlier positions. The
-        second result is then `cached` with the new position. Without `cached`, it is a
-        pair k `[B, K, H, T]`, v `[B, K, T, H]`. It is None unless `serves` is set.
+        The second result is None unless `serves` is set. Without `cached`, it is a pair
+        k `[B, K, H, T]`, v `[B, K, T, H]`. To decode, T is 1 and `cached` has the keys
+        and values of earlier positions; the result is `cached` with the new position.
         """
         c = self.config
 

@@ -44,9 +44,9 @@ def look_up(
     """Returns `table[token_ids]` without gathering the table on any device.
 
     Each device looks up token ids in its own part of the table. Devices with the same
-    tokens sum their partial results. Mesh axes may split both the tokens and the
-    table's columns. Devices along these axes first gather each other's token ids; an
-    all-to-all then returns complete rows to the device that has the token.
+    tokens sum their partial results. If mesh axes split both the tokens and the table's
+    columns, devices along these axes first gather each other's token ids. Finally, an
+    all-to-all gives each device complete rows for its own tokens.
 
     The gradient takes the reverse path, and is summed in the table's dtype. XLA's
     partitioner would gather the table and reduce its whole gradient in every

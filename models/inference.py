@@ -142,7 +142,7 @@ class InferenceDecoder:
 
 
 def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
-    """Returns the shapes and the shardings of what `served_params` returns."""
+    """Returns the shapes and the shardings of the result of `served_params`."""
     model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
 

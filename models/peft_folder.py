@@ -122,7 +122,7 @@ def save_folder(
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:
-    """Reads adapter_config.json; raises ValueError if it is not supported."""
+    """Reads adapter_config.json; raises ValueError if missing or not supported."""
     path = pathlib.Path(folder) / CONFIG
     content = read_json(path, "PEFT")
     fields = JsonFields(content, str(path))

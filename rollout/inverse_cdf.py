@@ -38,8 +38,8 @@ def draw_tokens(
       uniforms: two uniform random numbers in [0, 1) per row.
       temperature: the sampling temperature; 0 selects the largest logit.
       top_p: the nucleus mass in (0, 1]. Tokens are sampled from the smallest set of
-        most likely tokens with at least this mass, and from further tokens that are as
-        likely as the least likely one of this set.
+        most likely tokens with at least this mass. If tokens are equally likely at the
+        edge of the set, all of them are included.
       axes: the mesh axes that shard the vocabulary; `()` if it is not sharded. All
         devices that share a row must call this function together.
       truncates: whether to apply `top_p`.

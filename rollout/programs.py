@@ -39,8 +39,8 @@ def programs(
     Args:
       layout: the sampler's layout; the devices of its mesh need not exist.
       batch: the decode batch size, one of `layout.batches()`; 0 for the largest.
-      partial: whether to add "prefill_partial"; "insert" then takes its results, not
-        those of "prefill".
+      partial: whether to add "prefill_partial". "insert" then takes the results of
+        "prefill_partial" instead of those of "prefill".
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]

@@ -99,7 +99,7 @@ class Sampler(Protocol):
         Args:
           prompts: the token ids of each prompt, at least one token.
           seed: a non-negative random seed, a new one for each call (`rollout.seeds`).
-          partial: the completions of each prompt that an earlier call returned. The
+          partial: for each prompt, the completions that an earlier call returned. The
             unfinished ones are continued with the current weights.
           on_finished: called with (prompt index, sample index, completion) when a
             completion ends, in any order, on the calling thread.

@@ -46,8 +46,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 
     Raises:
       ValueError: `devices` is malformed or lists a GPU twice; no GPU is free, or the
-        free ones are not known; or JAX and vLLM use the same GPU, and their parts of
-        its memory are not both set or sum to more than 1.
+        free ones are not known; or JAX and vLLM use the same GPU, and their shares of
+        its memory are not both set, or are more than 1 together.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
     if devices:
