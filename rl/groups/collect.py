@@ -58,9 +58,9 @@ class Collector:
     weights and the step.
 
     Without `settings.filter`, every group with two or more verdicts counts as
-    informative. With `settings.carry`, a round ends once enough groups are informative
-    (APRIL, arXiv 2509.18521) and all groups older than `max_age` steps are complete.
-    Unfinished groups continue in the next round.
+    informative. With `settings.carry` (APRIL, arXiv 2509.18521), a round may end before
+    all of its groups are complete: once enough groups are informative, and all groups
+    older than `max_age` steps are complete. The rest continues in the next round.
     """
 
     draws: Draws
@@ -83,10 +83,10 @@ class Collector:
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Collects `prompts_per_step` informative groups in up to `max_rounds` rounds.
 
-        `step` is the number of steps done, which is the policy version. If too few
-        groups are informative, `on_shortfall` decides: "partial" returns these groups,
-        "skip" returns an empty list, and "stop" raises Shortfall. A step with an empty
-        list has no update. The last of `MAX_SHORTFALLS` such steps in a row raises
+        `step` is the number of steps before the one that trains on the groups. If too
+        few groups are informative, `on_shortfall` decides: "partial" returns these
+        groups, "skip" returns an empty list, and "stop" raises Shortfall. A step with
+        an empty list has no update. `MAX_SHORTFALLS` such steps in a row raise
         Shortfall.
         """
         stage = self.draws.begin(step)

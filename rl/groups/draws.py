@@ -73,7 +73,10 @@ class Draws:
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:
-        """Draws `n` problems for groups of `size`; `seed` decides which are skipped."""
+        """Draws `n` problems for groups of `size` completions.
+
+        `seed` is for the random choice of the offered problems that are skipped.
+        """
         rates = self._rates.at(self._step)
         teaches = rates.mixed(size)
         chances = self._chances(rates, teaches)
@@ -132,6 +135,6 @@ class Draws:
         return self._curriculum.state() | {"rates": self._rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state()`; raises ValueError if sizes or levels differ."""
+        """Restores a `state()`; raises ValueError if it does not fit the run."""
         self._curriculum.restore(state)
         self._rates.restore(state["rates"])

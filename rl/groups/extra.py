@@ -3,7 +3,7 @@
 `rollout.extra_groups` names a function that returns (group, advantages) pairs for a
 step. The function receives the arguments that its signature names:
 
-    groups    sampled and filtered groups of the step
+    groups    sampled groups of the step, without those that were filtered out
     step      policy version, which is the number of steps done
     problems  training problems of the run
     encode    function from a problem to the token ids of its prompt

@@ -1,7 +1,7 @@
 """Packs prompts with completions into rows, and rows into micro-batches.
 
-The loss of a mini-batch is a sum over tokens with the weights from `weigh`. Packing,
-micro-batches and the mesh therefore change the gradient by rounding only.
+The loss of a mini-batch is a weighted sum over tokens, with the weights from `weigh`.
+Packing, micro-batches and the mesh therefore change the gradient by rounding only.
 """
 
 import collections
@@ -29,10 +29,10 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """Returns a step's mini-batches, each a list of micro-batches.
 
-    A mini-batch has up to `prompts_per_update` of `groups`. Groups that `extra_groups`
-    returns are added to the mini-batches in turn, beyond this limit. `version` is the
-    policy version from which the step starts. `row_multiple` is the number of devices
-    over which rows are split.
+    A mini-batch has up to `prompts_per_update` entries of `groups`. The groups from
+    `extra_groups` are added to the mini-batches in turn, beyond this limit. `version`
+    is the policy version at the start of the step. `row_multiple` is the number of
+    devices over which rows are split.
     """
     advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -105,7 +105,7 @@ def best_fit(
 
     Args:
       lengths: number of tokens of each segment.
-      groups: group of each segment.
+      groups: number of each segment's group.
       prompts: number of prompt tokens of each segment.
 
     Returns:
@@ -162,7 +162,7 @@ def pack(
 
     Returns:
       Micro-batches of NumPy arrays `[R, T]`, where R is a multiple of `row_multiple`.
-      `loss_weights` are 0; `weigh` sets them.
+      Their `loss_weights` are 0 (see `weigh`).
     """
     lengths = [len(s.token_ids) for s in segments]
     prompts = [s.prompt_length for s in segments]

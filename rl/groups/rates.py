@@ -38,7 +38,7 @@ class Rate(NamedTuple):
 
 
 def _row(this, other, n: int):
-    """Returns the probability that all of `n` draws have the outcome of Beta `this`."""
+    """Returns the mean of p**n, where p has the distribution Beta(this, other)."""
     chance = 1.0  # becomes B(this + n, other) / B(this, other)
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)
@@ -46,7 +46,7 @@ def _row(this, other, n: int):
 
 
 class SolveRates:
-    """Maintains an estimate of the solve rate of each problem of a run."""
+    """Maintains an estimate of the solve rate of each of a run's P problems."""
 
     def __init__(self, problems: Sequence[Problem], *, half_life: float):
         levels = sorted({p.level for p in problems}, key=str)
@@ -62,7 +62,7 @@ class SolveRates:
 
     @property
     def seen(self) -> np.ndarray:
-        """Returns the mask `[P]` of the problems with at least one verdict."""
+        """Returns a mask `[P]`: whether each problem has at least one verdict."""
         return self._last >= 0
 
     def at(self, step: int) -> Rate:
@@ -93,8 +93,8 @@ class SolveRates:
     ) -> None:
         """Adds the verdicts of one group; `problem` is the index of its problem.
 
-        `chance` is the probability with which the problem was drawn. A group of at
-        least two verdicts counts 1 / chance times in the prior of its level.
+        `chance` is the probability with which the problem was drawn. In the prior of
+        its level, the group has the weight 1 / chance, or 0 if it has one verdict.
         """
         n, right = len(correct), int(np.sum(correct))
         if not n:
@@ -119,7 +119,10 @@ class SolveRates:
         return to_json(by_problem) | {k: x.tolist() for k, x in by_level.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state()`; raises ValueError if sizes differ."""
+        """Restores a `state()`.
+
+        Raises ValueError if it is for another number of problems or levels.
+        """
         arrays = from_json(Any, state)
         last, groups = arrays["last"], np.array(arrays["groups"])
         if len(last) != len(self._last) or len(groups) != len(self._groups):

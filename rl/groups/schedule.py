@@ -64,13 +64,13 @@ class Rollouts:
     def wait(self) -> None:
         """Waits until the next batch is sampled, if the schedule is `one_step_off`.
 
-        Call it before weights are published, so that one version samples the batch.
+        Call it before weights are published, so that one version samples a whole batch.
         """
         if self._waits:
             concurrent.futures.wait([batch for _, batch in self._ahead])
 
     def state(self) -> dict[str, Any]:
-        """Returns the collector's state before the next batch that `take` returns."""
+        """Returns the collector's state before the batch that `take` returns next."""
         if not self._ahead:
             return self._collector.state()
         state, _ = self._ahead[0]
@@ -96,7 +96,10 @@ class Rollouts:
 
 
 def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """Returns the mean and maximum age of tokens in versions, and counts by age."""
+    """Returns the mean and maximum age of tokens, and the number of tokens by age.
+
+    The age of a token is `step` minus the policy version that sampled it.
+    """
     versions = [c.versions for group in groups for c in group.completions]
     staleness = step - np.concatenate(versions)
     metrics = {

@@ -1,4 +1,4 @@
-"""Finds informative groups and repetitive completions, and counts them by step."""
+"""Finds informative groups and repetitive completions; collects a step's statistics."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
     """Returns whether the completions of a group differ in correctness or reward.
 
     With "correct", some must be correct and some wrong (DAPO, arXiv 2503.14476,
-    eq. 11). With "reward", the rewards before shaping must differ, and the group must
-    not be empty.
+    eq. 11). With "reward", the rewards before shaping must differ; an empty group
+    raises ValueError.
     """
     if on == "reward":
         return bool(np.ptp(group.raw) > 0)
@@ -45,7 +45,7 @@ def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
 
 
 def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:
-    """Returns a mask `[G]`: whether each completion equals another completion."""
+    """Returns a mask `[G]`: whether each of G token sequences equals another one."""
     keys = [text.tobytes() for text in texts]
     return np.array([keys.count(key) > 1 for key in keys], bool)
 
@@ -112,7 +112,8 @@ class RolloutStats:
     def counts(self) -> Counts:
         """Returns (numerator, denominator) of each metric by which stages can advance.
 
-        Groups are weighted to represent all offered problems, including skipped ones.
+        A group has the weight 1 / (probability of its draw), and so also represents
+        offered problems that were skipped.
         """
         judged = right = groups = solved = 0.0
         for count, correct in self.of_offered:
