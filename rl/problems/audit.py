@@ -63,12 +63,12 @@ def _tail(gold: str) -> str:
 def describe_repeats(
     train: Sequence[Problem], held_out: Iterable[Problem]
 ) -> list[str]:
-    """Returns messages about training problems with the text of another problem.
+    """Returns messages about training problems that repeat another problem's text.
 
-    There is one message for repeats of earlier training problems, one for such repeats
-    with another answer, and one for repeats of held-out problems. Texts are compared
-    word by word. Two problems have the same answer if any of their answers are equal or
-    equivalent.
+    There is at most one message for repeats of an earlier training problem, one for
+    such repeats with another answer, and one for repeats of held-out problems. Texts
+    are compared without regard to white space. Two problems have the same answer if an
+    answer of one is equivalent to an answer of the other.
     """
     earlier: dict[str, Problem] = {}
     held = {_text(problem) for problem in held_out}

@@ -34,7 +34,10 @@ class Advance:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Defines a stage; where a setting is None, the setting of the run applies."""
+    """Defines a stage.
+
+    Settings from `max_response_tokens` on override those of the run, unless None.
+    """
 
     name: str
     levels: Mapping[int, float] | None = None  # shares; None: all problems equally
@@ -157,7 +160,7 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state()`; raises ValueError if it does not fit."""
+        """Restores a `state()`; raises ValueError if it does not fit the stages."""
         streams = dict(state["streams"])
         stages = len(self._stages)
         if streams.keys() != self._streams.keys() or state["stage"] >= stages:
@@ -205,9 +208,10 @@ def fill_gaps(
 
 
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
-    """Builds the stages of `config.curriculum.stages`; if empty, one with all problems.
+    """Builds the stages of `config.curriculum.stages`.
 
-    Raises ValueError if a stage is not valid; the message begins with its index.
+    If there are none, returns one stage with all problems. Raises ValueError if a stage
+    is not valid; the message begins with the stage's index.
     """
     made = []
     for i, section in enumerate(stages):

@@ -42,7 +42,7 @@ def load_named(
 def by_name(
     function: Callable[..., Any], known: Sequence[str], *, key: str
 ) -> Callable[..., Any]:
-    """Returns a function that calls `function` with the arguments in its signature.
+    """Returns a function that passes to `function` only the arguments that it names.
 
     Raises ValueError if an argument of `function` is not in `known`.
     """

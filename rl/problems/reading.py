@@ -112,7 +112,10 @@ def _read(
 
 
 def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
-    """Returns the checked problems of (place, problem) pairs, or raises ValueError."""
+    """Returns the problems of `rows`; raises ValueError if one is not valid.
+
+    `rows` are (place, problem) pairs. Error messages begin with the place.
+    """
     places: dict[str, str] = {}
     problems = []
     for where, problem in rows:
@@ -199,7 +202,7 @@ def _as_text(answer: Any) -> Any:
 def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
     """Returns `message` with "; they are left out" at the end.
 
-    Raises ValueError if `count` is more than the share `unreadable` of `total`.
+    Raises ValueError if `count / total` exceeds `unreadable`.
     """
     if count > unreadable * total:
         raise ValueError(

@@ -56,7 +56,7 @@ _DATE = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 def check_template(template: str) -> None:
-    """Raises ValueError if a template is neither a known name nor a usable text."""
+    """Raises ValueError if a template is not valid; see `render_prompt`."""
     known = template in TEMPLATES or chat_arguments(template) is not None
     if not known and SLOT not in template:
         names = ", ".join([*TEMPLATES, "model", "model:JSON"])
@@ -73,7 +73,8 @@ def check_template(template: str) -> None:
 def chat_arguments(template: str) -> dict[str, Any] | None:
     """Returns the arguments in a template such as `model:{"enable_thinking": false}`.
 
-    Returns {} for "model", and None for other templates and for invalid JSON.
+    Returns {} for "model". Returns None for other templates, or if the text after
+    "model:" is not a JSON object.
     """
     name, _, text = template.partition(":")
     if name != "model":
@@ -86,7 +87,10 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns the tokenizer's chat template, in which a fixed date replaces today's."""
+    """Returns the tokenizer's chat template, with a fixed date in place of today's.
+
+    Raises ValueError if there is none, or if there are several without a default.
+    """
     templates, name = tokenizer.chat_template, tokenizer.name_or_path
     if not templates:
         raise ValueError(
@@ -130,9 +134,9 @@ def render_prompt(
 ) -> str:
     """Renders the prompt of a problem.
 
-    The template is "none" (the problem alone), "qwen_math", "r1", a text with
-    `{problem}`, or "model". "model" applies the tokenizer's chat template to the
-    problem as the user's message; see `chat_arguments` for its arguments.
+    The template is "none" (the problem alone), "qwen_math", "r1", "model", or a text
+    with `{problem}`. "model" applies the tokenizer's chat template to the problem as
+    the user's message. Arguments for the chat template may follow (`chat_arguments`).
 
     Raises ValueError if the template is not valid, the tokenizer's chat template is
     missing or fails, or the prompt is empty.
@@ -184,12 +188,12 @@ def encode_checked(
     *,
     vocab_size: int,
 ) -> list[int]:
-    """Encodes a prompt like `encode_prompt`; checks that the ids decode to its text.
+    """Encodes a prompt like `encode_prompt`; checks that the ids decode to the prompt.
 
     Raises:
-      UnreadableText: an id has no row in the embedding, the decoded prompt differs, or
-        the problem contains a special token. Template "none" permits special tokens,
-        because the problem may then be a whole chat.
+      UnreadableText: an id has no row in the embedding, the decoded prompt differs (see
+        `check_text`), or the problem contains a special token. Template "none" permits
+        special tokens, because the problem may then be a whole chat.
     """
     what = f"prompt of problem {problem.id!r}"
     if template != "none":
@@ -224,10 +228,13 @@ def encode_set(
 ) -> tuple[dict[str, np.ndarray], list[Problem], str]:
     """Encodes the prompts of `problems`.
 
-    Returns the token ids of readable prompts by problem text, the problems whose
-    readable prompts have at most `max_prompt_tokens`, and a message. The message is
-    about unreadable prompts, or "" if there are none. Raises ValueError if the share of
-    unreadable prompts exceeds `unreadable`.
+    A prompt is unreadable if `encode_checked` raises UnreadableText. Raises ValueError
+    if the share of such prompts exceeds `unreadable`.
+
+    Returns:
+      Token ids of the readable prompts, by the text of the problem; the problems among
+      them with at most `max_prompt_tokens` tokens; and a message about the unreadable
+      prompts, or "" if there are none.
     """
     prompts: dict[str, np.ndarray] = {}
     fit, faults = [], []

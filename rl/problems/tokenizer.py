@@ -37,7 +37,7 @@ __all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]
 
 
 class UnreadableText(ValueError):
-    """Signals that the model's token ids cannot represent a text."""
+    """Signals that the tokenizer or the model cannot represent a text."""
 
 
 def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
@@ -149,8 +149,8 @@ def decode_completion(
     """Returns a completion as text, without a special stop token at its end.
 
     Other special tokens stay, because a reward may read them. Ids beyond the
-    tokenizer's last one, which pad the vocabulary, are left out. With `show_unknown`
-    they are written as `<|id 151700|>`.
+    tokenizer's last one, which pad the vocabulary, are left out. With `show_unknown`,
+    such ids are written in the form `<|id 151700|>`.
     """
     ids = list(token_ids)
     if ids and ids[-1] in stop_token_ids:

@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def _read_templates() -> dict[str, dict[int, dict[str, str]]]:
-    """Returns nested dicts: split, then level, then template text, then answer."""
+    """Returns `{split: {level: {template: answer}}}`; answers are expressions."""
     text = pathlib.Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     found: dict[str, dict[str, dict[str, str]]] = {}
     templates: dict[str, str] = {}
