@@ -6,8 +6,9 @@
 A function with the arguments `completions, problems` receives all completions of one
 problem in one call. Both forms may be `async`. A dict is {"reward": number, "correct":
 bool, "components": {name: number}}; "correct" and "components" are optional. In a dict,
-a reward of None means that the completion could not be judged. Any other result is an
-error, whose message names the function, its line, the problem and a completion.
+a reward of None means that the completion could not be judged. Other results and
+exceptions are errors. Their message names the function, its line, the problem and a
+completion.
 """
 
 import asyncio
@@ -62,11 +63,12 @@ def open_function(
     """Loads a user's "module:function" and returns the function that a worker runs.
 
     The returned function computes a `Score` for each completion of `problem`. Called
-    with None, it returns the `Form` of the user's function. After an error it returns a
-    `Fault`.
+    with None, it returns the `Form` of the user's function. If the user's function
+    cannot be loaded or fails, the returned function returns a `Fault`.
 
-    `source` is the `Form.source` from the start of the run. If the file was edited
-    since then, the result is a `Fault`. With None, any file is accepted.
+    `source` is the `Form.source` from the start of the run. If this process imported
+    another version of the file, the returned function returns a `Fault`. If `source` is
+    None, any version is accepted.
     """
     named = f"{key}={where!r}"
     try:

@@ -39,9 +39,10 @@ def flipped(
 ) -> dict:
     """Returns the verifier's reward, with its sign inverted for some completions.
 
-    `share` is the expected share of inverted signs. A hash of problem and completion
-    decides. With `systematic`, the hash is of the problem alone, so all completions of
-    a problem are treated alike, which imitates wrong gold answers.
+    `share` is the expected share of completions with an inverted sign. A hash of the
+    problem's id and the completion selects them. With `systematic`, the hash is of the
+    id alone, so the sign is inverted for all completions of a problem or for none. This
+    imitates wrong gold answers.
     """
     ((score,),) = _verify([[completion]], [problem])
     if math.isnan(score.reward):

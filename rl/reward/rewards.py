@@ -71,7 +71,7 @@ class Rewards:
     Args:
       formulas: values of `reward.function` and `eval.reward` by config key.
       workers, timeout, right_from, literal, after: as in `config.reward`. A call that
-        takes longer than `timeout` is tried once more.
+        times out or ends its worker is tried once more.
       timeout_key: config key of `timeout`, for messages.
       on_lost: receives a message if every attempt to call a user function timed out or
         ended its worker.
@@ -140,7 +140,7 @@ class Rewards:
         return counts
 
     def reward(self, key: str) -> Reward:
-        """Returns the reward function that the config key `key` names."""
+        """Returns the reward function for `key`, a key of `formulas`."""
         terms = self._terms[key]
 
         def sum_terms(

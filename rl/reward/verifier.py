@@ -35,7 +35,7 @@ Item = tuple[str, tuple[str, ...], str]
 
 
 def verifier_reward(judge_all: Callable[[Sequence[Item]], Sequence[Verdict]]) -> Reward:
-    """Returns the verifier as a reward: +1 if correct, -1 if wrong, NaN if unjudged.
+    """Returns the verifier's reward function: 1 if correct, -1 if wrong, else NaN.
 
     The reward uses two entries of `Problem.meta`. `unit` is appended to the golds if it
     begins with a letter, because a gold without a unit may match any unit. If `unit` is
