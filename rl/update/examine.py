@@ -41,7 +41,7 @@ def examine(tree: Any) -> dict[str, Finding]:
 def check_finite(tree: Any, where: str) -> dict[str, Finding]:
     """Returns `examine(tree)`; raises NotFinite if an entry is NaN or infinite.
 
-    The message begins with `where` and names the first such array.
+    The message begins with `where` and names the first array with such an entry.
     """
     found = examine(tree)
     if bad := [name for name, of_array in found.items() if of_array.nonfinite]:

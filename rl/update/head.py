@@ -1,15 +1,14 @@
 """Computes log-probabilities and entropies of tokens from hidden states.
 
 If the vocabulary exceeds one block, neither the forward nor the backward pass holds a
-`[tokens, vocabulary]` array or gathers a whole sharded table. Both passes work so:
+`[tokens, vocabulary]` array or gathers a whole sharded table. Steps of both passes:
 
-1. Positions in the mask are sorted to the front, so the loop skips prompts and padding.
-2. The loop visits the vocabulary in blocks. It gathers the columns of the next block
+1. Positions in the mask are sorted to the front.
+2. A loop visits the vocabulary in blocks. It gathers the columns of the next block
    while it computes with the current one.
-3. For each block, an inner loop visits the tokens in chunks.
-
-On a GPU the inner loop covers all positions, because the host would wait for each
-iteration of a loop of unknown length.
+3. For each block, an inner loop visits the positions in chunks. It stops after those in
+   the mask, so it skips prompts and padding. On a GPU it visits all positions, because
+   the host would wait for each iteration of a loop of unknown length.
 
 Axes: R rows, T positions, D model width, V vocabulary, W vocabulary entries of a block.
 """
@@ -150,8 +149,8 @@ def _scattered(whole: jax.Array) -> jax.Array:
 def _over_vocabulary(visit, carry, table, dtype, block):
     """Computes `carry = visit(carry, start, words)` for each block of the table.
 
-    Returns the last carry. `start` is the index of the block's first entry on this
-    device. `words [W, D]` are the block's embeddings with all columns.
+    Returns the last carry. `start` is the index of the block's first row in `table`,
+    this device's shard. `words [W, D]` are the block's embeddings with all columns.
     """
     size = min(block, len(table))
     blocks, rest = divmod(len(table), size)

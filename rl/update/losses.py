@@ -50,7 +50,7 @@ class Segments(flax.struct.PyTreeNode):
     """Maps the tokens of packed rows to their completions.
 
     Sums, means and lengths ignore the tokens outside the loss mask. A group may be
-    split over several micro-batches.
+    split over several micro-batches, so a sum over its tokens here may be incomplete.
     """
 
     ids: Int[jax.Array, "R T"]  # number of the segment within its row; 0 is padding
@@ -82,7 +82,7 @@ def grpo(
 ) -> Result:  # fmt: skip
     """Computes GRPO's clipped surrogate with DAPO's two bounds ("clip-higher").
 
-    It is `-min(rho A, clip(rho, 1 - eps_low, 1 + eps_high) A)` with
+    The loss is `-min(rho A, clip(rho, 1 - eps_low, 1 + eps_high) A)` with
     `rho = exp(policy - old)`.
 
     Source: Compass-Thinker-7B (arXiv 2508.08909) section 3; DAPO (arXiv 2503.14476)

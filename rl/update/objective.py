@@ -7,7 +7,7 @@
   mini-batch, so the split into micro-batches and rows does not change the loss.
 * c corrects off-policy tokens, which were sampled by another policy version or by a
   sampler other than the trainer. With the correction "truncate", c is a truncated
-  importance weight without gradient. For other tokens, and with other corrections
+  importance weight without gradient. For on-policy tokens, and with other corrections
   (`rl.update.rejection`), c is 1.
 * H and KL are the entropy and the KL estimate; the Compass-Thinker paper uses neither.
 """
@@ -37,8 +37,8 @@ class Objective(NamedTuple):
     """Holds the function that the update minimizes.
 
     `loss(policy_logprobs [R, T], entropy [R, T], Batch, Hyper)` returns the weighted
-    sum over tokens, and statistics in a dictionary. Micro-batches of an update add the
-    statistics of its entry "sum", and take the maximum of those of its entry "max".
+    sum over tokens, and statistics `{"sum": {name: x}, "max": {name: x}}`. Over
+    the micro-batches of an update, the step adds "sum" and takes the maximum of "max".
     """
 
     loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]
@@ -191,7 +191,7 @@ def token_logprobs(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Computes log-probabilities and entropies of the tokens in the loss mask.
+    """Computes log-probabilities and entropies of tokens; both 0 outside the mask.
 
     The hidden state at position t - 1 predicts the token at position t. The results are
     shifted, so that entry t belongs to `token_ids[t]`.

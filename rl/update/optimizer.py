@@ -101,7 +101,7 @@ def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
 def make_hypers(
     c: base.RunConfig, stage: Stage, *, updates: int, mini_batches: int
 ) -> list[Hyper]:
-    """Returns the scalars of each update of a step, after `updates` earlier updates."""
+    """Returns a `Hyper` for each update of a step; `updates` counts earlier updates."""
     schedule = make_schedule(c.schedule)
     scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate
     return [

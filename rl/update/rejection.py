@@ -5,7 +5,7 @@ A rejection function receives all completion tokens of a mini-batch:
     log_weights  `[n]`, old_logprobs - sampler_logprobs, clipped to [-20, 20]
     off_policy   bool `[n]`, true if the token was sampled by another policy version or
                  by a sampler other than the trainer
-    completions  int `[n]`, number of the token's completion
+    completions  int `[n]`, id of the token's completion
     cap          `objective.correction_cap`
 
 The function returns a weight for each token, `[n]`. A token of weight 0 is removed from
@@ -95,7 +95,7 @@ def reject(
     aggregation: Aggregation,
     constant: int,
 ) -> list[Batch]:
-    """Returns the micro-batches without the tokens whose weight is 0.
+    """Returns the micro-batches with tokens of weight 0 removed from the loss mask.
 
     `weights` is the result of `rejection_weights`. The loss weights of the other tokens
     are computed without the removed tokens, then multiplied by `weights`.

@@ -222,7 +222,7 @@ def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
 
 
 def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
-    """Returns the dtype in which gradients of parameters of `dtype` are summed."""
+    """Returns the dtype for sums of gradients in `dtype`: float32 or wider."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
