@@ -26,7 +26,8 @@ def build_groups(
     """Returns one group per problem, without the completions that have no verdict.
 
     The first four arguments have one entry per group. If `settings.shuffle` is set,
-    rewards and correctness are shuffled over all completions, with `seed`.
+    rewards, missing verdicts and correctness are shuffled over all completions, with
+    `seed`.
     """
     texts = [
         [decode(c.token_ids.tolist()) for c in of_group] for of_group in completions
