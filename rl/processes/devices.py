@@ -28,9 +28,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def take_gpu_memory() -> None:
-    """Lets JAX allocate `GPU_SHARE` of each GPU, unless the environment sets the share.
+    """Lets JAX allocate the share `GPU_SHARE` of the memory of each GPU.
 
-    Raises ValueError if XLA_PYTHON_CLIENT_MEM_FRACTION is set but not a number.
+    XLA_PYTHON_CLIENT_MEM_FRACTION sets another share; raises ValueError if this
+    environment variable is not a number.
     """
     name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
     share = os.environ.setdefault(name, str(GPU_SHARE))
@@ -43,7 +44,8 @@ def take_gpu_memory() -> None:
 def make_deterministic(workdir: pathlib.Path | None) -> None:
     """Sets XLA's flags so that GPU programs are deterministic, bit for bit.
 
-    Flags that the environment variable XLA_FLAGS already has are not changed.
+    XLA stores in `workdir`, if given, which kernels it selects, and uses them again
+    when the run resumes. Flags that XLA_FLAGS already has are not changed.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_gpu_deterministic_ops" not in flags:  # by default, atomic additions
@@ -61,8 +63,8 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     """Configures virtual CPU devices that use several cores and do not deadlock.
 
     Call this function before JAX initializes its devices. `cpu_devices` is the number
-    of devices, unless XLA_FLAGS sets another. 0 selects the largest divisor of `rows`,
-    the rows of a batch, that is at most the number of cores.
+    of devices, unless XLA_FLAGS sets another. 0 selects the largest divisor of `rows`
+    (rows of a micro-batch) that is at most the number of cores.
     """
     cores = usable_cores()
     # XLA computes a batched dot, such as attention scores, on one core per device.
@@ -141,7 +143,7 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 def keep_programs(folder: str) -> None:
     """Enables JAX's compilation cache in `folder`; does nothing for an empty string.
 
-    If a local folder is not writable, prints a warning, and still uses its programs.
+    If a local folder is not writable, prints a warning; JAX still reads programs there.
     """
     path = os.path.expanduser(folder)
     if not path:

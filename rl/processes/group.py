@@ -44,7 +44,7 @@ Errors = tuple[type[Exception], ...]
 
 
 class _Group(SingleProcess):
-    """Represents one of several processes; an error in a `with` block ends them all.
+    """Represents one of several processes; an error in its `with` block ends all.
 
     `expected_errors` are printed without a traceback.
     """
@@ -122,8 +122,8 @@ class _Group(SingleProcess):
     def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
         """Ends every process, unless the run has ended.
 
-        Every process prints `reason`, unless it is empty. Processes other than
-        `process`, the one with the error, also print the index of that process.
+        Every process prints `reason`, unless it is empty. `process` is the index of the
+        process with the error, if known; the others print it before `reason`.
         """
         if self._ended.is_set():
             return

@@ -1,8 +1,8 @@
 """Encodes the leader's commands to the followers in Flax's msgpack format.
 
 A command is a name with arguments. Arguments are None, booleans, integers, floats,
-text, NumPy arrays and scalars of numbers, lists, tuples, dictionaries with text keys,
-`Batch`, `Hyper`, `SamplingParams` or `Completion`. Decoding does not execute code.
+text, NumPy arrays and scalars of these numbers, lists, tuples, dictionaries with text
+keys, `Batch`, `Hyper`, `SamplingParams` or `Completion`. Decoding executes no code.
 """
 
 import dataclasses

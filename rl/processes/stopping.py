@@ -4,14 +4,14 @@ The effect depends on the phase in which the signal arrives:
 
     interruptible()   interrupts the main thread, which then saves a checkpoint
     grace_period()    lets the step end and be saved, within the grace period
-    saving()          waits until the save is complete
+    saving()          lets the save end, without a limit
     other code        interrupts the main thread
 
 With several processes, the main thread is interrupted in calls of `check` only.
 If the main thread does not end in time, the process is killed; the last checkpoint
 stays. The limit is the grace period in `grace_period()`, and 1.5 seconds in other code
 and after an interruption. `interruptible()` and `saving()` have no limit. A second
-signal kills the process at once.
+signal to the same process kills it at once.
 """
 
 import contextlib

@@ -22,8 +22,8 @@ FRONT = "Front"  # group of the main charts; TensorBoard sorts capital letters f
 class Board:
     """Writes one TensorBoard event file; each start of a run writes its own.
 
-    TensorBoard then ignores steps after `keep` in older files. The tags `front` are
-    also shown in the group `FRONT`. `config` has hyperparameters by name.
+    TensorBoard then ignores steps after `keep` in older files. Scalars with a tag in
+    `front` are also shown in the group `FRONT`. `config` has hyperparameters by name.
     """
 
     # TensorBoard's own writer has a thread, which prints a traceback on a full disk.

@@ -36,7 +36,7 @@ def dump_updates(
 ) -> None:
     """Writes a dump unless the run has one; prints a warning if writing fails.
 
-    Call this function after `step` complete steps, while no checkpoint is written.
+    `step` is the number of complete steps. No save may be in progress.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():

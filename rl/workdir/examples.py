@@ -27,8 +27,9 @@ def example_rows(
     """Returns at most `samples` completions worth reading, as rows of samples.jsonl.
 
     Selects from `stats.examples`, in this order: the completions with the best and the
-    worst reward; the first suspect, the first truncated and the first repetitive one;
-    the first completion of each group. `after` is `config.reward.after`.
+    worst reward; the first suspect one (see `suspicion`), the first truncated and the
+    first repetitive one; the first completion of each group. `after` is
+    `config.reward.after`.
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []

@@ -61,7 +61,7 @@ def serve_as_trained(
 def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
     """Returns a Jinja chat template that renders a single user message as in training.
 
-    It includes the prompts' begin-of-text token, if any, since servers do not add it.
+    The template includes the begin-of-text token, if any: servers do not add it.
     """
 
     def literal(value: Any) -> str:  # JSON literals are valid in Jinja

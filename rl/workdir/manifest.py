@@ -149,9 +149,10 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 
 
 def check_checkpoints(workdir: pathlib.Path) -> None:
-    """Raises ValueError if the newest checkpoint that metrics.jsonl names is missing.
+    """Raises ValueError if metrics.jsonl names a newer checkpoint than there is.
 
-    Otherwise the run would resume from an older one and drop the later metrics.
+    Otherwise the run would resume from an older one and drop the later metrics. A
+    checkpoint that was renamed to `STEP.damaged` is not an error.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):
