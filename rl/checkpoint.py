@@ -41,7 +41,7 @@ _LEFTOVER_SECONDS = 10.0
 
 
 class Checkpoints:
-    """Saves, restores and rotates the checkpoints of one run.
+    """Saves and restores the checkpoints of one run, and deletes old ones.
 
     In a run of several processes, all call `save`, `restore` and `close` together.
     `base` is the result of `checksums.describe_base`, or None without adapters.
@@ -225,9 +225,10 @@ class Checkpoints:
     ) -> tuple[int, TrainState, dict[str, Any]] | None:
         """Returns step, train state and loop state of the newest intact checkpoint.
 
-        Arrays get the shardings of `abstract`. `make_room` frees device memory before
-        each read. Returns None if there is no checkpoint. Raises ValueError if all are
-        corrupt, or if the newest intact one has another model, base or optimizer.
+        Arrays get the shardings of `abstract`. `make_room` is called before each
+        checkpoint is loaded, to free device memory. Returns None if there is no
+        checkpoint. Raises ValueError if all are corrupt, or if the newest intact one
+        has another base than this run, or other tensors than `abstract`.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -254,9 +255,10 @@ class Checkpoints:
         return None
 
     def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
-        """Returns the newest intact step that is not in `corrupt`, or None.
+        """Returns the newest intact step, or None if there are no checkpoints.
 
-        Process 0 adds newer, corrupt steps to `corrupt`.
+        In process 0, adds newer, corrupt steps to `corrupt`; raises an error if all
+        steps are corrupt.
         """
         found = -1
         if jax.process_index() == 0:
@@ -301,7 +303,8 @@ class Checkpoints:
 def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[str]]:
     """Returns the steps whose checkpoints are retained, each with its reasons.
 
-    These are the `keep` newest steps, the newest healthy one and the best one.
+    These are the `keep` newest steps, the newest healthy one, and the one with the
+    highest score.
     """
     reasons = {step: ["newest"] for step in sorted(records)[-keep:]}
     healthy = [step for step, record in records.items() if record.healthy]
@@ -387,7 +390,10 @@ def state_bytes(
     optimizer: optax.GradientTransformation,
     reference: str | None = None,
 ) -> int:
-    """Returns a checkpoint's bytes; `reference` is the dtype of its reference model."""
+    """Returns the size of a checkpoint in bytes.
+
+    `reference` is the dtype of the reference model in the checkpoint, if it has one.
+    """
     leaves = jax.tree.leaves((params, jax.eval_shape(optimizer.init, params)))
     if reference:
         copied = jax.tree.leaves(params)
@@ -421,10 +427,10 @@ def size_of(folder: pathlib.Path) -> int:
 def load_run_params(
     checkpoints: pathlib.Path, step: int | None, abstract: Params
 ) -> tuple[int, Params]:
-    """Reads only the trained parameters of a run's checkpoint, by default the newest.
+    """Reads only the trained parameters from the checkpoint of a step (None: newest).
 
-    Returns the checkpoint's step, and the parameters with the shapes, dtypes and
-    shardings of `abstract`. Raises ValueError if that checkpoint is missing or corrupt.
+    Returns the step, and the parameters with the shapes, dtypes and shardings of
+    `abstract`. Raises ValueError if that checkpoint is missing or corrupt.
     """
     steps = sorted(steps_in(checkpoints))
     if not steps:

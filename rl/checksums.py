@@ -54,12 +54,12 @@ def tensors_of(tree: Any) -> Tensors:
 
 
 def describe_base(params: Any, path: str) -> dict[str, str]:
-    """Returns `Record.base` for the base's parameters, and its path or Hub id."""
+    """Returns the value of `Record.base`; `path` is the base's path or Hub id."""
     return {"path": path, "digest": hash_json(tensors_of(params))}
 
 
 def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) -> None:
-    """Raises ValueError if the base in `record` differs from `base`, the run's."""
+    """Raises ValueError if the digests of `record.base` and the run's `base` differ."""
     if record.base.get("digest") != base.get("digest"):
         saved, own = (
             f"{b['path']} ({b['digest'][:12]})" if b else "none"
@@ -73,7 +73,7 @@ def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) ->
 
 
 def read_record(folder: pathlib.Path) -> Record:
-    """Reads a checkpoint's record; a score from `write_score` replaces the record's."""
+    """Reads a checkpoint's record, with the score that `write_score` wrote, if any."""
     try:
         record = Record(**_read(folder / RECORD_FILE))
     except TypeError as error:
@@ -94,7 +94,7 @@ def read_record(folder: pathlib.Path) -> Record:
 
 
 def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
-    """Reads the loop's state; raises CorruptCheckpointError if its hash is wrong."""
+    """Reads the loop's state; raises CorruptCheckpointError if it is damaged."""
     loop = _read(folder / LOOP_FILE)
     if hash_json(loop) != record.loop:
         raise CorruptCheckpointError(f"{folder / LOOP_FILE}: wrong SHA-256")
@@ -112,7 +112,7 @@ def write_sums(folder: pathlib.Path) -> None:
 
 
 def verify(folder: pathlib.Path) -> None:
-    """Raises CorruptCheckpointError if a checkpoint's files contradict `SHA256SUMS`."""
+    """Raises CorruptCheckpointError if files contradict an existing `SHA256SUMS`."""
     sums = folder / SUMS
     # The file is missing if the run was killed just after the save.
     if not os.path.lexists(sums):
@@ -134,7 +134,7 @@ def verify(folder: pathlib.Path) -> None:
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
-    """Raises ValueError if `stated` and `abstract` differ in name, shape or dtype."""
+    """Raises ValueError if names, shapes or dtypes of the tensors differ."""
     needed = {k: f"{x.dtype}{list(x.shape)}" for k, x in by_path(abstract).items()}
     saved = {k: f"{dtype}{list(shape)}" for k, (shape, dtype, _) in stated.items()}
     for name in sorted(needed.keys() | saved.keys()):
@@ -147,7 +147,10 @@ def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
 
 
 def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
-    """Raises CorruptCheckpointError if checksums in `stated` and of `tree` differ."""
+    """Raises CorruptCheckpointError if a tensor of `tree` has a wrong checksum.
+
+    Skips tensors of another dtype than in `stated`.
+    """
     for name, (_, dtype, checksum) in tensors_of(tree).items():
         # A tensor that was cast while it was loaded has another checksum.
         if dtype == stated[name][1] and checksum != stated[name][2]:

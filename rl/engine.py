@@ -1,4 +1,4 @@
-"""Defines `Engine`, which runs all computations on devices."""
+"""Defines `Engine`, which runs the computations of a run on its devices."""
 
 import dataclasses
 import itertools
@@ -37,8 +37,8 @@ Reject = Callable[[Sequence[Batch]], list[Batch]]
 class Engine:
     """Samples from, updates, publishes, saves, restores and exports the policy.
 
-    Some methods are called in all processes (`rl.processes.joint`). Their arguments are
-    plain host data, which the leader can send to the other processes.
+    Some methods are called in all processes (`rl.processes.joint`). Their arguments,
+    except callbacks, are host data, which the leader sends to the other processes.
     """
 
     config: DecoderConfig
@@ -108,10 +108,11 @@ class Engine:
     ) -> list[dict[str, Any]]:
         """Runs one update for each of `hypers`; skips updates that are not finite.
 
-        A mini-batch is a list of micro-batches of NumPy arrays. Each epoch uses the
-        mini-batches in order. Returns one dictionary per update: the statistics of
-        `rl.update.objective.Objective`, the loss, the gradient norm, and whether the
-        update was skipped. Raises OSError if a save in the background has failed.
+        A mini-batch is a list of micro-batches of NumPy arrays. Each update uses the
+        next mini-batch, after the last one the first again. Returns one dictionary per
+        update: the statistics of `rl.update.objective.Objective`, the loss, the
+        gradient norm, and whether the update was skipped. Raises OSError if a save in
+        the background has failed.
         """
         self.checkpoints.check()
         self.sampler.make_room()
@@ -132,7 +133,7 @@ class Engine:
     ) -> list[list[Batch]]:
         """Copies mini-batches to devices, with the log-probabilities that updates need.
 
-        If a token is off-policy, first removes the tokens that `reject` selects.
+        If a token is off-policy, `reject` (if set) first removes tokens from the loss.
         """
         hyper, rows = hypers[0], self.step.rows
         # With a single update the old policy is the current policy.
@@ -171,8 +172,8 @@ class Engine:
         """Publishes the current parameters to the sampler as policy `version`.
 
         Every `objective.reset_every` versions, first resets the reference to the
-        policy. Raises NotFinite if a parameter is NaN or infinite, and SamplerError or
-        OSError if publishing fails.
+        policy. Raises NotFinite if a trained parameter is NaN or infinite, and
+        SamplerError or OSError if publishing fails.
         """
         check_finite(self.state.params, f"policy version {version} is not published")
         every = self.settings.reset_every if self.state.reference else 0
@@ -212,10 +213,10 @@ class Engine:
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
-        Replaces an earlier `folder`. `card` is the text of README.md. Also writes the
-        adapters alone, as a PEFT folder `adapter` next to `folder`. Returns False, and
-        writes nothing, if the last update was skipped as not finite. Raises ValueError
-        if a weight is not finite, before or after conversion to `dtype`.
+        Replaces an earlier `folder`. `card` is the text of README.md. With LoRA, also
+        writes the adapters alone, as a PEFT folder `adapter` next to `folder`. Returns
+        False, and writes nothing, if the last update was skipped as not finite. Raises
+        ValueError if a weight is not finite, before or after conversion to `dtype`.
         """
         if self.skipped[0]:
             return False

@@ -33,7 +33,7 @@ _NOT_JSONL = {
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-    """Makes and locks a folder for the `with` block; raises OSError if that fails."""
+    """Makes a folder and locks it in the `with` block; raises OSError if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -151,7 +151,7 @@ def read_rows(
 
 
 def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
-    """Returns `row[key]`, which must be an integer; `where` is from `read_rows`."""
+    """Returns `row[key]`; raises a ValueError with `where` if it is not an integer."""
     if not isinstance(value := row.get(key), int):
         raise ValueError(
             f"{where}: {key}={value!r}: must be a whole number; restore the file, or"
@@ -183,10 +183,10 @@ def sha256_of_each(paths: Iterable[pathlib.Path]) -> list[str]:
 
 
 def fetched(name: str) -> pathlib.Path:
-    """Returns the local path of a file; downloads a file of the Hugging Face Hub.
+    """Returns the local path of a file; first downloads it if `name` is on the Hub.
 
     `name` is a path, in which `~` and environment variables are expanded. For a file of
-    a Hub data set, `name` is `hf://OWNER/DATASET/PATH` or
+    a Hugging Face data set, `name` is `hf://OWNER/DATASET/PATH` or
     `hf://OWNER/DATASET@REVISION/PATH`. Raises ValueError if an `hf://` name has another
     form or the download fails.
     """

@@ -237,7 +237,7 @@ class _Run:
                 self.parts.engine.checkpoints.finish()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
-        """Runs `work`; a stop or expected error checkpoints the state from before it.
+        """Runs `work`; after a stop or an expected error, saves the state from before.
 
         Saves nothing if the base model has not been evaluated.
         """
@@ -257,7 +257,7 @@ class _Run:
 
     @contextlib.contextmanager
     def checkpoint_on_error(self) -> Iterator[None]:
-        """Saves the policy if the sampler cannot publish it, in single-process runs."""
+        """In a single-process run, saves a policy that the sampler cannot publish."""
         try:
             yield
         except (SamplerError, OSError):
@@ -282,7 +282,7 @@ class _Run:
         updates: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Writes histograms, and a dump if an update was skipped; returns metrics."""
+        """Writes histograms, dumps the first skipped update, and returns metrics."""
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
             engine.checkpoints.finish()
