@@ -15,7 +15,7 @@ class Alarm(RuntimeError):
 
 
 class Rule(NamedTuple):
-    """Describes one alarm: a metric, its limit, and the message of the warning."""
+    """Describes one alarm: a value of the metrics, its limit and its warning."""
 
     name: str  # the alarm's name in `alarms.stop_on`
     value: Callable[[Metrics], float]  # value to compare; NaN if the step lacks it
@@ -115,11 +115,11 @@ RULES = (
 
 
 class Alarms:
-    """Compares each step's metrics with the limits of `RULES`.
+    """Checks the metrics of each step with `RULES`.
 
-    An alarm gives a warning in each step whose value is beyond the limit. Alarms in
-    `alarms.stop_on` also end the run: after `alarms.patience` such steps in a row, or,
-    if the value is a count (`Rule.counts`), when the count reaches the limit.
+    An alarm warns in each step in which `Rule.beyond(value, limit)` is true. Alarms in
+    `alarms.stop_on` also end the run: after warnings in `alarms.patience` steps in a
+    row, or, if the value is a count (`Rule.counts`), when it reaches the limit.
     """
 
     def __init__(self, settings: base.Alarms):

@@ -38,7 +38,7 @@ def base_folder(
 def model_from_config(
     c: RunConfig, architecture: DecoderConfig, mesh: Mesh | None
 ) -> Decoder:
-    """Builds the decoder of an architecture with the settings of `config.model`."""
+    """Builds a decoder with this architecture and the settings of the config."""
     m, sizes = c.model, None
     if (own := m.lora).rank:
         sizes = lora.Lora(rank=own.rank, alpha=own.alpha, targets=own.targets)

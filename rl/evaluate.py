@@ -62,7 +62,7 @@ class Scored:
 
     @property
     def graded(self) -> bool:
-        """Returns whether a reward function, not only the verifier, gave the score."""
+        """Returns whether a reward function, not only the verifier, gave the reward."""
         return bool(self.components) or self.verdict.rule == "reward"
 
 
@@ -85,12 +85,13 @@ def evaluate(
     Args:
       problems: at least one problem, with unique ids.
       prompts: token ids of each problem's prompt, template applied.
-      decode: converts token ids to text, without the stop token at the end.
-      curve: a part of the problems, which also gets a summary of its own ("curve").
+      decode: converts token ids to text, without a special stop token at the end.
+      curve: a part of `problems`. If it has some but not all of them, the summary's key
+        "curve" has a summary of this part.
 
     Returns:
       The scored completions, ordered by problem, and their summary (see `summarise`),
-      with accuracies by source ("by_source") and by level ("by_level").
+      which also has accuracies by source ("by_source") and by level ("by_level").
     """
     drawn = draw(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
@@ -157,7 +158,7 @@ def draw(
 def score(
     drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Scores completions in one call of `judge`; returns them grouped by problem."""
+    """Scores completions in one call of `judge`; returns them ordered by problem."""
     by_id = {problem.id: problem for problem in problems}
     groups = by_problem(drawn)
     scores = judge(
@@ -174,14 +175,15 @@ def score(
 def summarise(
     scored: Sequence[Scored], clusters: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Computes the metrics of one benchmark; rates and accuracies lie in [0, 1].
+    """Computes metrics of scored completions; rates and accuracies lie in [0, 1].
 
     `accuracy` is avg@k, the mean over problems of the share of correct completions.
     `pass@k` is computed for k = n and all powers of two below n, where n is the
     smallest number of completions of a problem. Intervals are 95% confidence intervals
-    (`mean_interval`), with `clusters` by problem id. Completions without a verdict
-    count as wrong. `reward`, `component/NAME` and `tokens_*` use only completions that
-    have the value. `repeated` and `truncated` are absent unless known for all.
+    (`mean_interval`); `clusters` maps problem ids to clusters. Completions without a
+    verdict count as wrong. `reward`, `component/NAME` and `tokens_*` use only
+    completions that have the value. `repeated` and `truncated` are absent unless known
+    for all.
     """
     groups = by_problem(scored)
     if not groups:
@@ -229,7 +231,7 @@ def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Returns a line with the main metrics of a summary and of each set in "sets"."""
+    """Formats the main metrics of a summary, and of the summaries in its "sets"."""
     parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
     # Compare k as numbers: in a summary from a checkpoint, keys are sorted as text.
     most = max(int(key[5:]) for key in summary if re.fullmatch(r"pass@\d+", key))
@@ -260,7 +262,10 @@ def breakdown(
     labels: Mapping[str, Any],
     clusters: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Computes `accuracy_of` by label; leaves out problems whose label is None."""
+    """Computes `accuracy_of` for the problems of each label.
+
+    `labels` maps problem ids to labels; problems with the label None are left out.
+    """
     parts: dict[Any, dict[str, list[bool]]] = {}
     for id, group in by_problem(scored).items():
         if labels[id] is not None:

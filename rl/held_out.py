@@ -74,12 +74,15 @@ def _evaluate_set(
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:
-    """Returns the first set's accuracy on the learning curve's problems, or None."""
+    """Returns the accuracy on the first `eval.problems` problems of the first set.
+
+    `summary` is a result of `evaluate_sets`. Returns None if it is empty.
+    """
     return summary.get("curve", summary).get("accuracy")
 
 
 def scalars_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the metrics of each set on the learning curve's problems, by name."""
+    """Returns metrics of each set's first `eval.problems` problems, by metric name."""
     sets = {f"{name}/": of_set for name, of_set in summary.get("sets", {}).items()}
     return {
         f"{EVALUATED}{prefix}{key}": value

@@ -1,4 +1,4 @@
-"""Passes metrics to additional metric loggers: Weights & Biases, or a user's own.
+"""Loads additional metric loggers: Weights & Biases, or a user's own.
 
 `log.sinks` names the loggers: "wandb", or "module:function" for a user's `Maker`. A
 logger that raises an exception is removed with a warning; the run continues.
@@ -16,7 +16,7 @@ from rl.problems.functions import load_function
 
 
 class Sink(Protocol):
-    """Defines a metric logger, which is called in ascending order of steps."""
+    """Defines a metric logger; its methods are called in ascending order of steps."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Logs finite metrics by name; a step may have several calls."""

@@ -190,7 +190,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
 def distributions(
     stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Returns lengths of judged completions, and advantages of those in the batch."""
+    """Returns lengths of judged completions, and advantages of those trained on."""
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {
@@ -226,7 +226,7 @@ LEGEND = (
 def console_line(
     step: int, steps: int, m: Mapping[str, float], left: float | None
 ) -> str:
-    """Formats a step's line; `left`: seconds left, None if the step compiled."""
+    """Formats the line of a step; `left` is the run's remaining seconds, if known."""
     clipped = [m[key] for key in CLIPPED if key in m]
     values = {
         "reward": m.get("reward/mean"),

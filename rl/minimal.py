@@ -213,7 +213,7 @@ class Collector:
 def update(
     c: RunConfig, step: Step, state: TrainState, mini_batches: list[list[Batch]]
 ) -> tuple[TrainState, dict[str, float]]:
-    """Updates the policy once per mini-batch and returns it with metrics."""
+    """Updates the policy once per mini-batch; returns the new state and metrics."""
     schedule, done = make_schedule(c.schedule), int(state.updates)
     hypers = [
         make_hyper(

@@ -1,6 +1,6 @@
 """Shows the progress of long work on stderr.
 
-A phase prints a line when it begins and when it ends. Between them a terminal shows a
+A phase prints a line when it begins and when it ends. In between, a terminal shows a
 progress bar, or the time if the total is not known; a log or a pipe gets a line every
 ten seconds. With several processes only the leader prints.
 """
@@ -100,7 +100,8 @@ def hush() -> None:
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
     """Shows the progress of the `with` block; yields a counter of finished units.
 
-    Without a `total` number of units only the time is shown. `unit` is a plural noun.
+    `total` is the number of units; without it, only the time is shown. `unit` is a
+    plural noun.
     A nested watch hides the outer one until the nested one ends.
     """
     count, outer = Watch(name, total, unit), _within.get()

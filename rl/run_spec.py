@@ -113,7 +113,7 @@ class RunSpec:
         return str(self.tokenizer.decode(list(token_ids)))
 
     def open_rewards(self, workers: int = 0) -> Rewards:
-        """Returns `Rewards` with `workers` (0: `reward.workers`); callers close it."""
+        """Opens `Rewards`; callers close it. 0 `workers` means `reward.workers`."""
         r = self.config.reward
         return Rewards(
             _reward_formulas(self.config),
@@ -275,7 +275,7 @@ def check_sizes(
 
 
 def read_data(c: RunConfig) -> list[ProblemSet]:
-    """Reads all training and held-out problems; process 0 also tests user rewards."""
+    """Reads all training and held-out problems; process 0 also tests users' rewards."""
     d = c.data
     sets: list[ProblemSet] = []
     sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]

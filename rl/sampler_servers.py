@@ -42,8 +42,10 @@ def make_vllm_sampler(
     """Makes a sampler that starts vLLM servers or connects to running ones.
 
     Every process calls this function. `model` is the trainer's decoder, `folder` the
-    base model's folder, and `prompt` has token ids for the probe. Writes server logs to
-    `workdir`, and also weights if they do not fit in shared memory.
+    base model's folder, and `prompt` has token ids for the probe. Servers that it
+    starts write logs to `workdir`. Published weights are written to
+    `rollout.vllm.weight_dir`. If that is empty, they are written to shared memory or,
+    if they do not fit there, to `workdir`.
     """
     v = c.rollout.vllm
     max_model_len = c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
@@ -111,7 +113,7 @@ def make_vllm_sampler(
 
 
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
-    """Returns `prompt` repeated to 300 tokens, or fewer if `max_model_len` requires."""
+    """Repeats or cuts `prompt` to 300 tokens; fewer if `max_model_len` requires it."""
     # 300 tokens fill several blocks of the key-value cache.
     length = max(1, min(_PROBE_LENGTH, max_model_len - vllm.PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]
@@ -123,8 +125,8 @@ def make_probe(
     """Returns a function that computes the trainer's log-probabilities of sequences.
 
     The temperature is 1. One call takes at most `servers` sequences, each a result of
-    `probe_prompt` and its completion. With several processes, all call `make_probe` and
-    the returned function. The function uses the sequences of process 0.
+    `probe_prompt` followed by a completion. With several processes, all call
+    `make_probe` and the returned function, which uses the sequences of process 0.
     """
     mesh = model.mesh
     assert mesh is not None

@@ -75,7 +75,7 @@ def open_parts(
     """Makes the parts of a run, and closes them when the `with` block ends.
 
     Also records the run in the workdir and prints the start page. `check_stop` is
-    called at intervals during sampling, and raises an error to end the run.
+    called at intervals during sampling; it ends the run by raising an error.
     """
     c = spec.config
     with phase("base", c.model.path or c.model.maker):
@@ -263,7 +263,7 @@ def _make_reference(
 
 
 def make_rejection(c: RunConfig) -> Reject | None:
-    """Returns the function for `Engine.reject`; None if no tokens are to be removed."""
+    """Returns the value of `Engine.reject`; None if the config removes no tokens."""
     rejection = load_rejection(c.objective.correction)
     if rejection is None:
         return None

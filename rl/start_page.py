@@ -31,7 +31,10 @@ _VLLM = "from importlib.metadata import version; print(version('vllm'))"
 
 
 def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Returns the start page, vLLM's version or servers, and the changed settings."""
+    """Returns the start page and the settings that differ from configs/base.py.
+
+    With vLLM, also the addresses of running servers, or the version of vLLM.
+    """
     sampler = _find_vllm(spec.config) if spec.config.rollout.backend == "vllm" else ""
     keys = [f"  {k} = {json.dumps(v)}" for k, v in config_changes(spec.config).items()]
     lines = [start_page(spec, workdir), *filter(None, [sampler])]

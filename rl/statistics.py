@@ -22,7 +22,8 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
 
     pass@k is the probability that at least one of k completions is correct. If c of n
     completions are correct, its unbiased estimate is `1 - C(n - c, k) / C(n, k)` (Chen
-    et al., arXiv 2107.03374). Raises ValueError if k is not in [1, n].
+    et al., arXiv 2107.03374). Raises ValueError if k is below 1 or above the n of a
+    problem.
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
@@ -63,8 +64,8 @@ def mean_interval(
     The interval is Wilson's score interval with `p (1 - p) / var(mean)` trials, where p
     is the mean. The variance is computed over units. The quantile is Student's t with
     `min(1 + s, units - 1)` degrees of freedom. s is Kish's effective sample size of the
-    units' sums of scores, or of 1 - scores if that is smaller. Unlike a bootstrap, this
-    interval has good coverage when few problems are solved.
+    units' sums of `scores`, or of `1 - scores`, whichever is smaller. Unlike a
+    bootstrap, this interval has good coverage when few problems are solved.
 
     In two cases it is the ordinary Wilson interval. If the mean is 0 or 1, or there is
     only one unit, the units are the trials; the number of successes is rounded. If all

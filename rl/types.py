@@ -1,6 +1,6 @@
 """Defines the data types of the training loop.
 
-Axes: R packed rows, T positions, G group size.
+Axes: R packed rows, T positions, G completions of a group.
 
 Entry t of every array of a `Batch` belongs to `token_ids[t]`. The model predicts this
 token from the hidden state of position t - 1. Only `rl.update.objective.token_logprobs`
@@ -37,7 +37,8 @@ __all__ = ["Batch", "Group", "Hyper", "Problem", "Segment"]
 class Group:
     """Holds the G completions of one problem, which stay in one mini-batch.
 
-    Completions that could not be judged are left out, so G may be below the group size.
+    Completions that could not be judged are left out, so G may be below
+    `rollout.group_size`.
     """
 
     problem: Problem
@@ -72,8 +73,8 @@ class Batch(flax.struct.PyTreeNode):
 
     Attributes:
       segment_ids: number of each token's segment, ascending within a row; 0 is padding.
-      prefix_ids: number of the segment that holds the shared prompt of a completion,
-        without the prompt's last token; 0 if the prompt is not shared.
+      prefix_ids: number of the segment with the shared prompt of a completion; 0 if the
+        prompt is not shared. That segment lacks the prompt's last token.
       loss_weights: see `rl.groups.packing`.
       off_policy, stale: see `Segment`.
     """
