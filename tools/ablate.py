@@ -2,11 +2,12 @@
 
 python -m tools.ablate --config=configs/ablations/NAME.py [--config.KEY=VALUE ...]
 
-Before training, one config of each arm with unfinished runs is checked. Runs are saved
-in WORKDIR/runs under names that depend on their configs. Finished runs are reused, also
-by other ablations, and interrupted runs resume. The report is WORKDIR/NAME.md and
-WORKDIR/NAME.json. NAME.py:@BASE replaces the base config that the file names.
---config.KEY=VALUE applies to every arm.
+Before training, checks the config of one unfinished run of each arm. Saves each run in
+a folder of WORKDIR/runs (flag --workdir) whose name is a hash of the run's config.
+Finished runs are reused, also by other ablations, and interrupted runs resume. The
+report is WORKDIR/NAME.md and WORKDIR/NAME.json. --config=NAME.py:@BASE uses the config
+BASE in place of the base config that the file names. --config.KEY=VALUE applies to
+every arm.
 """
 
 import functools

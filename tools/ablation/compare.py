@@ -1,4 +1,4 @@
-"""Compares runs: means over seeds, differences between arms, noise between seeds."""
+"""Compares the arms of an ablation, and measures the noise between seeds."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,21 +15,21 @@ Figures = Mapping[str, float]  # of one run, by name, such as "accuracy"
 def compare(
     runs: Mapping[str, Mapping[int, Figures]], *, reference: str
 ) -> dict[str, Any]:
-    """Compares the figures `runs[arm][seed]` with those of the reference arm.
+    """Compares the figures of each arm, `runs[arm][seed]`, with the reference arm's.
 
     Returns:
-      A JSON object with `reference`, `cells` by arm and figure, and `noise` by figure.
-      Cells and noise without data are missing. An interval, a difference or a p-value
-      that cannot be computed is None.
+      A dict with `reference`, `cells[arm][figure]` and `noise[figure]`. Cells and noise
+      without data are missing. A value that cannot be computed is None.
 
-      A cell has the `mean` over `seeds` seeds, its 95% `interval` (Student's t), and
-      the `difference` from the reference arm. A difference has `mean`; `interval` and
-      `p_value` by `compare_seeds`; `seeds`, the smaller number of seeds of both arms;
-      and, if there is a p-value, `p_adjusted` by Holm's method over all arms.
+      A cell has the `mean` over `seeds` seeds, the mean's 95% `interval` (Student's t),
+      and the `difference` from the reference arm. A difference has its `mean`, the
+      `interval` and `p_value` of `compare_seeds`, and in `seeds` the smaller of the two
+      arms' numbers of seeds. If there is a p-value, `p_adjusted` is its value after
+      Holm's correction for the number of compared arms.
 
-      Noise has `sd`, the standard deviation between seeds, pooled over arms; `degrees`,
-      its degrees of freedom; `seeds`, the largest number of seeds of an arm; and
-      `shows`, the smallest significant difference (5%) of arms with `seeds` seeds each.
+      Noise has the standard deviation between seeds, `sd`, pooled over arms, and its
+      `degrees` of freedom. `shows` is the smallest difference that is significant at 5%
+      between two arms of `seeds` seeds each, the largest number of seeds of any arm.
     """
     names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}

@@ -37,7 +37,7 @@ def make_bases(runs: Sequence[Run]) -> None:
     """Makes or downloads each base model once, so that concurrent runs find it.
 
     Raises:
-      ValueError: a base cannot be made.
+      ValueError: a base model cannot be made or downloaded.
     """
     for config in {config_json(r.config.model): r.config for r in runs}.values():
         if wrong := _outcome(_base, config):
@@ -54,7 +54,7 @@ def train(
     """Trains or resumes runs in parallel; returns those that failed.
 
     Each run is a process of `rl.train` that stops if this process ends or is killed.
-    `slots` has an entry for each concurrent run: additional environment variables.
+    `slots` has one entry per concurrent run: the environment variables to add.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)
     going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}
@@ -92,7 +92,7 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
 
 
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
-    """Runs `work` in a new process and returns the message of its error, or "".
+    """Runs `work(config)` in a new process; returns its error's message, or "".
 
     A new process is necessary because JAX holds devices until its process ends.
     """

@@ -20,7 +20,7 @@ _COST = ("tokens", "minutes")
 
 
 class Figure(NamedTuple):
-    """Describes how a figure is printed."""
+    """Describes how the report prints one figure, such as the accuracy."""
 
     title: str
     scale: float = 1.0
@@ -41,7 +41,10 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def read_figures(workdir: pathlib.Path) -> dict[str, float]:
-    """Returns the figures of a finished run by name; unrecorded ones are missing."""
+    """Returns the figures of a finished run, by key of `FIGURES`.
+
+    Figures that the run did not record are missing.
+    """
     summary = files.read_json(workdir / "summary.json")
     rows = [r for _, r in files.read_rows(workdir / "metrics.jsonl", appended=True)]
     steps = [row for row in rows if "seconds/step" in row]
@@ -64,7 +67,7 @@ def read_figures(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def read_result(study: Study) -> dict[str, Any]:
-    """Returns a study, its runs, finished or not, and a comparison of finished runs."""
+    """Returns the data of the report: all runs, and a comparison of finished runs."""
     runs = []
     by_arm: dict[str, dict[int, Any]] = {arm: {} for arm in study.ablation.arms}
     for run in study.runs:
@@ -182,7 +185,7 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Counts the values of each manifest entry that is not equal in all runs."""
+    """Counts the values of each manifest entry in `_SHARED` that varies by run."""
     seen = collections.defaultdict(set)
     for run in runs:
         identity = files.read_json(run.workdir / "manifest.json")["identity"]

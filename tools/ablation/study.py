@@ -20,8 +20,7 @@ from rl.files import read_json
 class Run:
     """Represents the run of one arm with one seed.
 
-    The workdir's name is a hash of the config. So runs with equal configs share a
-    workdir, also across ablations.
+    The workdir's name is a hash of the config, so runs with equal configs share one.
     """
 
     arm: str
@@ -42,7 +41,8 @@ class Run:
         """The contents of the run's summary.json; None until the run has ended.
 
         Raises:
-          ValueError: the workdir has a run with another config.
+          ValueError: the workdir has a finished run with another config, or a
+            damaged file.
         """
         path = self.workdir / "summary.json"
         if not path.is_file():
@@ -84,7 +84,7 @@ class Study:
 
     @property
     def distinct(self) -> tuple[Run, ...]:
-        """The first run with each config, so that no config occurs twice."""
+        """The runs with different configs; of runs with equal configs, the first."""
         return tuple({run.workdir: run for run in reversed(self.runs)}.values())[::-1]
 
     @property

@@ -1,9 +1,9 @@
 """Trains the quickstart's model with this project and with TRL; compares accuracies.
 
 By default both use the base model, problems, verifier, batch size, number of updates,
-learning rate and clip range of configs/quickstart.py. TRL has no dynamic sampling, so
-this project trains both without dynamic sampling ("plain") and with it ("full").
-Reported seconds exclude evaluation. Runs are saved in DIR. The same command resumes
+learning rate and clip range of configs/quickstart.py. TRL has no dynamic sampling; of
+this project's two arms, "plain" trains without it and "full" with it. Reported
+seconds exclude evaluation. Runs are saved in the folder --out. The same command resumes
 runs of this project, but repeats an unfinished TRL run from its start.
 """
 
@@ -93,7 +93,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Returns a curve, its first and last accuracy, and when it first reaches 80%."""
+    """Summarizes a learning curve; its points have step, seconds and accuracy.
+
+    `steps_to_80` and `seconds_to_80` are the step and the seconds of the first point
+    with an accuracy of at least 80%, or None.
+    """
     reached = next((p for p in curve if p["accuracy"] >= _GOAL), None)
     return {
         "base": curve[0]["accuracy"],
@@ -129,7 +133,7 @@ def _this_project(
 
 
 def _trl(folder: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, float]]:
-    """Returns the learning curve of a TRL run; trains only if no curve is saved."""
+    """Returns the saved learning curve of a TRL run; trains if there is none."""
     saved, curve = folder / "settings.json", folder / "curve.json"
     if curve.is_file():
         if found := differences(json.loads(saved.read_text("utf-8")), settings):

@@ -1,9 +1,9 @@
 """Measures the speed of the embedded sampler, and of transformers' `generate`.
 
-The result has four cases. `sample` samples one completion of full length per prompt at
-temperature 1. `sample_top_p` samples with top-p 0.95, and `greedy` at temperature 0.
-`mixed` samples `group_size` completions per prompt, which may end at stop tokens.
-Weights are random, in float32.
+There are four cases. `sample` samples one completion per prompt at temperature 1, of
+the length --completion. `sample_top_p` does the same with top-p 0.95, and `greedy` at
+temperature 0. `mixed` samples --group_size completions per prompt at temperature 1,
+which may end earlier at stop tokens. Weights are random, in float32.
 """
 
 import argparse

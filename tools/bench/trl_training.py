@@ -15,9 +15,9 @@ from rl.verifier.trl import reward
 
 
 def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, float]]:
-    """Trains with the settings of `tools.bench.learning`; returns the learning curve.
+    """Trains with TRL and returns the learning curve; its seconds exclude evaluation.
 
-    The seconds of its points exclude evaluation.
+    `settings` is the content of SETTINGS, which `tools.bench.learning` writes.
     """
     import torch
     import transformers

@@ -1,7 +1,8 @@
 """Measures the speed of the update and of computing log-probabilities.
 
 An update computes loss, gradient, gradient clipping and AdamW in float32, but not the
-old log-probabilities. Rates do not count padding.
+old log-probabilities. Rates count the tokens of each completion and its prompt, but no
+padding. Shared prompts count once per completion.
 """
 
 import argparse

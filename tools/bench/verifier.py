@@ -1,8 +1,9 @@
 """Measures the verifier and Math-Verify (accuracy, speed) and `VerifierPool` (speed).
 
-The input has rows {gold, pred, label, mode, kind, source}. Only rows of mode "answer"
-and kind "exact" are used. Both verifiers judge the same pairs in this process, one pair
-at a time and without a cache. Times are CPU times, except those of the pool.
+The JSONL file --pairs has rows {gold, pred, label, mode, kind, source}. Only rows of
+mode "answer" and kind "exact" are used. Both verifiers judge the same pairs in this
+process, one pair at a time; no verdict is cached. Their times are CPU times. The time
+of `VerifierPool` is wall-clock time.
 """
 
 import argparse

@@ -85,8 +85,8 @@ class Shape:
     def forward_flops(self, lengths: np.ndarray) -> float:
         """Returns the FLOPs of a forward pass over texts with the given lengths.
 
-        Each text includes its own prompt. Counts the causal half of attention, and the
-        head for completion tokens only.
+        Each length includes a prompt of `self.prompt` tokens. Counts the causal half of
+        attention, and the head for completion tokens only.
         """
         head_dim = self.hidden // self.heads
         projections = 2 * self.hidden * head_dim * (self.heads + self.kv_heads)
@@ -116,10 +116,10 @@ def compare(
     measure: Callable[[], Mapping[str, Any]],
     rate: str = "tokens_per_s",
 ) -> None:
-    """Adds figures of the Python package `peer` to `result`, if `peer` is installed.
+    """Measures the Python package `peer`, if installed, and adds it to `result`.
 
-    `measure` returns the figures; if it fails, its error is added instead. "ratios" are
-    this project's figures named `rate`, divided by those of the peer.
+    `measure` returns the figures of each case; if it fails, its error is added instead.
+    "ratios" has, for each case of both, this project's `rate` divided by the peer's.
     """
     if importlib.util.find_spec(peer) is None:
         print(f"{peer}: not installed; install it to compare", file=sys.stderr)
@@ -202,8 +202,8 @@ def make_batches(
 def make_batch(shape: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
     """Returns a micro-batch of `rows` rows of `length` tokens, with little padding.
 
-    Also returns the lengths of the texts in the micro-batch, and the FLOPs of its
-    gradient without recomputation.
+    Also returns the lengths of its texts, and the FLOPs of its gradient without
+    recomputation. Uses only the model's sizes and `lengths` of `shape`.
     """
     prompt, groups = 150 if length >= 1024 else 8, max(2, rows * length // 2048)
     shape = dataclasses.replace(
@@ -219,7 +219,7 @@ def make_batch(shape: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray,
 
 
 def error(found: Any, exact: Any) -> float:
-    """Returns the relative error in the Euclidean norm."""
+    """Returns the relative error of `found` in the Euclidean norm."""
     a, b = (np.asarray(x, np.float64) for x in (found, exact))
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
@@ -253,8 +253,8 @@ def measure(
 ) -> list[tuple[float, T]]:
     """Returns `repeat` pairs: mean seconds of `inner` calls, and the last result.
 
-    With several calls, a GPU computes one result while the host launches the next. Two
-    more measurements come first as a warm-up and are not returned.
+    Two more measurements come first as a warm-up. If `inner` exceeds 1, a GPU computes
+    one result while the host launches the next call.
     """
     calls = []
     for _ in range(2 + repeat):
@@ -269,12 +269,15 @@ def measure(
 def median_seconds(
     run: Callable[[], object], *, repeat: int = 5, inner: int = 1
 ) -> float:
-    """Returns the median of the seconds that `measure` returns."""
+    """Returns the median seconds of a call; see `measure`."""
     return statistics.median(s for s, _ in measure(run, repeat=repeat, inner=inner))
 
 
 def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
-    """Measures the FLOP/s of a square matrix product with rows split over devices."""
+    """Returns the FLOP/s of multiplying two square matrices on all devices.
+
+    The rows of the first matrix and of the product are split over the devices.
+    """
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
