@@ -2,10 +2,11 @@
 
     python -m tools.gpu_check --out DIR [--only a,b] [--seconds N] [--tiny]
 
-Each part runs in its own process group with a time limit; --seconds limits the total
-time. Each result is appended to DIR/results.jsonl at once; other output is written to
-DIR/log.txt. At the end the command prints a table. --tiny uses a CPU and small models.
-docs/results/gpu.md defines MFU and decode bound.
+--only names the parts to run; docs/results/gpu.md describes them and defines MFU and
+decode bound. Each part runs in its own process group with a time limit; --seconds
+limits the total time. Each result is appended to DIR/results.jsonl at once; other
+output is written to DIR/log.txt. At the end the command prints the results. --tiny uses
+a CPU and small models.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Measures the GPU's limits; compares kernels and gradients with references."""
+"""Measures the GPU's peak rates; compares kernels and gradients with references."""
 
 import functools
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def machine(tiny: bool) -> Rows:
 
 
 def kernels(tiny: bool) -> Rows:
-    """Yields errors and speeds of attention, and chi square of sampled tokens."""
+    """Yields errors and speeds of attention, and a test of sampled tokens."""
     cases = [("0.5B", "bfloat16", 8, 4096), ("1.5B", "bfloat16", 4, 4096)]
     cases += [("0.5B", "float32", 1, 1024)]
     for name, dtype, rows, length in [("tiny", "float32", 1, 256)] if tiny else cases:
@@ -133,7 +133,10 @@ def _decode_attention(
 
 
 def _draws(rows: int, words: int) -> dict[str, Any]:
-    """Computes chi square of sampled tokens, in 32 bins by descending probability."""
+    """Samples tokens and computes the chi-square statistic of their counts.
+
+    The tokens are split into 32 bins of about equal total probability.
+    """
     (logits,) = _normal("float32", (words,))
     draw = jax.jit(lambda *x: draw_tokens(*x, truncates=False, one_pass=True)[0])
     tiled, tokens = jnp.tile(3 * logits, (rows // 8, 1)), []
@@ -151,7 +154,7 @@ def _draws(rows: int, words: int) -> dict[str, Any]:
 
 
 def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
-    """Returns a micro-batch's float32 gradient and log-probabilities, by name."""
+    """Returns the float32 gradient and log-probabilities of a micro-batch, by name."""
     mesh, size = mesh or work.one_device(), SIZES["equal"]
     model, step = work.make_trainer(
         size, mesh, dtype="float32", remat="none", deterministic=deterministic
@@ -167,7 +170,7 @@ def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
 
 
 def equal(tiny: bool) -> Rows:
-    """Compares a micro-batch's gradient with the gradient that the CPU computes."""
+    """Compares a gradient on the GPU with one on the CPU, by matmul precision."""
     exact = _gradient(make_mesh(devices=jax.devices("cpu")[:1]))
     for precision in ("highest", "default"):
         with jax.default_matmul_precision(precision):
@@ -175,7 +178,7 @@ def equal(tiny: bool) -> Rows:
 
 
 def deterministic(tiny: bool) -> Rows:
-    """Compares a deterministic gradient with a second one and with a default one."""
+    """Compares two gradients with `deterministic=True`, and one without it."""
     first, second = _gradient(deterministic=True), _gradient(deterministic=True)
     yield _differences("deterministic", first, _gradient(), second)
 

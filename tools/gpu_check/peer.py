@@ -1,4 +1,4 @@
-"""Measures torch and transformers on the GPU, with the shapes of the other parts."""
+"""Measures speeds of torch and transformers; compares logits with transformers."""
 
 import functools
 import pathlib
@@ -72,7 +72,7 @@ def peer(tiny: bool) -> Rows:
 
 
 def logits(tiny: bool) -> Rows:
-    """Compares logits with those of transformers."""
+    """Compares the model's logits with those of transformers, by precision."""
     size = work.SIZES["tiny" if tiny else "0.5B"]
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False

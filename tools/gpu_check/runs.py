@@ -19,7 +19,7 @@ _SMALL = ("eval.samples=1", *(f"{one}.held_out=32" for one in _HELD_OUT))
 def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, Any]]:
     """Runs the quickstart and returns the rows of its metrics.jsonl.
 
-    A positive `kill_after` kills the run when it has written more rows than this.
+    If `kill_after` is positive, kills the run when the file has more rows than this.
     """
     cache = pathlib.Path(workdir).parent / "bases"
     settings += (f"model.maker_args.cache={cache}",)
@@ -39,7 +39,7 @@ def _train(workdir: str, *settings: str, kill_after: int = 0) -> list[dict[str, 
 
 
 def quickstart(tiny: bool) -> Rows:
-    """Yields the learning curve of the quickstart, and its seconds by phase."""
+    """Yields some points of the quickstart's learning curve, with seconds by phase."""
     settings = (*_SMALL, "model.maker_args.steps=30", "steps=2") if tiny else ()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,10 @@ def quickstart(tiny: bool) -> Rows:
 
 
 def resume(tiny: bool) -> Rows:
-    """Compares metrics of three deterministic runs; one is killed and resumed."""
+    """Runs the same deterministic run three times and compares the metrics.
+
+    The third run is killed and resumed.
+    """
     steps = 4 if tiny else 10
     settings = (
         *_SMALL,

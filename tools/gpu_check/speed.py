@@ -53,7 +53,10 @@ def _peak_gib() -> float:
 
 
 def update_small(tiny: bool, name: str = "0.5B") -> Rows:
-    """Yields the speed and memory of gradients, by remat policy and head chunk."""
+    """Yields the speed and memory of a gradient for each case in `UPDATES[name]`.
+
+    Also yields a trace of the first case.
+    """
     name = "tiny" if tiny else name
     model, _ = work.make_trainer(work.SIZES[name])
     params = init_params(model, work.one_device(), 0)
@@ -96,7 +99,10 @@ def _gradient(
 
 
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
-    """Yields speeds of decoding by slots, context, top-p, and of prefill by slots."""
+    """Yields the speed of decoding for each case in `DECODES[name]`, with traces.
+
+    For each number of slots, also yields the speeds with top-p 0.95 and of prefill.
+    """
     name = "tiny" if tiny else name
     model, _ = work.make_trainer(work.SIZES[name])
     params = init_params(model, work.one_device(), 0)
@@ -159,7 +165,7 @@ decode_large = functools.partial(decode_small, name="1.5B")
 
 
 def _trace(run: Callable[[], object], where: str) -> dict[str, Any]:
-    """Traces one call; returns the total time of all kernels and the 40 slowest."""
+    """Traces one call; returns the total kernel time and the 40 slowest kernels."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())

@@ -35,7 +35,7 @@ _MODELS = {
 def architecture(config: RunConfig) -> DecoderConfig:
     """Returns the architecture of the base model.
 
-    Reads the model's files if the model is not listed here, or is a local folder.
+    Reads the model's files if it is not in `_MODELS`, or is a local folder.
 
     Raises:
       ValueError: the files cannot be downloaded or read.

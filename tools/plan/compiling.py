@@ -46,7 +46,7 @@ class Compiled:
 
 
 def use_compiler(target: Target) -> None:
-    """Restarts this command in the environment of the target's compiler, if necessary.
+    """Restarts `tools.plan`, unless it runs on the CPU with the target's compiler.
 
     Raises:
       ValueError: the compiler is not installed.
@@ -77,9 +77,10 @@ def compile_programs(
     only: Collection[str] = tuple(PHASES),
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
-    """Returns the resident arrays' sizes, and a report on each program named in `only`.
+    """Compiles the programs of a run that are named in `only`.
 
-    Compiles only programs without a report in the cache.
+    Returns the sizes of the resident arrays, and a report on each program. Reports are
+    cached, so that a program is not compiled twice.
 
     Raises:
       ValueError: `programs` raises it, or the compiler rejects a program for a reason

@@ -7,7 +7,7 @@ there. The main exceptions are:
 * A slice or gather reads only the elements that it returns.
 * An update in place writes only the elements that change.
 * An intermediate result of at most a quarter of the cache stays in the cache.
-* A conditional counts as the branch that moves the fewest bytes.
+* Of a conditional, only the branch that moves the fewest bytes counts.
 """
 
 import functools
@@ -155,8 +155,9 @@ class _Module:
     ) -> Reading:
         """Counts `times` executions of a computation and of all computations it calls.
 
-        If `fused`, a fusion calls the computation, and counts its memory traffic.
-        `depth` is the number of loops of unknown length around the computation.
+        `fused` is whether a fusion calls the computation; its memory traffic is then
+        counted for the fusion, not here. `depth` is the number of loops of unknown
+        length around the computation.
         """
         block = self._blocks[name]
         collectives, kernels, moved = [], 0, 0.0
@@ -306,7 +307,7 @@ def _source(name: str, block: Block, skipped: set[str]) -> Instruction:
 
 
 def _results(i: Instruction, block: Block) -> Sequence[Array]:
-    """Returns the results, not the operands that an asynchronous start also lists."""
+    """Returns the results, without the operands that an asynchronous start lists."""
     if i.base == i.op:
         return i.arrays
     if i.base == "copy":
@@ -357,7 +358,7 @@ def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | 
 
 
 def _continues(block: Block) -> bool:
-    """Returns whether a TPU fusion repeats a collective that another fusion starts."""
+    """Returns whether a TPU fusion continues a collective that another one starts."""
     rests = [i.rest for i in block.values() if i.op == "custom-call"]
     chained = any("chain_id" in i.rest for i in block.values())
     return chained and not any("AsyncCollectiveStart" in rest for rest in rests)

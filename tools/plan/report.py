@@ -16,7 +16,7 @@ def make_report(
     """Returns the plan that `--json` writes: memory and cost of the compiled programs.
 
     `context` is the number of cached positions that a decoded token attends to. It is
-    at most `max_prompt_tokens + max_response_tokens`; 0 means half of this sum.
+    cut to `max_prompt_tokens + max_response_tokens`; 0 means half of this sum.
     """
     r, layout = work.config.rollout, resident.layout
     slot = r.max_prompt_tokens + r.max_response_tokens

@@ -1,7 +1,7 @@
 """Searches for the fastest layout of a run that fits into memory.
 
 A layout is a choice of mesh, micro-batch, remat policy and optimizer offloading. The
-search estimates memory and time of all layouts, then compiles the fastest ones in turn
+search estimates memory and time of many layouts, then compiles the fastest ones in turn
 until one fits.
 """
 
@@ -92,10 +92,11 @@ def estimate(work: Workload) -> Estimate:
 
 
 def best(config: RunConfig, target: Target) -> Workload:
-    """Returns the workload of the layout with the lowest estimated time that fits.
+    """Returns the workload of the first compiled layout that fits.
 
-    Compiles the layouts with the lowest times, then the one with the lowest estimated
-    memory, until one fits.
+    Compiles up to `_TRIED` layouts in the order of their estimated times, then the one
+    with the lowest estimated memory. Does not compile layouts whose estimated memory
+    exceeds `_SLACK` times the usable memory.
 
     Raises:
       ValueError: no layout is valid or fits, the compiler is not installed, the run
@@ -160,7 +161,7 @@ def _refused(work: Workload) -> str:
 
 
 def _candidates(config: RunConfig, count: int) -> Iterator[RunConfig]:
-    """Yields the config with each layout; some layouts may not be valid."""
+    """Yields a config for each layout on `count` devices; some may not be valid."""
     length, change = max(config.batch.row_lengths), dataclasses.replace
     for tensor, rows, remat, offload in itertools.product(
         (1, 2, 4, 8), _ROWS, get_args(Remat), (False, True)

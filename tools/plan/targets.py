@@ -1,4 +1,4 @@
-"""Defines accelerator chips from their data sheets, and targets: sets of chips."""
+"""Describes accelerator chips, and targets, which are sets of chips."""
 
 import dataclasses
 import math
@@ -112,7 +112,8 @@ class Target:
     def link_rate(self, reach: int) -> float:
         """Returns the bytes/s that a chip can send to its group in a collective.
 
-        `reach` is the number of chips from the first to the last of the group.
+        `reach` is the number of chips from the first to the last one of the group, both
+        included.
         """
         leaves_node = self.chip.platform == "cuda" and reach > self.shape[-1]
         return min(self.chip.links / 2, _NETWORK if leaves_node else math.inf)

@@ -30,7 +30,7 @@ class Workload:
 
     @property
     def local_tokens(self) -> int:
-        """The number of tokens of a micro-batch on each device, with padding."""
+        """The number of tokens of a micro-batch on each device, including padding."""
         mesh = abstract_mesh(self.mesh_shape)
         return self.rows * self.row_length // shards("batch", mesh)
 
