@@ -89,11 +89,16 @@ def _parsed(pairs: Sequence[str]) -> dict[str, Any]:
 def check_loss(
     name: str, arguments: Mapping[str, Any], corrections: Sequence[str] | None = None
 ) -> list[Finding]:
-    """Returns one finding per property of a loss, alone and with each correction.
+    """Checks properties of a loss, alone and with each correction.
 
-    `name` and `arguments` are `config.objective.function` and `function_args`.
-    `corrections` are values of `config.objective.correction`; None means all built-in
-    ones. If the loss, its gradient or a metric is not finite, checks nothing else.
+    If the loss, its gradient or a metric is not finite, checks nothing else. Sets up
+    virtual CPU devices, so call this function before JAX initializes its devices.
+
+    Args:
+      name: the loss, as in `config.objective.function`.
+      arguments: its arguments, as in `config.objective.function_args`.
+      corrections: values of `config.objective.correction`; None means all built-in
+        ones.
 
     Raises:
       ValueError: an argument is not valid.

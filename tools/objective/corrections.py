@@ -39,7 +39,10 @@ _WHY = {
 
 
 def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Finding]:
-    """Checks the loss of `c` with each correction; returns one finding per property."""
+    """Checks the loss of `c` with each correction; returns one finding per property.
+
+    The property "whole completions" is checked only for the correction "geometric".
+    """
     faults = [(each, fault) for each in corrections for fault in _faults(c, each)]
     findings = []
     for name, why in _WHY.items():
@@ -120,7 +123,7 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
 
 
 def _weights(batches: Sequence[Batch]) -> np.ndarray:
-    """Returns the weight of each token, `[tokens]`."""
+    """Returns the loss weight of each completion token, `[tokens]`."""
     weights = np.zeros(len(OWNER))
     for batch in batches:
         inside = batch.loss_weights != 0
@@ -146,7 +149,7 @@ def _make_values() -> dict[str, np.ndarray]:
 
 
 def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Batch]:
-    """Rejects tokens as training does; returns the micro-batches with new weights."""
+    """Computes `loss_weights`, with 0 for the tokens that the correction rejects."""
     weighed = weigh(
         batches,
         aggregation=c.objective.aggregation,
@@ -164,7 +167,7 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
 
 
 def _exact(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:
-    """Returns the expected weight of each token, without using the update's code."""
+    """Returns the weight that each token should have; 0 if it is not `kept`."""
     in_group = np.bincount(GROUP[kept], minlength=GROUP.max() + 1)
     in_completion = np.bincount(OWNER[kept], minlength=OWNER.max() + 1)
     completions = np.count_nonzero(in_completion)

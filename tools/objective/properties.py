@@ -1,4 +1,4 @@
-"""Checks properties of a loss alone, such as independence of packing and mesh."""
+"""Checks that a loss does not depend on packing or mesh, and other properties."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,8 @@ class Finding:
 def loss_findings(trial: Trial) -> Iterator[Finding]:
     """Yields a finding for each property of a loss.
 
-    If loss, gradient or metrics are not finite, this is the only finding.
+    If loss, gradient or metrics are not finite, checks no other property. Checks "first
+    update" only if the loss has a metric "ratio".
     """
     (together,), values = layout(), make_values()
     plain = trial.run([together], values)

@@ -1,4 +1,8 @@
-"""Packs a few completions into rows in many ways, and runs an objective on them."""
+"""Packs a few completions into rows in many ways, and runs an objective on them.
+
+Each completion token has an index, counted over all completions: its position in
+`OWNER`, `GROUP` and all other arrays `[tokens]`. Prompt tokens have none.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,8 +32,8 @@ Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
 def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
     """Packs the completions into micro-batches of `rows` rows of `length` tokens.
 
-    The field `sampler_logprobs` holds the number of each token, counted from 1, instead
-    of a log-probability; see `token_numbers`.
+    Instead of a log-probability, the field `sampler_logprobs` has each token's index
+    plus 1, for `token_numbers`.
     """
     rng, first, segments = np.random.default_rng(0), 1, []
     for group, (prompt, lengths) in enumerate(_SHAPES):
@@ -57,12 +61,15 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns the index of each position's token `[R, T]`; -1 outside completions."""
+    """Returns the index of the token at each position `[R, T]`; -1 if it has none."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 
 def make_values() -> dict[str, np.ndarray]:
-    """Returns random values for each token. Ratios are near 1, so none is clipped."""
+    """Returns random log-probabilities and entropies `[tokens]`, by name.
+
+    Ratios of probabilities are near 1, so the built-in losses clip none.
+    """
     rng, size = np.random.default_rng(1), len(OWNER)
     old = rng.normal(-2, 0.5, size)
     return {
@@ -77,11 +84,11 @@ def make_values() -> dict[str, np.ndarray]:
 def lay(
     batch: Batch, values: Values, *, apart: float = 0.0, dtype: type = np.float64
 ) -> tuple[np.ndarray, np.ndarray, Batch]:
-    """Places the values of tokens at their positions in a micro-batch of `layout`.
+    """Copies the values of tokens to their positions in a micro-batch of `layout`.
 
     Without "off_policy" in `values`, all tokens are on-policy. Outside completions,
-    log-probabilities are `apart` or `-apart`. Returns the policy's log-probabilities
-    and entropy, both `[R, T]`, and the batch.
+    log-probabilities are `apart` or `-apart`, and the entropy is 0. Returns the
+    policy's log-probabilities and entropy, both `[R, T]`, and the batch.
     """
     number = token_numbers(batch)
 
@@ -124,18 +131,24 @@ class Trial:
         first: bool = False,
         dtype: type = np.float64,
     ) -> dict[str, Any]:
-        """Runs the objective on micro-batches of a layout; see `lay`.
+        """Runs the objective on micro-batches of a layout and adds up the results.
 
         Args:
+          values, apart, dtype: see `lay`.
           rows: how rows are split over devices; None uses one device.
-          weight: factor of all token weights.
+          weight: factor of all `loss_weights`.
           first: whether this is the first update of a step.
 
         Returns:
-          "loss"; gradients `[tokens]`: "policy" with respect to log-probabilities,
-          "entropy" with respect to entropy, and "part" with respect to token weights,
-          which is each token's loss; "metric NAME", the sum of a metric; and "outside",
-          the number of nonzero policy and entropy gradients at positions of weight 0.
+          A dict with these keys:
+            loss: the sum of the losses of the micro-batches.
+            policy, entropy: its gradients with respect to the policy's
+              log-probabilities and the entropy, `[tokens]`.
+            part: its gradient with respect to `loss_weights`, `[tokens]`. This is each
+              token's loss before weighting.
+            metric NAME: the sum of the metric NAME.
+            outside: the number of nonzero entries of both gradients, policy and
+              entropy, at positions where `loss_weights` is 0.
         """
         names = "policy", "entropy", "part"
         found: dict[str, Any] = {name: np.zeros(len(OWNER)) for name in names}
@@ -163,7 +176,7 @@ class Trial:
         """Finds the values that affect the loss of each token.
 
         Returns a bool array `[u, t]` for each name in `values`: whether the value of
-        token u affects the loss of token t. `batch` must have all tokens.
+        token u affects the loss of token t. `batch` must contain all completions.
         """
         size, scored = len(OWNER), batch.loss_mask
         cases = [("", values)]
