@@ -112,7 +112,7 @@ def _convert(arguments: argparse.Namespace) -> dict:
 def _load_run(
     workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
 ) -> tuple[int, Decoder, Params]:
-    """Returns step, model and parameters of a run; joins LoRA adapters with a base."""
+    """Returns a run's step, model and parameters, with the base of LoRA adapters."""
     m = read_json(workdir / "config.json")["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:

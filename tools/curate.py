@@ -86,9 +86,9 @@ def _curate() -> int:
 
 
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a warning for each reason that drops most rows of a source.
+    """Yields a warning for each reason that drops over half of a source's rows.
 
-    Duplicates and missing evidence are common and cause no warning.
+    Duplicates and missing evidence cause no warning, nor do sources with under 10 rows.
     """
     for source, counts in summary["by_source"].items():
         rows = sum(counts.values())

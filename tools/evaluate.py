@@ -8,7 +8,7 @@
 
 DIR stores every completion, so the same command resumes an interrupted evaluation. The
 results are DIR/results.json, DIR/table.md and DIR/report.html. --rescore judges stored
-completions again. --compare compares evaluations with the first one.
+completions again. --compare compares all other evaluations with DIR_A.
 """
 
 # ruff: noqa: E402
@@ -226,7 +226,11 @@ def _sampled(
     recorded: Mapping[str, Any],
     where: pathlib.Path,
 ) -> list[Problem]:
-    """Returns the sampled problems; checks their hash and the ids in `drawn`."""
+    """Returns the first of `problems`: those that were sampled.
+
+    Raises ValueError if they differ from the `recorded` ones, or a completion belongs
+    to another problem.
+    """
     problems = problems[: recorded.get("problems")]
     ids = {problem.id for problem in problems}
     unknown = [d.id for d in drawn if d.id not in ids]

@@ -110,7 +110,10 @@ def _svamp_half(row: Row, half: int) -> Row | None:
 
 
 def _mawps_asdiv(row: Row) -> Row | None:
-    """Converts 49 in 256 problems with one operation on two whole numbers up to 20."""
+    """Converts problems with one operation on two whole numbers of at most 20.
+
+    Keeps 49 in 256 of them, selected by a hash. Returns None for all other rows.
+    """
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)
     if not small or not re.fullmatch(r"[-+*/] number\d number\d", row["Equation"]):
@@ -209,11 +212,13 @@ SOURCES = {
 
 
 def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
-    """Downloads a set of `SOURCES`; returns its entry in OUT/sources.json and its file.
+    """Downloads the set `name` of `SOURCES` into the folder `out`.
+
+    Returns the set's entry in sources.json, with the path of the new file as "file".
 
     Raises:
       ValueError: the download failed, has another hash or needs pyarrow, or
-        OUT/sources.json is damaged; nothing was written.
+        sources.json is damaged; nothing was written.
     """
     source = SOURCES[name]
     url = f"{mirror.rstrip('/')}/{source.repo}/{source.commit}/{source.path}"

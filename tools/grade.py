@@ -1,15 +1,16 @@
-"""Measures how often a model solves each problem, and turns rates into levels.
+"""Measures how often a model solves each problem, and turns solve rates into levels.
 
     python -m tools.grade --model HFDIR --input problems.jsonl --out DIR \\
         --samples 16 --levels percentile
     python -m tools.grade --input problems.jsonl --levels percentile --out DIR
 
 The second form needs no model: it computes levels from the `solve_rate` of the rows.
-The command writes graded.jsonl (the rows with `level`; the first form adds
-`solve_rate`, `solve_interval` and `graded`) and summary.json into DIR. The first form
-also writes completions.jsonl and verdicts.jsonl, in the format of tools.evaluate. The
-same command resumes an interrupted run and judges all stored completions again.
-tools.curate reads `graded` as evidence that gold answers are right.
+The command writes summary.json and graded.jsonl into DIR. graded.jsonl has the input
+rows that have an answer. `--levels percentile` sets their `level`, and the first form
+adds `solve_rate`, `solve_interval` and `graded`. The first form also writes
+completions.jsonl and verdicts.jsonl, in the format of tools.evaluate. The same command
+resumes an interrupted run and judges all stored completions again. tools.curate reads
+`graded` as evidence that gold answers are right.
 """
 
 # ruff: noqa: E402
@@ -168,7 +169,11 @@ def make_grades(
 def add_grades(
     rows: list[dict[str, Any]], grades: Mapping[str, Grade], level_source: str | None
 ) -> None:
-    """Adds grades to rows; sets levels from solve rates if `level_source` is given."""
+    """Adds `graded`, `solve_rate` and `solve_interval` to the rows with a grade.
+
+    If `level_source` is given, also replaces the levels of all rows by levels computed
+    from their solve rates.
+    """
     for row in rows:
         if grade := grades.get(row["id"]):
             interval = wilson_interval(grade.correct, grade.samples)

@@ -75,8 +75,12 @@ def encode_texts(
 def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.ndarray]]:
     """Loads a model and returns a function from token ids to log-probabilities.
 
-    The function takes sequences of at most `context` token ids. It calls `on_scored`
-    with the number of sequences of each scored batch.
+    The function takes sequences of at most `context` token ids, and optionally a
+    callback that gets the number of sequences of each scored batch. The first
+    log-probability of a sequence is NaN.
+
+    Raises:
+      ValueError: `context` exceeds the model's positions, or the weights are not valid.
     """
     folder, positions = found.folder, found.config.max_positions
     if context > positions:

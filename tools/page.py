@@ -46,14 +46,14 @@ def section(title: str, *bodies: str) -> str:
 
 
 def note(text: str, kind: str = "soft") -> str:
-    """Returns a paragraph of CSS class `kind`. Backticks in `text` mark code."""
+    """Returns a paragraph of CSS class `kind`; text between backticks is code."""
     pieces = html.escape(text).split("`")
     marked = [tag("code", p) if i % 2 else p for i, p in enumerate(pieces)]
     return tag("p", "".join(marked), class_=kind)
 
 
 def text(content: str, most: int) -> str:
-    """Returns preformatted text; if over `most` characters, leaves out its middle."""
+    """Returns preformatted text, without its middle if over `most` characters."""
     if len(content) > most:
         half = most // 2
         gap = f"\n[... {len(content):,} characters in all ...]\n"
@@ -82,7 +82,8 @@ def filtered(
     """Returns rows below radio buttons that show all rows or only those of a kind.
 
     Args:
-      kinds: kinds in the order of the buttons, each a word of ASCII letters.
+      kinds: kinds in the order of their buttons, each a word of ASCII letters; a kind
+        without rows gets no button.
       rows: the kinds of each row, separated by spaces, and its HTML.
       name: name of the button group, unique in the page.
     """
@@ -176,7 +177,7 @@ class Series:
 
 
 def lines(title: str, series: Sequence[Series]) -> str:
-    """Returns a chart of lines over steps; at least one line must have a point."""
+    """Returns a line chart over steps; at least one series must have a point."""
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
     drawn = [point for s in series for point in (*s.points, *s.raw, *s.band)]
     xs = [x for x, *_ in drawn]
@@ -227,7 +228,7 @@ def lines(title: str, series: Sequence[Series]) -> str:
 def ticks(values: Sequence[float], *, whole: bool = False) -> list[float]:
     """Returns at most six evenly spaced round numbers that enclose the values.
 
-    If `whole` is set, the distance between two numbers is at least 1.
+    If `whole` is set, they are whole numbers.
     """
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low <= 1e-9 * abs(high):  # equal up to rounding errors
@@ -249,7 +250,10 @@ def is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Formats a value of a table; numbers get commas or four significant digits."""
+    """Formats a value of a table.
+
+    Whole numbers and numbers from 1000 on get commas, others four significant digits.
+    """
     if not is_number(value):
         return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):

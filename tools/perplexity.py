@@ -46,8 +46,10 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
     """Scores texts under a model, in windows of at most `context` tokens.
 
-    In the result, `nats` is the mean of -log p over all tokens. `of_windows` has the
-    mean over each window. `bits_per_byte` is the sum of -log2 p per UTF-8 byte.
+    In the result, `nats` is the mean of -log p over all tokens except the first one of
+    each text. `of_windows` has the mean over each window. `bits_per_byte` is the sum of
+    -log2 p, divided by the number of UTF-8 bytes. Raises ValueError if a text or window
+    has fewer than 2 tokens.
     """
     begin, ids = encode_texts(model, texts)
     length = context - len(begin)
@@ -81,9 +83,10 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
 def compared(
     first: Mapping[str, Any], other: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Returns the loss of `other` minus the loss of `first`, in nats per token.
+    """Compares two results of `score`: `other` minus `first`, in nats per token.
 
-    Returns None if the token ids or the numbers of windows differ.
+    Returns the `difference` and its 95% `interval`, which is None for too few texts or
+    windows. Returns None if the token ids or the numbers of windows differ.
     """
     same_ids = first["ids"] == other["ids"]
     if not same_ids or len(first["of_windows"]) != len(other["of_windows"]):

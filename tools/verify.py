@@ -65,7 +65,10 @@ def main(argv: list[str] | None = None) -> int:
 def explain(
     answer: str, gold: str, problem: str | None = None, *, in_sympy: bool = False
 ) -> dict:
-    """Explains one verdict: the parsed answer and gold, the rule and its reason."""
+    """Explains one verdict: the parsed answer and gold, the rule and its reason.
+
+    `in_sympy` adds the answer and the gold as sympy objects.
+    """
     verdict = Examiner([gold], problem).judge(answer)
     texts = {"answer": answer, "gold": gold} if in_sympy else {}
     return {
