@@ -8,7 +8,7 @@ from tools.curation.row import Row
 
 
 def unverifiable_answer(row: Row) -> str | None:
-    """Finds golds that the verifier cannot parse or that do not equal themselves."""
+    """Finds golds that the verifier cannot parse, or judges unequal to themselves."""
     # Slow, so rows that another check drops are skipped.
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")

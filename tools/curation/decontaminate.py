@@ -52,7 +52,7 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
-    """Returns `answers`. If `other` asks for m + n, adds m + n for each answer m/n."""
+    """Returns `answers`, and m + n for each answer m/n if `other` asks for a sum."""
     fractions = map(_FRACTION.fullmatch, answers if _SUM.search(other.problem) else ())
     sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
     return [*answers, *sums]
@@ -74,7 +74,10 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Returns the similarity of each problem that reaches the threshold, by id."""
+        """Returns similarities of at least `threshold` to the row, by problem id.
+
+        Only problems that share the key or a band hash with the row are compared.
+        """
         # The 3-grams of copies with other typesetting, such as 1{,}000, may differ.
         same = self._met.get(row.key, ())
         met = {n for band in row.bands for n in self._met.get(band, ())}
@@ -85,5 +88,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Returns ids of problems by word n-gram, for n-grams shared with `text`."""
+        """Returns ids of problems that contain a word n-gram of `text`, by n-gram."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

@@ -24,10 +24,11 @@ def drop_duplicates(
     """Keeps at most one row of each group of similar problems.
 
     Exact duplicates are compared as one row with all of their answers. They join the
-    group whose first row is most similar, or start a new group.
+    group with the most similar first row. If no first row is a near duplicate (see
+    `relation`), they start a new group.
 
-    The kept row is the first that `scale` graded, or else the first row. If copies have
-    different answers, `_drop_copies` decides by evidence which row is kept, if any.
+    The kept row is the first that the grader `scale` graded, or else the first row. If
+    copies have different answers, at most one row is kept, depending on the evidence.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
@@ -58,11 +59,12 @@ def drop_duplicates(
 
 
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
-    """Drops all rows of a group but the first, if all copies have the same answer.
+    """Drops all rows of a group, or all but one.
 
-    If answers differ, exactly one of them must have enough evidence: its first row is
-    kept. Otherwise, or if the plan ignores evidence, no row is kept. A kept row gets
-    the evidence of all copies with its answer. Answers of variants do not count.
+    If all copies have the same answer, the first row is kept. If answers differ, and
+    exactly one has enough evidence, the first row with this answer is kept, unless
+    `plan.evidence` is "off". Otherwise no row is kept. A kept row gets the evidence of
+    all copies with its answer. Variants are dropped, and are not copies here.
     """
     copies = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(copies, judge.equal)
@@ -90,9 +92,9 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
-    """Returns the evidence of `row` and of its `copies` with the same answer.
+    """Returns the evidence of `row` and of `copies`, which have the same answer.
 
-    If the copies have several origins, adds the agreement of the origins as evidence.
+    If `row` has an origin, and the copies have several, adds an "agreement" entry.
     """
     found: dict[tuple[str, str], Evidence] = {}
     for one in itertools.chain(row.evidence, *(copy.evidence for copy in copies)):
@@ -112,10 +114,10 @@ def relation(
 ) -> tuple[str, float] | None:
     """Returns the kind and similarity of near duplicates, or None for other rows.
 
-    The kinds are:
-      "same": similar words, equal numbers and equal answers.
-      "conflict": nearly the same words and equal numbers, but different answers.
-      "variant": similar words, but different numbers or answers, and not "conflict".
+    Each kind has a minimum similarity, a field of `near`:
+      "same" (`same_answer_threshold`): equal numbers and equal answers.
+      "conflict" (`conflict_threshold`): equal numbers, but different answers.
+      "variant" (`threshold`): other rows with different numbers or answers.
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:

@@ -54,8 +54,9 @@ class Column(NamedTuple):
     kind: Kind
     by: str  # name of the solver; "" means the name of the row's source
     samples: int  # number of attempts, if the value does not contain it
-    # The value is, in this order: the share of correct attempts, the number of wrong
-    # attempts, "3/8", one boolean per attempt, a solution, tools.grade's `graded`.
+    # What the value is, in the order of the forms: the share of correct attempts, the
+    # number of wrong attempts, "3/8", one boolean per attempt, a solution, or the
+    # `graded` of tools.grade.
     form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
 
 
@@ -95,8 +96,8 @@ def read_evidence(
 ) -> list[Evidence]:
     """Returns the evidence for the `golds` of a row, one entry per kind and solver.
 
-    `record` is the row as a JSON object, `source` the name of its set. If the row has
-    evidence from an earlier curation, only this evidence and `graded` are used.
+    `record` is the row as a JSON object, `source` the name of its set. If its column
+    `evidence` has entries of an earlier curation, only this and `graded` are read.
     """
     found: dict[tuple[Kind, str], Evidence] = {}
     entries = record.get("evidence")
@@ -152,7 +153,7 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
 
 
 def load_readings(path: str) -> Readings:
-    """Returns the numbers of golds checked by hand and of wrong ones, by source.
+    """Returns (golds checked by hand, wrong golds among them) by source.
 
     `path` is a JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" gives {}.
     """

@@ -39,7 +39,8 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """Returns the name of a file's format, and the path of each field.
 
-    `record` is the first row of the file. `where` is its place, for the error message.
+    `record` is the first row of the file, and `where` names this row in the message of
+    the ValueError that is raised if no format matches.
     """
     for name, (column, fields) in FORMATS.items():
         paths = all_fields(fields)
@@ -60,9 +61,10 @@ def columns(record: Mapping[str, Any]) -> str:
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns `fields` (paths by field); a missing field gets its own name as path.
+    """Adds missing fields of `FIELDS` to `fields`, which has paths by field.
 
-    A field is left out if its name is already a path in `fields`.
+    The path of a missing field is its own name. If another field already has this path,
+    the missing field is not added.
     """
     for name, path in fields.items():
         if name not in FIELDS:

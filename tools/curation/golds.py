@@ -46,7 +46,7 @@ _NAMES_POINTS = re.compile(r"[A-Z]{2,4}|[A-Za-z]\([a-z]\)")  # also functions
 
 
 def no_answer(row: Row) -> str | None:
-    """Finds rows without an answer in the answer column or in the solution."""
+    """Finds rows without an answer; repairs take a missing one from the solution."""
     return None if row.answers else "no answer, and none in the solution"
 
 
@@ -74,7 +74,7 @@ def alternative_golds(row: Row) -> str | None:
 
 
 def condition_as_gold(row: Row) -> str | None:
-    """Finds golds with a condition, and relations if the problem asks for one.
+    """Finds golds with a condition, and relations if the problem asks for a relation.
 
     Conditions in a `cases` environment and functions such as `y = 2x` are allowed.
     """
@@ -90,7 +90,7 @@ def condition_as_gold(row: Row) -> str | None:
 
 
 def letter_as_gold(row: Row) -> str | None:
-    """Finds golds that only name a letter, an option, a point or a function.
+    """Finds golds that are only a letter, or the name of an option, point or function.
 
     A list of lower-case letters is allowed. A single lower-case letter is allowed if
     the problem asks for a computation.
@@ -116,7 +116,7 @@ def letter_as_gold(row: Row) -> str | None:
 def prose_as_gold(row: Row) -> str | None:
     """Finds golds that are proofs or prose, or have words that the problem lacks.
 
-    Units are allowed.
+    Units are allowed, and the words "any" and "all".
     """
     known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
     known += ["any", "all"]

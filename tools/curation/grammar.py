@@ -50,12 +50,16 @@ _SENTENCE_BREAK = re.compile(
 
 
 def formulas(text: str) -> list[str]:
-    """Returns the contents of the formulas in dollar signs or TeX brackets."""
+    """Returns the formulas of a text, without their dollar signs or TeX brackets."""
     return [next(filter(None, found)).strip() for found in FORMULA.findall(text)]
 
 
 def without_formulas(text: str, name: str = "") -> str:
-    """Replaces formulas by `name`; keeps a final `?` unless the text before has one."""
+    """Replaces each formula by `name`.
+
+    If a formula ends with `?`, so does its replacement, unless the text before the
+    formula ends with `?`.
+    """
 
     def replacement(formula: re.Match) -> str:
         asked = text[: formula.start()].rstrip().endswith("?")

@@ -1,4 +1,7 @@
-"""Assigns difficulty levels 1 (easy) to 5 on one scale."""
+"""Assigns difficulty levels 1 (easy) to 5 on the scale of one grader.
+
+A grader is a data set's own levels, or a solver's solve rates.
+"""
 
 import collections
 import functools
@@ -19,7 +22,7 @@ _MIN_CORRELATION = 0.3  # minimum rank correlation of two graders, to link them
 
 
 def level_scale(rows: Iterable[Row]) -> str | None:
-    """Returns the grader with the most surviving rows; None if no row is graded."""
+    """Returns the grader of the most surviving rows; None if none of them is graded."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
@@ -29,8 +32,8 @@ def assign_levels(
 ) -> dict[str, int]:
     """Sets the level of each surviving row; None if its difficulty is unknown.
 
-    docs/curation.md describes the rules. Returns, for each linked grader, the number of
-    problems that `scale` graded too.
+    docs/curation.md describes the rules. A grader needs at least `common_rows` problems
+    in common with `scale` to be linked. Returns this number by linked grader.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
@@ -61,10 +64,9 @@ def assign_levels(
 def _links(
     scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
 ) -> dict[str, Link]:
-    """Returns the links of `scale` and of the graders that correlate with it.
+    """Returns a link for `scale`, and one for each grader that correlates with it.
 
-    A grader needs `common_rows` rows that `scale` graded too. `graded` has difficulties
-    by grader and `Row.key`.
+    `graded` has difficulties by grader and `Row.key`.
     """
     own = graded.get(scale, {})
     if not own:
@@ -85,10 +87,11 @@ def _links(
 
 
 def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
-    """Returns the link from a difficulty to the position of equal percentile rank.
+    """Returns a function from difficulty to the position with the same percentile rank.
 
-    The difficulties `theirs` and the `positions` (0..1) are those of the same rows.
-    This is equipercentile linking (Kolen and Brennan, Test Equating, chapter 2).
+    `theirs` has difficulties of some rows, and `positions` the positions (0..1) of the
+    same rows, in any order. This is equipercentile linking (Kolen and Brennan, Test
+    Equating, chapter 2).
     """
 
     @functools.cache
@@ -101,7 +104,7 @@ def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
 
 
 def gradings(row: Row) -> Iterator[tuple[str, float]]:
-    """Yields (grader, difficulty) for the row's level and each of its solve rates."""
+    """Yields (grader, difficulty); a difficulty is the level or a negated solve rate."""
     if row.level is not None and row.level_source:
         yield row.level_source, float(row.level)
     for one in row.evidence:

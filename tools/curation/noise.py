@@ -1,4 +1,7 @@
-"""Finds problems with missing parts, foreign text or their own answer."""
+"""Finds problems with missing parts or foreign text, or that state their answer.
+
+Solvers succeed on a row if its `strength` is at least `SOLVED`.
+"""
 
 import re
 
@@ -54,8 +57,8 @@ _LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 def not_text(row: Row) -> str | None:
     """Finds links, images, drawings, HTML tags and backslashes without a command.
 
-    A drawing is allowed if solvers succeed, its labels have no number, and the text is
-    long and does not refer to it.
+    An Asymptote drawing or an image is allowed if solvers succeed, no label has a
+    number, and the other text is long and does not refer to a figure.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):
@@ -69,7 +72,8 @@ def not_text(row: Row) -> str | None:
 def missing_figure(row: Row) -> str | None:
     """Finds problems that refer to a missing figure.
 
-    If solvers succeed, only a shaded part that the text does not describe counts.
+    Problems with a table or an Asymptote drawing are allowed. If solvers succeed, finds
+    only problems with a shaded part that the text does not describe.
     """
     problem = row.problem
     if "[asy]" in problem or _TABLE.search(problem):
@@ -80,9 +84,10 @@ def missing_figure(row: Row) -> str | None:
 
 
 def other_language(row: Row) -> str | None:
-    """Finds foreign scripts in the gold, or in over 10% of letters outside formulas.
+    """Finds foreign scripts in the gold, or in over 10% of the problem's letters.
 
-    Latin and Greek are allowed. If solvers succeed, only the gold is checked.
+    Latin and Greek are allowed. Letters in formulas of the problem are not counted. If
+    solvers succeed, only the gold is checked.
     """
     problem = "" if row.strength >= SOLVED else row.problem
     prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", problem))

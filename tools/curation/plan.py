@@ -53,10 +53,10 @@ def make_plan(
     inputs: Sequence[str] | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Makes the plan of a config, and reads the files that it names.
+    """Makes a plan from a config, and reads the files that the config names.
 
-    If given, the files `inputs` replace the sources of the config. `fields` has the
-    column path of each field of `Row`; see `formats`.
+    The files `inputs`, if any, replace the sources of the config. For these files,
+    `fields` has paths of columns by field of `Row`; see `formats`.
 
     Raises:
       ValueError: a key, value or source is not valid, or a benchmark is not the

@@ -63,7 +63,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
 
 
 def with_answer(row: Row) -> Row:
-    """Adds the answer of the solution to a row without an answer."""
+    """Returns `row`; if it has no answer, adds the answer in its solution."""
     found = None if row.answers else answer_of_solution(row.solution)
     return dataclasses.replace(row, answers=(found,)) if found else row
 
@@ -77,7 +77,7 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """Replaces layout tags, HTML entities and links by text."""
+    """Replaces layout tags, HTML entities and links by text; removes other markup."""
     # The longest part between remarks about the translation is the problem.
     text = max(_TRANSLATION.split(text), key=len)
     text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
@@ -87,7 +87,7 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """Returns the content of the last box, or else the last `#### ANSWER`, or None."""
+    """Returns the content of the last box, or else ANSWER of the last `#### ANSWER`."""
     *_, last = None, *re.finditer(r"#### *(\S.*(?=\s*\Z)|-?\d[\d,.]*(?=\n))", solution)
     return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 

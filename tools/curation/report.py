@@ -59,9 +59,10 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
 def evidence_by_source(
     rows: Sequence[Row], least: float, readings: Readings
 ) -> list[dict[str, Any]]:
-    """Returns counts by source, and the share of wrong golds with a 95% interval.
+    """Returns a table row per source: counts, and the share of wrong golds.
 
-    The column "with evidence" counts rows whose strength is at least `least`.
+    The share is that of the golds in `readings`, with its 95% interval. The column
+    "with evidence" counts rows whose strength is at least `least`.
     """
     groups: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:

@@ -104,7 +104,7 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 
 @functools.cache
 def _features(token: str) -> list[int]:
-    """Returns the hash buckets of a TeX command, or of a word and its pieces.
+    """Returns hash buckets of a TeX command, or of a word and its character 4-grams.
 
     Words for numbers, single letters, digits and symbols have no features.
     """

@@ -25,7 +25,7 @@ class Row:
     evidence: Sequence[Evidence] = ()  # results of independent solvers
     origin: str = ""  # where the golds were made; see `Source.origin`
     key: str = ""  # hash that exact duplicates share; see `text.exact_key`
-    # Near duplicates share at least one of these hashes; see `text.band_hashes`.
+    # Rows are compared as near duplicates if they share a hash; see `text.band_hashes`.
     bands: Sequence[int] = ()
     # Details by reason to drop the row. Reports count the row under the first reason.
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -69,7 +69,7 @@ class Screen:
 
 
 def majority_against_gold(row: Row) -> str | None:
-    """Finds golds if 75% of completions give another answer, or none has an answer."""
+    """Finds rows if 75% of completions give another answer, or none has an answer."""
     grade: Any = row.meta.get("graded")
     samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None
     if not is_number(samples) or samples < _MIN_GRADING:

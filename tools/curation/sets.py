@@ -1,4 +1,4 @@
-"""Removes text that most rows of a set have before or after the problem.
+"""Removes the head and the tail that most rows of a set have around the problem.
 
 An example is an instruction on the form of the answer. Text of a single row is kept,
 because it may be part of the problem.
@@ -41,8 +41,8 @@ def _shared(problems: Sequence[str], *, tail: bool) -> str:
     """Returns the longest removable head or tail that most problems share, or "".
 
     A head is removable if most problems still ask for something without it. A tail is
-    removable if it asks for nothing and has no digit. Phrases such as "solve this" and
-    an example of a box do not count.
+    removable if it asks for nothing and has no digit, apart from an example of a box
+    and phrases such as "solve this".
     """
     count = Counter(end for text in problems for end in _ends(text, tail))
     common = [end for end, n in count.items() if end and most(n, len(problems))]

@@ -41,7 +41,8 @@ class Source:
     path: str  # local file, or hf://OWNER/DATASET[@REVISION]/FILE
     # Paths such as `prompt[0].content` by field; empty to detect the format.
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    level_source: str | None = None  # scale of levels; None: the row's, or else its set
+    # Scale of the levels; None: the row's `level_source`, or else the name of its set.
+    level_source: str | None = None
     # Fields of an `Evidence` that holds for all rows, from the set's documentation.
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # Where the golds were made; equal golds of two origins are evidence.
@@ -92,7 +93,7 @@ class Source:
 def inspect(source: Source) -> dict[str, Any]:
     """Checks all rows of a source; returns the source's entry in summary.json.
 
-    A bad row thus stops a run before anything is written.
+    Raises ValueError for a bad row, which stops a run before anything is written.
     """
     return {
         "name": source.file.stem,

@@ -78,7 +78,7 @@ def _skeleton(parts: list[str]) -> list[str]:
 
 
 def band_hashes(text: str) -> list[int]:
-    """Returns 64-bit hashes of the bands of a text's MinHash signature, `[BANDS]`."""
+    """Returns a 64-bit hash of each band of the text's MinHash signature, `[BANDS]`."""
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
     sketch.update_batch(s.encode() for s in _shingles(_skeleton(tokens(text))))
     bands = sketch.hashvalues.reshape(BANDS, ROWS).tolist()
@@ -86,14 +86,18 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Returns the larger Jaccard similarity: of 3-grams of tokens, or of skeletons."""
+    """Returns the Jaccard similarity of token 3-grams, or of skeletons if larger."""
     words = tokens(left), tokens(right)
     pairs = [map(_shingles, parts) for parts in (words, map(_skeleton, words))]
     return max(len(a & b) / len(a | b) for a, b in pairs)
 
 
 def word_ngrams(text: str, size: int = 13) -> list[str]:
-    """Returns n-grams of lower-case words; about half of the words must be long."""
+    """Returns the n-grams of `size` words of a text, in lower case.
+
+    An n-gram must have at least `size // 2` words of three or more letters. The text
+    from a phrase such as "express your answer" to the end is ignored.
+    """
     text = re.sub(r"\\[a-z]+", " ", unicodedata.normalize("NFKC", text).lower())
     sentence = " ".join(re.findall(r"[^\W_]+", text))
     # Many problems end with the form of the answer ("can be written as m/n ...").

@@ -145,7 +145,7 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds problems with many correct answers, a closeness score, or no question."""
+    """Finds problems with many correct answers, partial credit, or no question."""
     own = _REWRITTEN.sub("", row.problem)
     if own != row.problem and not ASKS.search(own):
         return own[-60:]
@@ -201,7 +201,7 @@ def _second_orders(parts: list[str]) -> list[str]:
 
 
 def _are_conditions(problem: str, labels: re.Match) -> bool:
-    """Returns whether labels mark conditions of one question, rather than questions."""
+    """Returns whether labels such as (a) mark conditions rather than questions."""
     first, second = labels.start(), labels.start(labels.lastindex or 0)
     *_, lead = sentences(problem[:first])
     rest = sentences(problem[second:])
