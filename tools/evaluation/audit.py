@@ -68,11 +68,11 @@ def completes(completion: str, rest: str) -> bool:
 def memory(
     problems: Sequence[Problem], drawn: Mapping[int, Sequence[SampledCompletion]]
 ) -> dict[str, Any]:
-    """Returns how many problems a model completes word for word, by percentage.
+    """Returns how often a model completes the text of a problem, by percentage.
 
-    The percentage is the share of a text that is in the prompt. `drawn` has completions
-    by percentage. A result has the share `completed`, its 95% `interval` and the number
-    of `problems`.
+    The percentage is the share of the text that is in the prompt. `drawn` has the
+    completions by percentage. A result has the share of problems `completed`, its 95%
+    `interval` and the number of `problems`.
     """
     texts = {p.id: p.problem for p in problems}
     found = {}

@@ -42,7 +42,7 @@ BENCHMARKS = {
 
 
 def benchmark_name(spec: str) -> str:
-    """Returns the name of a benchmark: a file's stem, or NAME@DATE if perturbed."""
+    """Returns the name of a known set, a file's stem, or NAME@DATE if perturbed."""
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         return f"{benchmark_name(original)}@{date}"
@@ -75,10 +75,10 @@ def load_benchmark(
     Args:
       spec: a name of `BENCHMARKS`, the path of a JSONL file, a hub file
         `hf://OWNER/DATASET/PATH.jsonl`, or `perturbed:SPEC:DATE`.
-      data_dir: folder with NAME.jsonl or eval/NAME.jsonl; only names need it.
+      data_dir: folder with NAME.jsonl or eval/NAME.jsonl, for names of `BENCHMARKS`.
       limit: number of problems to read from the start. A perturbed set is made from
         the first `limit` problems of its original.
-      fields: columns of a file by field, where the names differ.
+      fields: maps names of fields to columns of the file, if the names differ.
 
     Raises:
       FileNotFoundError: `data_dir` lacks the file of a known benchmark.
@@ -133,13 +133,13 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Returns whether a benchmark has a known hash that `problems` do not match."""
+    """Returns whether `problems` do not match the hash of a benchmark that has one."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return not content_hash(problems).startswith(known)
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
-    """Returns the name of the set in `problems` from which `name` was made, or None."""
+    """Returns the name of a perturbed set's original; None if not in `problems`."""
     original = name.rpartition("@")[0]
     known = {problem.id: problem.problem for problem in problems.get(original, ())}
     some = any(known.get(p.id) == p.meta.get("from", "") for p in problems[name])

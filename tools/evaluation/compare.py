@@ -39,8 +39,8 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     """Compares each arm with the first; see `paired`.
 
     An arm is a list of evaluation folders. If both arms have several models, interval
-    and p-value are about the methods: Student's t over the models (see `compare_seeds`
-    in `rl.statistics`). Otherwise they are about these checkpoints only.
+    and p-value are computed over the models, and hold for the methods (`compare_seeds`
+    in `rl.statistics`). Otherwise they hold only for these checkpoints.
 
     Raises:
       FileNotFoundError: a folder has no verdicts.jsonl.
@@ -129,7 +129,7 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawn(arm: Arm) -> str:
-    """Describes the sampling of an arm; ValueError if its evaluations differ in it."""
+    """Describes how an arm was sampled; raises ValueError if its evaluations differ."""
     words = [sampling(e.conditions.get("drawing", {})) for e in arm]
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
@@ -217,9 +217,10 @@ def paired(
 ) -> dict[str, Any]:
     """Compares accuracies `[problems]` of two arms; differences are second minus first.
 
-    Interval (Student's t) and p-value are over problems. They are over templates if
-    `clusters` has the template of each problem. Problems with an accuracy above 0.5
-    only in the first arm are `lost`; only in the second arm, `gained`.
+    The interval (Student's t) and the p-value (`sign_flip_p_value`) are over problems.
+    They are over templates if `clusters` has the template of each problem. Problems
+    with an accuracy above 0.5 only in the first arm are `lost`. Those with an accuracy
+    above 0.5 only in the second arm are `gained`.
     """
     flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {
@@ -238,11 +239,11 @@ def paired(
 def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> float:
     """Returns the two-sided p-value of Fisher's randomization test of paired scores.
 
-    Signs of `differences [problems]` are flipped in all ways. The p-value is the share
-    of sums that are at least as far from 0 as the observed sum. With one completion per
-    problem, the test equals McNemar's exact test. If more than `most_sums` sums are
-    possible, or differences are not simple fractions, up to 100,000 patterns are
-    sampled.
+    The test adds up `differences [problems]` with all possible choices of their signs.
+    The p-value is the share of sums at least as far from 0 as the observed sum. With
+    one completion per problem, the test equals McNemar's exact test. If more than
+    `most_sums` sums are possible, or a difference is not a simple fraction, at most
+    100,000 choices are sampled.
     """
     differences = np.asarray(differences, np.float64)
     if np.count_nonzero(differences) < 2:

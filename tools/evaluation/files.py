@@ -83,10 +83,10 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
 
 
 def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> str:
-    """Returns the reward formula of the command line, or else the verifier.
+    """Returns `given`, the reward formula of the command line, or else the verifier.
 
-    Raises ValueError if `given` is empty and the JSON file `recorded_in` has a function
-    at one of the dotted `keys`. A file must not choose which code runs.
+    Raises ValueError if `given` is empty and the JSON file `recorded_in` names another
+    reward at one of the dotted `keys`: a file must not choose which code runs.
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():

@@ -1,10 +1,10 @@
 """Computes a nearest-neighbour baseline for word problems.
 
-The baseline finds the training problem with the most similar set of words, and the
-operation on two of its numbers that gives the known answer. It applies this operation
-to the numbers at the same positions in the new problem. With the 10,000 training
-problems of configs/smollm2_words.py, the accuracy on SVAMP is 17.3%. Only a higher
-accuracy of a model shows understanding.
+The baseline uses the training problems whose answer is the result of one operation on
+two numbers of the text. It finds the one with the most similar set of words, and
+applies its operation to the numbers at the same positions in the new problem. With the
+10,000 training problems of configs/smollm2_words.py, the accuracy on SVAMP is 17.3%.
+Only a higher accuracy of a model shows understanding.
 """
 
 import itertools

@@ -47,9 +47,10 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns the results of `summarise`, maj@k if k > 1, and accuracies by level.
+    """Returns the results of `summarise`, accuracies by level, and maj@k.
 
-    `classes` is the result of `answer_classes`.
+    k is the number of samples; maj@1 is left out. `classes` is the result of
+    `answer_classes`.
     """
     clusters, groups = templates_of(problems), by_problem(scored)
     keys = [clusters[id] for id in groups] if clusters else None
@@ -71,7 +72,7 @@ def benchmark_result(
 
 
 def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
-    """Returns the mean accuracy on `FIVE`; None if a set is missing or another copy."""
+    """Returns the mean accuracy on `FIVE`; None if one is missing or another copy."""
     found = [benchmarks[name] for name in FIVE if name in benchmarks]
     if len(found) < len(FIVE) or any("another_copy" in figures for figures in found):
         return None
@@ -79,7 +80,7 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Returns the tables of a results.json: published results, details, conditions."""
+    """Makes tables from results.json: published results, details, and conditions."""
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
     report = []

@@ -189,7 +189,7 @@ def _complete_task(
 def _chunks(
     prompts: Sequence[Sequence[int]], conditions: Conditions
 ) -> list[tuple[int, list[int]]]:
-    """Returns chunks of problems with the same token limit, as (limit, indices)."""
+    """Returns chunks of problems with one token limit, as (limit, problem indices)."""
     by_budget: dict[int, list[int]] = {}
     for i, prompt in enumerate(prompts):
         budget = min(conditions.max_tokens, conditions.context - len(prompt))

@@ -27,7 +27,7 @@ def comma_separated(text: str) -> list[str]:
 
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
-    """Adds the flags for sampling; `default` is the help text for the conditions."""
+    """Adds the flags for sampling; `default` describes the conditions without flags."""
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
     parser.add_argument("--json", type=output_file, help="also write the result here")
@@ -53,7 +53,10 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> N
 def conditions_of(
     args: argparse.Namespace, default: Conditions, model: Pretrained
 ) -> Conditions:
-    """Applies flags to `default`, whose context is first cut to the model's."""
+    """Returns `default` with the values of the given flags.
+
+    The default context is first cut to the number of positions of the model.
+    """
     context = min(default.context, model.config.max_positions)
     values = dataclasses.asdict(default) | {"context": context}
     given = {name: getattr(args, name) for name in values}
@@ -113,9 +116,10 @@ def serve_fixed(
     max_model_len: int,
     concurrency: int = 256,
 ) -> FleetSampler:
-    """Returns a sampler over vLLM servers whose weights are never updated.
+    """Starts `servers`, connects to the servers at `urls`, and returns their sampler.
 
-    The `servers` must have `load_format` "auto", to load the model when they start.
+    The weights of these vLLM servers are never updated. The `servers` must have
+    `load_format` "auto", to load the model when they start.
     """
     fleet = ServerFleet(
         servers=servers, urls=urls, api_key=api_key, concurrency=concurrency

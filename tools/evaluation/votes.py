@@ -14,8 +14,9 @@ def maj_at_k(
 ) -> np.ndarray:
     """Returns the score of each problem's most frequent answer, `[problems]`.
 
-    `votes` has the class of each completion, from `answer_classes`. If n answers tie
-    for first place and c of them are correct, the score is c / n.
+    `votes` has the class of each completion's answer, from `answer_classes`. The score
+    is 1 if the answer is correct, else 0. If n answers tie for first place and c of
+    them are correct, the score is c / n. Without any answer, the score is 0.
     """
     scores = []
     for classes, verdicts in zip(votes, correct, strict=True):
@@ -32,7 +33,8 @@ def answer_classes(
 ) -> dict[str, list[int | None]]:
     """Groups the answers to each problem into classes of equivalent answers.
 
-    Returns each completion's class number, by problem id; None without an answer.
+    Returns lists of the completions' class numbers by problem id. The number of a
+    completion without an answer is None.
     """
     keys: dict[str, list[str | None]] = {}
     texts: dict[str, dict[str, str]] = {}  # an answer by its key
