@@ -46,7 +46,7 @@ def findings(run: Run) -> list[Finding]:
 
 
 def _alarms(run: Run) -> list[Finding]:
-    """Returns the alarms of the run's config that its metrics set off."""
+    """Returns the alarms that the run's metrics set off, or an error in its config."""
     try:
         settings = part(run.config, "alarms")
         alarms = Alarms(parse(base.Alarms, settings, above="config.alarms"))
@@ -67,10 +67,11 @@ def _alarms(run: Run) -> list[Finding]:
 def _declines(run: Run) -> list[Finding]:
     """Finds accuracies that end clearly below their first or their best value.
 
-    A decline is clear if it exceeds 0.01 and its 95% interval, Bonferroni-corrected for
-    the number of evaluations. The interval treats evaluations on the same problems as
-    independent, so the test is conservative. Training accuracies of the last
-    stage are averaged over windows of a tenth of its steps, at least five.
+    A decline is clear if it exceeds 0.01 and is significant at the 5% level. The level
+    is Bonferroni-corrected for the number of evaluations. The test treats evaluations
+    on the same problems as independent, which makes it conservative. Training
+    accuracies are those of the last curriculum stage, averaged over windows of a tenth
+    of its steps, at least five.
     """
     found = []
     ends = [part(run.summary, key) for key in ("final", "base")]

@@ -49,7 +49,7 @@ class Run:
 
 
 def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """Reads workdirs and names the runs uniquely."""
+    """Reads workdirs. If two folders have the same name, names all runs by path."""
     runs = [read_run(workdir) for workdir in workdirs]
     if len({run.name for run in runs}) < len(runs):
         named = zip(runs, workdirs, strict=True)
@@ -127,7 +127,10 @@ def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
 def _rows(
     path: pathlib.Path, wrong: list[str], fits: Callable[[Row], bool]
 ) -> list[dict[str, Any]]:
-    """Returns the rows of a JSONL file that `fits` accepts; adds others to `wrong`."""
+    """Returns the rows of a JSONL file; adds a message about invalid lines to `wrong`.
+
+    A valid row has a step and satisfies `fits`.
+    """
     if not path.is_file():
         return []
     rows, bad = [], []
@@ -151,7 +154,7 @@ def _rows(
 
 
 def _is_sample(row: Row) -> bool:
-    """Returns whether the types of a row are valid; some wrong rows raise an error."""
+    """Returns True for a row with valid types; otherwise returns False or raises."""
     why = row.get("shown_as") or []
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])

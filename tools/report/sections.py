@@ -85,7 +85,7 @@ def _health(runs: Sequence[Run]) -> str:
 
 
 def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns moving averages over about 1/20 of the n points, at least 3 if n > 7."""
+    """Returns moving averages over about n / 20 of n points, at least 3 if n > 7."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
     return [
@@ -164,7 +164,10 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Returns (key, values) where the first 60 characters of the JSON values differ."""
+    """Returns (config key, value of each run) where values differ.
+
+    Values are JSON, of which only the first 60 characters are compared and returned.
+    """
     configs = [flatten(run.config) for run in runs]
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
