@@ -104,7 +104,7 @@ def _link(theirs: ArrayLike, positions: ArrayLike) -> Link:
 
 
 def gradings(row: Row) -> Iterator[tuple[str, float]]:
-    """Yields (grader, difficulty); a difficulty is the level or a negated solve rate."""
+    """Yields (grader, difficulty) pairs: (level_source, level) and (solver, -rate)."""
     if row.level is not None and row.level_source:
         yield row.level_source, float(row.level)
     for one in row.evidence:

@@ -57,8 +57,8 @@ _LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # backslash without a command
 def not_text(row: Row) -> str | None:
     """Finds links, images, drawings, HTML tags and backslashes without a command.
 
-    An Asymptote drawing or an image is allowed if solvers succeed, no label has a
-    number, and the other text is long and does not refer to a figure.
+    An `[asy]` drawing or an image is allowed if solvers succeed, no label has a number,
+    and the other text is long and does not refer to a figure.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):
@@ -72,7 +72,7 @@ def not_text(row: Row) -> str | None:
 def missing_figure(row: Row) -> str | None:
     """Finds problems that refer to a missing figure.
 
-    Problems with a table or an Asymptote drawing are allowed. If solvers succeed, finds
+    Problems with a table or an `[asy]` drawing are allowed. If solvers succeed, finds
     only problems with a shaded part that the text does not describe.
     """
     problem = row.problem

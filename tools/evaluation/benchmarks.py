@@ -133,7 +133,7 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Returns whether `problems` do not match the hash of a benchmark that has one."""
+    """Returns whether a benchmark's hash is known, and `problems` do not match it."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return not content_hash(problems).startswith(known)
 

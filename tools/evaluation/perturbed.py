@@ -4,10 +4,10 @@ GSM8K's solutions annotate each step (`48/2 = <<48/2=24>>24`). The answer can th
 be computed for other numbers, as in GSM-Symbolic (arXiv 2410.05229). A problem is used
 only if the origin of each number in its solution is certain:
 
-* Each number of the text occurs once in the text and once in the solution.
+* Each number of the text occurs once in the text and once in the annotated steps.
 * No number of the text equals a step's result, or a value that a word of the text can
   have, such as 2 for "half".
-* Every other number of the solution is an earlier result or such a value of a word.
+* Every other number of the steps is an earlier result or such a value of a word.
 """
 
 import ast

@@ -47,7 +47,7 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns the results of `summarise`, accuracies by level, and maj@k.
+    """Returns the results of `rl.evaluate.summarise`, accuracies by level, and maj@k.
 
     k is the number of samples; maj@1 is left out. `classes` is the result of
     `answer_classes`.
@@ -242,7 +242,10 @@ def results_page(
 def _samples_that_fit(
     scored: Mapping[str, Sequence[Scored]], most: int
 ) -> tuple[int, int]:
-    """Returns how many samples per problem fit (at least 1), and how many there are."""
+    """Returns how many samples per problem to show, and how many there are.
+
+    At least one is shown, and no more than fit into `most` characters.
+    """
     lengths: collections.Counter[int] = collections.Counter()
     for s in itertools.chain(*scored.values()):
         lengths[s.drawn.sample] += len(s.drawn.completion)
