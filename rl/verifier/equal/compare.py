@@ -1,6 +1,6 @@
-"""Compares two answers, with one rule for each kind of node.
+"""Compares two answers with rules for the kinds of their nodes.
 
-A rule for two kinds gets its nodes in a fixed order, so the rules are symmetric.
+Nodes of different kinds are put in a fixed order first, so a pair needs only one rule.
 """
 
 import itertools
@@ -29,7 +29,7 @@ _RADIANS = "rad^1"
 
 
 def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
-    """Returns whether answers are equal; may raise `Open` or `RecursionError`."""
+    """Returns whether two answers are equal; may raise `Open` or `RecursionError`."""
     if left.text == right.text:
         return True
     if left.node is None or right.node is None:
@@ -43,7 +43,7 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
 
 
 def _renamed(b: t.Node, a: t.Node) -> t.Node:
-    """Renames b's free integer to that of `a`, if a side has pi or degrees."""
+    """Renames k, m or n in `b` to the letter of `a`, in angles such as 2 pi k."""
     mine = (a.names - b.names) & _COUNTING
     theirs = (b.names - a.names) & _COUNTING
     if len(mine) == len(theirs) == 1:
@@ -366,7 +366,7 @@ def _as_tuple(node: t.Node) -> t.Node:
 
 
 def _in_letters(node: t.Node) -> t.Quantity | None:
-    """Reads a product such as 9.8 m/s^2 as a quantity, or returns None."""
+    """Returns the quantity that a product such as 9.8 m/s^2 may mean, or None."""
     if not isinstance(node, t.Mul):
         return None
     words, numbers = [], []
@@ -385,7 +385,7 @@ def _in_letters(node: t.Node) -> t.Quantity | None:
 
 
 def _plus_minus_values(node: t.Node) -> list[t.Node]:
-    """Returns the values for all choices of signs ±; raises `Open` for more than 4."""
+    """Returns a node for each choice of its signs ±; raises `Open` for over 4 signs."""
     if not t.contains(node, t.Sign):
         return [node]
     count = sum(isinstance(part, t.Sign) for part in t.walk(node))

@@ -1,4 +1,4 @@
-"""Defines the public functions that compare answers; the cheapest tests run first."""
+"""Defines the public functions that compare answers without a problem text."""
 
 import dataclasses
 import re
@@ -30,7 +30,7 @@ def _plain_value(text: str) -> Fraction | None:
 
 
 def is_equivalent(predicted: str, gold: str) -> bool:
-    """Returns whether two answers are shown to be equal within a number of steps."""
+    """Returns whether two answers are shown to be equal; False if undecided."""
     if predicted == gold:
         return True
     left = _plain_value(predicted)
@@ -49,9 +49,9 @@ def _same(left: Answer, right: Answer) -> bool:
 
 
 def self_check(answer: str) -> str | None:
-    """Returns why an answer cannot be verified as a gold, or None if it can.
+    """Returns what is wrong with a gold, such as "has an unclosed brace", or None.
 
-    A gold that cannot be parsed ("has an unclosed brace") is only compared as text.
+    If a gold cannot be parsed, answers are compared with it only as text.
     """
     parsed = parse_answer(answer)
     if parsed.node is None:
@@ -61,7 +61,10 @@ def self_check(answer: str) -> str | None:
 
 
 def canonical_key(answer: str) -> str:
-    """Returns a cheap key; stripped answers with equal keys are equivalent."""
+    """Returns a key that is cheap to compute.
+
+    Stripped answers up to MAX_ANSWER characters are equivalent if their keys are equal.
+    """
     value = _plain_value(answer)
     if value is not None:
         return f"={value}"

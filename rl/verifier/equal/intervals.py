@@ -1,7 +1,7 @@
 """Encloses the values of expressions with Arb's ball arithmetic.
 
-A ball contains the exact value, including all rounding errors. Odd roots of negative
-numbers are real up to degree 100; expressions with i use complex numbers.
+A ball is a number with an error bound that covers all rounding errors. Odd roots of
+negative numbers are real up to degree 100, except in expressions with i.
 
 F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic,
 IEEE Transactions on Computers 66(8), 2017.
@@ -63,9 +63,9 @@ class Balls:
     def value(
         self, node: t.Node, bits: int, point: Point = REAL[0], imaginary: bool = False
     ) -> Value:
-        """Encloses an expression, over the complex numbers if `imaginary`.
+        """Returns a ball around the value of an expression, computed with `bits` bits.
 
-        Raises `Undefined` (also if it is not supported), `Unresolved` or `Open`.
+        Uses complex numbers if `imaginary`. Raises `Undefined`, `Unresolved` or `Open`.
         """
         with _lock, ctx.workprec(bits):
             return self._value(node, bits, point, imaginary)
@@ -93,9 +93,9 @@ class Balls:
             return a - b
 
     def agree(self, left: t.Node, right: t.Node) -> bool | None:
-        """Returns whether two expressions have equal values wherever both are defined.
+        """Returns whether expressions agree at sample points where both are defined.
 
-        None if undecided; docs/verifier.md describes the method.
+        Returns None if undecided. docs/verifier.md describes the method.
         """
         self._budget.charge(_STEPS_OF_A_PAIR)
         imaginary = _has_i(left) or _has_i(right)
@@ -154,10 +154,7 @@ class Balls:
         return None
 
     def _resolution(self, left: t.Node, right: t.Node, *where) -> tuple[int, int]:
-        """Returns the precision of a comparison and the number of bits that must agree.
-
-        Both grow where small differences matter: 1 + 10^-400, 1 - tanh 1000.
-        """
+        """Returns the precision and how many bits must agree; more for 1 + 10^-400."""
         keys = ((id(node), FIRST_BITS, *where) for node in (left, right))
         reach = max(self._reach.get(key, 0) for key in keys)
         return FULL_BITS + reach, _NARROW_BITS + reach
@@ -194,9 +191,9 @@ class Balls:
 
 
 def _bends(node: t.Node) -> set[t.Node]:
-    """Returns the arguments of abs, floor and ceil, and of even roots of even powers.
+    """Returns the arguments of functions with corners or jumps: x - 4 for |2x - 8|.
 
-    Equal expressions must share them: points may miss a region between two corners.
+    If those of two expressions differ, sample points may miss where the values differ.
     """
     found = set()
     for part in t.walk(node):
@@ -212,7 +209,7 @@ def _bends(node: t.Node) -> set[t.Node]:
 
 
 def _monic(node: t.Node) -> t.Node:
-    """Divides an argument by the factor of its first term: 2x - 8 becomes x - 4."""
+    """Divides an expression by the factor of its first term: 2x - 8 becomes x - 4."""
     match node:
         case t.Mul((t.Num(), *rest)):
             return t.mul(*rest)
@@ -282,7 +279,6 @@ class _Evaluator:
             self.reach = bits
 
     def _note_flat(self, name: str, value: Value) -> None:
-        """Increases `reach` where a function is nearly constant or linear."""
         size = _magnitude(value)
         if size is None or name == "log":
             return
@@ -438,9 +434,9 @@ def _real(value: Value) -> arb:
 
 
 def _only_integer(value: arb) -> fmpz | None:
-    """Returns the only integer in a ball, or None.
+    """Returns the only integer in a ball, if it is below 2^MAX_BITS, else None.
 
-    FLINT aborts the process if the exponent of the ball is huge, as for 2^(-10^30).
+    For a ball with a huge exponent, `unique_fmpz` alone would abort the process.
     """
     above = value.abs_upper()
     if above < 1:

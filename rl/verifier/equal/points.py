@@ -1,7 +1,7 @@
 """Chooses fixed pseudo-random points at which expressions with variables are compared.
 
-Expressions may differ only for x > 5, or only if a and b have different signs. With at
-most 16 variables, each pair of variables gets all combinations of signs.
+Expressions may differ only for x > 5, or only if a and b have different signs, so the
+points vary both. With at most 16 variables, each pair gets all combinations of signs.
 """
 
 import functools
@@ -21,13 +21,13 @@ _MAX_ROUNDS = 16
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Represents a point: a value per variable; those in `negative` are negated."""
+    """Represents a point; `coordinate` computes the value of each variable."""
 
     seed: int
     low: Fraction
     high: Fraction
-    negative: frozenset[str] = frozenset()
-    whole: bool = False
+    negative: frozenset[str] = frozenset()  # variables whose values are negated
+    whole: bool = False  # all values are integers
 
     def __hash__(self) -> int:
         return self.seed  # fast; few points have the same seed
@@ -59,11 +59,12 @@ def coordinate(name: str, point: Point) -> Fraction:
 
 
 def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
-    """Yields real points in the gaps between fixed marks and constants of expressions.
+    """Yields real points of different sizes, with different signs of the variables.
 
-    In each gap, all variables are positive, or a subset of them is negative, or the
-    others are. The subset of gap n has the variables whose index shares an odd number
-    of 1 bits with n.
+    The sizes lie between constants of the expressions, or fixed numbers. In each round,
+    all variables are positive, then a subset of them is negative, then the others are.
+    In round n, the subset has the variables whose index shares an odd number of 1 bits
+    with n.
     """
     marks = sorted({*_MARKS, *_constants(left, right)})
     if marks[0] != _MARKS[0]:
@@ -83,7 +84,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """Returns up to 12 absolute values: numbers, and zeros of sums such as 2x - 40."""
+    """Returns up to 12 absolute values of numbers and zeros: 2, 20, 40 for 2x - 40."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:

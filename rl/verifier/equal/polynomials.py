@@ -23,9 +23,8 @@ Quotient = tuple[fmpq_mpoly, fmpq_mpoly]
 def identical(left: t.Node, right: t.Node, budget: Budget) -> bool:
     """Returns whether expressions are shown to be the same quotient of polynomials.
 
-    Parts such as sin x count as variables. If the result is True, the expressions are
-    equal wherever both are defined. It is False for infinities, signs ± and what
-    exceeds a limit.
+    Parts such as sin x count as variables. True means that the expressions are equal
+    wherever both are defined. False may also mean that one has an unsupported part.
     """
     reader = _Reader(budget)
     try:
@@ -39,11 +38,11 @@ class _Reader:
     def __init__(self, budget: Budget):
         self._budget = budget
         self._names: list[tuple] = []
-        # For each root among the names: its place, its degree, and g^degree - radicand.
+        # For each root g: its index in the ring, its degree, and g^degree - radicand.
         self._roots: list[tuple[int, int, fmpq_mpoly]] = []
 
     def read(self, node: t.Node) -> Quotient:
-        """Returns an expression as a quotient of polynomials in its names."""
+        """Converts an expression to a quotient of polynomials, or raises ValueError."""
         self._budget.charge(2)
         match node:
             case t.Num(value) if t.bits(value) <= _MAX_BITS:
@@ -77,21 +76,21 @@ class _Reader:
     def _name(
         self, key: tuple, degree: int = 0, radicand: fmpq_mpoly | None = None
     ) -> fmpq_mpoly:
-        """Returns the name of a part, or of a root with name^degree = radicand."""
+        """Returns the variable of a part, or of a root: variable^degree = radicand."""
         if key not in self._names:
             self._names.append(key)
             if radicand is not None and len(self._names) <= _MAX_NAMES:
                 name = self._name(key)
                 place = _MAX_NAMES - len(self._names)
                 self._roots.insert(0, (place, degree, name**degree - radicand))
-        # Later names come first in the order of terms: a root before its radicand.
+        # Later variables come first in the order of terms: roots before radicands.
         place = _MAX_NAMES - 1 - self._names.index(key)
         if place < 0:
             raise ValueError("has too many names")
         return _RING.gen(place)
 
     def _factorial(self, top: fmpq_mpoly, bottom: fmpq_mpoly) -> Quotient:
-        """Returns n!, with k factors if (n - k)! or (n + k)! is a name already."""
+        """Returns n!, from an earlier factorial if possible: n! = n (n - 1)!"""
         if bottom != 1:
             raise ValueError("is not supported")
         for known in [key[1] for key in self._names if key[0] == "fact"]:
@@ -105,7 +104,7 @@ class _Reader:
         return self._name(("fact", top)), _ONE
 
     def remainder(self, value: fmpq_mpoly) -> fmpq_mpoly:
-        """Replaces each power of a root by its radicand."""
+        """Replaces g^degree by the radicand, for each root g."""
         for place, degree, relation in self._roots:
             times = value.degrees()[place] // degree
             if times > 0:

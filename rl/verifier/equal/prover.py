@@ -73,7 +73,7 @@ class Prover:
     ) -> bool:
         """Returns whether one expression is a nonzero constant times the other.
 
-        Tests left(x) right(y) = left(y) right(x). `positive` restricts the constant.
+        Tests left(x) right(y) = left(y) right(x). `positive` requires a constant > 0.
         """
         for point in REAL:
             at: dict[t.Node, t.Node] = {
@@ -102,7 +102,7 @@ class Prover:
         )
 
     def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
-        """Returns whether a long decimal is a number, rounded or printed as a float."""
+        """Returns whether a long decimal is `exact`, rounded or printed as a float."""
         value = self._other(decimal, exact, PRINTED_DIGITS)
         if value is None:
             return False
@@ -116,7 +116,7 @@ class Prover:
         return (decimal.value, decimal.ulp) == (Fraction(printed), last_place)
 
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
-        """Returns whether rounding or truncating an exact number gives a decimal.
+        """Returns whether a decimal is an exact number, rounded or truncated.
 
         The decimal needs `least` significant digits, and fewer places than the number.
         """

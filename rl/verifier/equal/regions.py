@@ -1,7 +1,7 @@
-"""Reads sets and inequalities as sets of reals, and compares such sets.
+"""Converts sets and inequalities to sets of reals, and compares such sets.
 
-The ends of the intervals divide the line into points and gaps between them. Two sets
-are equal if they contain the same points and the same gaps.
+The ends of all intervals divide the real line into points and gaps. Two sets are equal
+if they contain the same points and the same gaps.
 """
 
 import functools
@@ -37,7 +37,7 @@ class Regions:
     def read(self, node: t.Node) -> Region | None:
         """Returns the set of reals that a node describes, or None.
 
-        A pair or a finite set is a region only in a set operation or a membership.
+        Pairs and finite sets count only inside set operations and after "in".
         """
         match node:
             case t.Interval(t.Expression(), t.Expression()):
@@ -62,7 +62,7 @@ class Regions:
         return None
 
     def read_as_region(self, node: t.Node) -> Region | None:
-        """Returns a node's set of reals, also for a pair or a finite set, or None."""
+        """Extends `read` to finite sets, and to pairs as open intervals."""
         match node:
             case t.Tuple((t.Expression() as low, t.Expression() as high)):
                 if self._prover.points or self._prover.sign(low, high) in (0, 1):
@@ -73,7 +73,7 @@ class Regions:
         return self.read(node)
 
     def same(self, left: Region, right: Region) -> bool:
-        """Returns whether two regions have the same set and no two different names.
+        """Returns whether two regions are the same set, with labels equal or missing.
 
         Empty regions are equal only if written alike. May raise `Incomparable`.
         """
@@ -92,9 +92,9 @@ class Regions:
         return sum(b and not a for a, b in zip(before, members, strict=False))
 
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
-        """Reads several inequalities or sets as one region, or returns None.
+        """Returns the union or intersection of several inequalities or sets, or None.
 
-        Items without "or", with labels and not disjoint form an intersection.
+        Labelled items that overlap are intersected, unless "or" joins them.
         """
         either = isinstance(node, t.Several) and node.joined == "or"
         read = [self.read(part) for part in node.items]
@@ -157,7 +157,7 @@ def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:
 
 
 def parts(node: t.Node) -> list[t.Node]:
-    """Returns the intervals of an interval or a union of them, else an empty list."""
+    """Returns the intervals of a union, [node] for an interval, else an empty list."""
     match node:
         case t.SetOp("cup", left, right):
             first, second = parts(left), parts(right)
