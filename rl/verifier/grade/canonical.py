@@ -11,7 +11,7 @@ def shape_of(node: t.Node) -> t.Node:
     """Returns the canonical form of a tree: the same for a formula and its copies.
 
     Parts whose order is free are sorted. Terms of 0, factors and exponents of 1, units,
-    percent and degree signs are removed. The signs in a product become one.
+    percent and degree signs are removed. Minus signs of factors are merged.
     """
     node = t.rebuilt(node, shape_of)
     match node:
@@ -52,7 +52,7 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> list[t.Node]:
 
 
 def _signed(shape: t.Node) -> tuple[bool, t.Node]:
-    """Returns whether the opposite has fewer minus signs, and the shape with fewer."""
+    """Returns (negated, form); the form is the same for `shape` and its opposite."""
     opposite = _opposite(shape)
     left, right = repr(shape), repr(opposite)
     negative = (right.count("-"), right) < (left.count("-"), left)
@@ -110,7 +110,7 @@ def is_rational(shape: t.Node) -> bool:
 
 
 def is_plain(shape: t.Node) -> bool:
-    """Returns whether a shape is a `Num`, name, word or time, or -x, 2:x or f(x)."""
+    """Returns whether a shape is a number, name, word or time, or -x, 2:x or f(x)."""
     match shape:
         case t.Num() | t.Sym() | t.Const() | t.Word() | t.Clock() | t.Numbers():
             return True
@@ -122,7 +122,7 @@ def is_plain(shape: t.Node) -> bool:
 
 
 def holds(parts: list[t.Node], formula: t.Node) -> bool:
-    """Returns whether a part is ±`formula`, or has all its terms or factors."""
+    """Returns whether one of `parts` is ±`formula`, or has all its terms or factors."""
     for wanted in (formula, _opposite(formula)):
         if wanted in parts:
             return True

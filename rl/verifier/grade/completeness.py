@@ -1,4 +1,4 @@
-"""Decides whether an answer leaves work that its gold does not leave."""
+"""Decides whether an answer leaves more to solve or calculate than its gold."""
 
 from collections.abc import Iterator, Set
 
@@ -18,8 +18,8 @@ _TRANSCENDENTAL = frozenset("log sin cos tan cot sec csc arcsin arccos arctan".s
 
 
 def unfinished(answer: t.Node, gold: t.Node) -> str | None:
-    """Returns a reason if the answer has an unsolved relation and the gold has none."""
-    for part in _relations(gold):
+    """Returns a reason if only the answer has an unsolved relation, else None."""
+    for part in _relations(gold):  # a gold such as y = 2x also allows unsolved ones
         if not _is_solved(part) or all(side.names for side in sides(part)):
             return None
     solved = all(map(_is_solved, _relations(answer)))
@@ -27,7 +27,7 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
 
 
 def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-    """Returns a reason if only the answer has an operation to evaluate, else None."""
+    """Returns a reason if only the answer has functions or sets to evaluate."""
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
     # A complex gold may have a polar form.
     algebraic = not gold.names and t.IMAGINARY not in t.walk(gold)
@@ -45,8 +45,8 @@ def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None
 def unevaluated(answer: t.Node, gold: t.Node) -> bool:
     """Returns whether an answer leaves more arithmetic to be done than its gold.
 
-    If the numbers of the gold are literal and have no constants such as pi, those of
-    the answer must be literal. Otherwise it may not have more `pending` steps.
+    If the numbers in the gold are literal, without constants such as pi, the numbers in
+    the answer must be literal. Otherwise the answer may not have more `pending` steps.
     """
     if _cancels(answer, gold):
         return True
@@ -64,8 +64,8 @@ def unevaluated(answer: t.Node, gold: t.Node) -> bool:
 def pending(node: t.Node) -> int:
     """Counts the steps of arithmetic that an expression leaves to be carried out.
 
-    Steps are: adding like terms, multiplying numbers or powers of one base, raising
-    numbers, products or powers to powers, and inverting fractions in a denominator.
+    A step adds like terms, multiplies numbers or powers of one base, raises a number,
+    product or power to a power, or inverts a fraction in a denominator.
     """
     if isinstance(node, t.Matrix):  # each cell contains the matrix's factor
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
@@ -105,7 +105,7 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
 
 
 def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
-    """Yields the terms of a sum, also of inner sums, but not of 2(x - 1) in a sum."""
+    """Yields the terms of a sum and of sums in it; a part 2(x - 1) remains one term."""
     for term in _flat(t.Add, terms):
         factors = term.factors if isinstance(term, t.Mul) else ()
         inner = [f for f in factors if isinstance(f, t.Add)]
@@ -146,7 +146,7 @@ def _is_quotient(node: t.Node) -> bool:
 
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
-    """Returns whether an answer adds variables to a gold of plain values: x/x for 1."""
+    """Returns whether an answer has variables that its gold lacks: x/x for 1."""
     for part in t.walk(gold):
         # Letters may be units, options or words; sets have ends, but no values.
         if isinstance(part, t.Rel) and part.op not in _EQUALITIES:
@@ -160,7 +160,7 @@ def _cancels(answer: t.Node, gold: t.Node) -> bool:
 def _values(node: t.Node, *, simplest: bool = True) -> Iterator[t.Node]:
     """Yields the values in an answer: 1 and 2 for `x = 1, y = 2`.
 
-    Of equalities such as 2 + 3 = 5, yields all sides but labels, or the `simplest`.
+    Of S = 2 + 3 = 5, yields 5 if `simplest`, otherwise 2 + 3 and 5.
     """
     match node:
         case t.Rel("in", _, right):
@@ -190,8 +190,8 @@ def _numbers_in(node: t.Node) -> list[t.Node]:
 def is_literal(node: t.Node) -> bool:
     """Returns whether a number leaves nothing to add, multiply or divide.
 
-    Proper fractions, mixed numbers, percentages, scientific notation, single powers and
-    functions are literal.
+    Fractions (but not 6/3), mixed numbers, percentages, scientific notation, a single
+    integer power, and functions of literal numbers are literal.
     """
     match node:
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
@@ -289,7 +289,7 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
 
 
 def is_number(node: t.Node) -> bool:
-    """Returns whether a written tree folds to a rational number; ignores units."""
+    """Returns whether a tree folds to a rational number; ignores units, % and °."""
     return isinstance(t.fold(shape_of(node)), t.Num)
 
 
@@ -326,9 +326,9 @@ def sides(node: t.Rel | t.Chain) -> list[t.Node]:
 
 
 def _is_solved(node: t.Rel | t.Chain) -> bool:
-    """Returns whether a relation is solved: x = 5, 2 < x < 3, f(x) = 2x, 2x in A.
+    """Returns whether a relation is solved, as x = 5, 2 < x < 3 and f(x) = 2x are.
 
-    Congruences, and relations of constants or of several labels, count as solved.
+    Congruences, and relations between constants or several labels, count as solved.
     """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True

@@ -64,7 +64,7 @@ class Examiner:
         self._golds = [(gold, parse_answer(gold)) for gold in golds]
 
     def judge(self, answer: str | Sequence[str] | None) -> Verdict:
-        """Returns the verdict on an answer, the answers of neighbouring boxes, or None.
+        """Returns the verdict on an answer: the contents of one or more boxes, or None.
 
         Several boxes form one list if a gold is a list or set or has a plus-minus sign;
         otherwise only the last box counts.
@@ -161,7 +161,7 @@ class Examiner:
         return answer
 
     def _without_requested_sum(self, answer: Answer) -> Answer:
-        """Reduces `x + y = 17`, if not copied, to 17 when `x + y` is requested."""
+        """Reduces `x + y = 17` to 17 if the problem only asks for `x + y`."""
         node, written = answer.node, answer.written
         if not isinstance(written, t.Rel | t.Chain) or type(node) is not type(written):
             return answer
@@ -204,7 +204,7 @@ class Examiner:
         return None
 
     def _contradicts(self, choice: t.Choice, prover: Prover) -> bool:
-        """Returns whether the problem gives an answer's value to another letter."""
+        """Returns whether `choice` contradicts the options that the problem lists."""
         options = self._question.options
         value = t.fold(choice.answer)
         given = Answer("\\pm", choice.answer, value)  # its text may have signs
@@ -299,7 +299,7 @@ _examiner = functools.lru_cache(maxsize=64)(Examiner)
 
 
 def _stated_values(answer: t.Node) -> list[t.Node]:
-    """Returns an answer, or a relation's sides: no labels, decimals only if alone."""
+    """Returns an answer, or the values in a relation, exact ones if there are any."""
     if isinstance(answer, t.Choice):
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
@@ -325,7 +325,7 @@ def _items(value: t.Node) -> list[t.Node]:
 
 
 def _as_meant(answer: Answer, gold: Answer, prover: Prover) -> t.Node | None:
-    """Returns the written tree of the answer's reading that equals the gold."""
+    """Returns `written` or `other_written` of an answer, whichever equals the gold."""
     alone = dataclasses.replace(answer, other=None)
     if answer.other is None or same_answer(alone, gold, prover):
         return answer.written

@@ -11,7 +11,7 @@ from .completeness import sides
 
 
 class Formulas:
-    """Finds copies of the formulas of a problem: `trees`, by shape."""
+    """Finds copies of a problem's formulas; `trees` has the tree for each shape."""
 
     def __init__(self, problem: str):
         pieces = [match[0] for match in _TO_COMPUTE.finditer(problem)]
@@ -21,9 +21,10 @@ class Formulas:
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
     def contained_in(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether an answer is a formula of the problem, or built around one.
+        """Returns whether an answer is a formula of the problem, or contains one.
 
-        An answer in the gold's shape is never a copy.
+        Only a contained formula with the gold's value counts. An answer with the gold's
+        shape is never a copy.
         """
         shape = shape_of(answer)
         if shape == shape_of(gold):
@@ -54,7 +55,6 @@ class Formulas:
         return not numbers or shape in self.to_compute
 
     def _is_made_of_formulas(self, shape: t.Node) -> bool:
-        """Returns whether a shape is, or lists, formulas that are not plain."""
         if shape in self.trees:
             return not is_plain(shape)
         if not isinstance(shape, t.Several | t.Braces | t.SetOp):
@@ -77,7 +77,7 @@ def _gives_a_value(relation: t.Rel) -> bool:
 
 
 def _valued(node: t.Node, prover: Prover) -> t.Node:
-    """Replaces functions and powers of numbers with their value if it is an integer."""
+    """Replaces functions and powers of numbers by their values, if integers."""
 
     def value(part: t.Node) -> t.Node:
         part = t.rebuilt(part, value)
@@ -91,7 +91,7 @@ def _valued(node: t.Node, prover: Prover) -> t.Node:
 
 
 def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
-    """Yields (shape, tree) of a problem's formulas, as written and as computed."""
+    """Yields (shape, tree) for each formula; the shape is of the tree or its `fold`."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
         pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]

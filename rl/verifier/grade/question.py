@@ -91,13 +91,14 @@ class Question:
     """Holds what a problem asks for, read from its words.
 
     Attributes:
-      units: requested unit if the problem requests exactly one, followed by its
-        currency if the unit is a price. Otherwise empty.
+      units: the unit that the problem requests, followed by its currency if the unit
+        is a price. Empty unless exactly one unit is requested.
       things: whether the problem only asks to count things that are not units.
       letters: letters that do not touch another letter, such as x in 2x.
-      asks_percent: whether the problem mentions a percentage that it does not give.
-      points: whether the problem mentions points or tuples, but no intervals.
-      times: whether the problem mentions a time of day, but no ratio.
+      asks_percent: whether the problem mentions a rate, or a percentage that it does
+        not give as a number.
+      points: whether the problem mentions points or tuples, but not intervals.
+      times: whether the problem mentions a time of day, but not a ratio.
     """
 
     def __init__(self, problem: str):
@@ -133,7 +134,7 @@ class Question:
 
     @functools.cached_property
     def numbers(self) -> frozenset[Fraction]:
-        """Numbers of the problem; if `percents`, also their hundredths and 100."""
+        """Numbers of the problem; if it mentions percent, also each / 100, and 100."""
         found = {value for _, value in _amounts(self._problem.replace("-", " "))}
         if self.percents:
             found.update([value / 100 for value in found], [Fraction(100)])
@@ -172,7 +173,7 @@ class Question:
         return answer
 
     def allows(self, unit: u.Unit, gold: frozenset[str]) -> bool:
-        """Returns whether a unit fits the problem's words and the gold's stems."""
+        """Returns whether a unit fits the problem and the stems `gold` of the gold."""
         if not u.is_named(unit, self.named | gold):
             return False
         if isinstance(unit, str):
