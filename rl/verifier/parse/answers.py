@@ -1,4 +1,4 @@
-"""Parses the text of an answer to its tree, its words and its alternative reading."""
+"""Parses the text of an answer to a tree, or to two if it has two meanings."""
 
 import dataclasses
 import re
@@ -67,7 +67,7 @@ class Answer:
 
 
 def parse_answer(raw: str) -> Answer:
-    """Parses the content of a box, or a gold. If this fails, the `node` is None."""
+    """Parses the content of a box, or a gold. If this fails, `node` is None."""
     raw = raw.strip()
     if len(raw) > MAX_ANSWER:
         return Answer(raw, reason=f"is longer than {MAX_ANSWER} characters")
@@ -92,7 +92,7 @@ def parse_answer(raw: str) -> Answer:
 
 
 def _second_meaning(text: str, node: t.Node) -> t.Node | None:
-    """Reads "(C) -5" or "BC" as options, "5 m" with a unit, "1,234" as a list."""
+    """Parses "(C) -5" or "BC" as options, "5 m" with a unit, "1,234" as a list."""
     try:
         if (options := _options(text)) is not None:
             return options
@@ -135,7 +135,7 @@ class Option(NamedTuple):
 
 
 def option_in(text: str) -> Option | None:
-    r"""Reads an option such as `(C) -5` or `-5\ \textbf{(C)}`, or returns None."""
+    r"""Parses an option such as `(C) -5` or `-5\ \textbf{(C)}`, if the text is one."""
     if not _LETTER.search(text) or _DIFFERENCE.match(text):
         return None
     if match := _CHOICE.fullmatch(text):

@@ -11,7 +11,7 @@ _MAX_EXPONENT = 4_000
 
 
 def quotient(top: t.Node, bottom: t.Node) -> t.Node:
-    """Returns a quotient as written; dy/dx is a derivative and not y/x."""
+    """Returns top / bottom without simplifying it; dy/dx becomes a derivative."""
     d = t.Sym("d")
     match bottom:
         case t.Mul((first, name)) if first == d:
@@ -47,7 +47,7 @@ def signed(sign: t.Node, node: t.Node) -> t.Node:
 
 
 def multiplied(factors: Sequence[t.Node]) -> t.Node:
-    """Returns a product; factors of a matrix are multiplied into its cells."""
+    """Returns a product; the cells of a matrix are multiplied by the other factors."""
     matrices = [part for part in factors if isinstance(part, t.Matrix)]
     if len(matrices) != 1:
         return t.Mul(tuple(map(numeric, factors)))

@@ -1,4 +1,4 @@
-"""Parses expressions: sums, products, signs, powers and marks."""
+"""Parses expressions: sums, products, signs, powers, and marks such as %."""
 
 from . import tree as t
 from .build import based, is_proper, multiplied, numeric, quotient, signed, unmarked
@@ -165,7 +165,7 @@ class Expressions(Operands):
         return node
 
     def _raised(self, base: t.Node) -> t.Node:
-        r"""Reads an exponent, or a mark written like one: 90^\circ, 5^{th}."""
+        r"""Parses an exponent, or a mark written like one: 90^\circ, 5^{th}."""
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next

@@ -25,9 +25,9 @@ _MAX_BOXES = 20
 def extract_answer(completion: str, *, after: str | None = None) -> str | None:
     r"""Returns the content of the last `\boxed` or `\fbox` that is not in another box.
 
-    If this box is empty or never closed, the completion has no answer, because a
-    truncated completion must not be credited for an intermediate result. Boxes in a
-    phantom are ignored. Only text after the last `after`, such as `</think>`, counts.
+    Returns None if this box is empty or never closed, because a truncated completion
+    must not be credited for an intermediate result. Boxes in a phantom are ignored.
+    Only text after the last `after`, such as `</think>`, counts.
     """
     boxes = extract_boxes(completion, after=after)
     return boxes[-1] if boxes else None
@@ -36,8 +36,8 @@ def extract_answer(completion: str, *, after: str | None = None) -> str | None:
 def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ...]:
     r"""Returns the contents of the last box and of the boxes that form a list with it.
 
-    These have only separators between them: `$\boxed{2}$ and $\boxed{3}$`. The result
-    has at most 20 boxes. See also `extract_answer`.
+    Boxes of a list have only separators between them: `$\boxed{2}$ and $\boxed{3}$`.
+    At most 20 boxes are returned. See also `extract_answer`.
     """
     completion = behind(completion, after)
     last = max(completion.rfind(marker) for marker in _MARKERS)
@@ -47,7 +47,7 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
 
 
 def behind(completion: str, after: str | None) -> str:
-    """Returns the text behind the last `after`, "" if missing, or all if None."""
+    """Returns the text after the last `after`: all for None, "" if it is missing."""
     if after is None:
         return completion
     _, found, text = completion.rpartition(after)
@@ -59,7 +59,7 @@ def _outermost(text: str) -> tuple[str, ...]:
     # For each open brace: the start of its command, the start of its content, and its
     # kind: "box", "phantom", or "" for other braces.
     opened: list[tuple[int, int, str]] = []
-    never_closed = -1  # only boxes after a blank line replace an unclosed box
+    never_closed = -1  # start of the last one; later boxes must follow a blank line
     first = _FIRST.search(text)
     for match in _BRACE.finditer(text, first.start() if first else 0):
         start, end = match.span()

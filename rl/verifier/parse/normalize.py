@@ -151,9 +151,10 @@ def _decode_character(char: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Writes an answer of at most MAX_ANSWER characters in LaTeX, in ASCII if possible.
+    """Rewrites an answer in LaTeX, in ASCII if possible.
 
-    Math delimiters are removed, and styling and punctuation around the whole answer.
+    Removes math delimiters, and styling and punctuation around the whole answer. The
+    text must have at most MAX_ANSWER characters.
     """
     if not text.isascii():
         text = _decode_unicode(text)
@@ -278,11 +279,11 @@ _PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
 
 
 def squeezed(text: str) -> str:
-    """Returns a cleaned answer with single spaces, also around its commands."""
+    """Returns a cleaned answer with single spaces between words and around commands."""
     return " ".join(" ".join(_NAMED.split(text)).split())
 
 
 def plain_text(text: str) -> str:
-    """Returns words without their formatting and without punctuation after them."""
+    """Removes the formatting of words, and the punctuation after them."""
     words = _NOT_WORD.sub(" ", _STYLE.sub(" ", text))
     return " ".join(_PUNCTUATION.sub("", words).split())

@@ -45,7 +45,7 @@ class Operands(Cursor):
         return node
 
     def _digit_argument(self) -> t.Node:
-        r"""Reads an argument; without braces, one digit or letter as in `\frac12`."""
+        r"""Parses an argument; without braces, one digit or letter as in `\frac12`."""
         token = self._next
         if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
             self._tokens[self._at] = Token("num", token.value[1:], False)
@@ -56,7 +56,7 @@ class Operands(Cursor):
         return self._argument()
 
     def _group(self) -> t.Node:
-        """Reads braces: a group, or a set if they hold several items or a condition."""
+        """Parses braces: a group, or a set if it has several items or a condition."""
         self._expect("{")
         if self._next.kind in ATOMS and self._peek().value == "}":
             node = self._operand()
@@ -190,6 +190,7 @@ class Operands(Cursor):
         """Returns whether a name before brackets is a function: f(...), x(t), I(0).
 
         f, g, h, F, G and H are functions unless they recur in the brackets: h(2x + h).
+        Other names are functions if the first argument is one number or letter.
         """
         if name[0] not in _FUNCTION_LETTERS:
             argument, behind = self._peek(), self._peek(2)
@@ -255,7 +256,7 @@ class Operands(Cursor):
         return builder or build.bracket_node(opening, closing.value, items)
 
     def _drop_braces(self) -> bool:
-        """Removes braces around a function, or a name before _, ^ or '; else False."""
+        """Removes the braces from {sin} x or {x}_1; returns whether there were any."""
         name, closing, behind = (self._peek(ahead) for ahead in (1, 2, 3))
         if closing != ("op", "}", closing.spaced) or behind.kind == "end":
             return False
@@ -336,7 +337,7 @@ class Operands(Cursor):
         return node
 
     def _environment(self, name: str, braced: bool) -> t.Node:
-        """Reads a matrix, a system or cases; an array after a brace is not a matrix."""
+        """Parses a matrix, a system or cases; if `braced`, an array is not a matrix."""
         rows = self._rows(name)
         if not rows:
             raise t.Unparsable(f"has an empty environment {name[:20]}")

@@ -34,7 +34,7 @@ class Quantities(Expressions):
         return node
 
     def _ratio(self, first: t.Node, token: Token) -> t.Node:
-        """Reads a ratio (3 : 5, 3:15), a time (3:05), or a label and value (C: 5)."""
+        """Parses a ratio (3 : 5, 3:15), a time (3:05), or a label and value (C: 5)."""
         if isinstance(first, t.Sym) and len(first.name) == 1:
             if self._peek().kind != "sym":
                 self._at += 1

@@ -48,8 +48,8 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
     """Returns the value in a relation: 5 in `x = 5`, `5 = x`, `S = 2+3 = 5`.
 
     Returns None for inequalities, for equations to be solved (x + y = 3, |x| = 3), and
-    for contradictions (5 = 6). All sides that give a value must agree. A decimal next
-    to an exact number must be its rounded or truncated value.
+    if the sides that give a value do not agree (5 = 6). A decimal agrees with an exact
+    number if it is that number, rounded or truncated.
     """
     steps = steps_of(node)
     if any(step.op not in ("=", "approx", "in") for step in steps):
@@ -98,7 +98,7 @@ def is_name(node: t.Node) -> bool:
 
 
 def _names(first: t.Node, value: t.Node) -> bool:
-    """Returns whether the first side is a name for values of this kind and size."""
+    """Returns whether `first` can name `value`: (x, y) for a pair, A^2 for a matrix."""
     if isinstance(first, t.Tuple | t.Matrix):
         several = value.items if isinstance(value, t.Braces | t.Several) else (value,)
         return is_name(first) and all(_size(v) == _size(first) for v in several)
@@ -133,7 +133,7 @@ def _is_distance(node: t.Node) -> bool:
 
 
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Returns whether `part` is `kept`, perhaps rounded or without its unit."""
+    """Returns whether `part` equals `kept`, apart from rounding or a missing unit."""
     match kept, part:
         case t.Quantity(), t.Quantity():
             values = t.values_in_one_size(kept, part)
@@ -193,7 +193,7 @@ def name_one_function(
 ) -> bool:
     """Returns whether two labels, such as y and f(x), may name the same function.
 
-    The names of the problem must be known, and not contain both.
+    `named`, the letters of the problem, must be known and not contain both y and f.
     """
     match one, other:
         case (t.Sym(y), t.Call(f, (t.Sym(x),))) | (t.Call(f, (t.Sym(x),)), t.Sym(y)):
@@ -219,7 +219,7 @@ def relates_names(node: t.Node) -> bool:
 
 
 def ascending(node: Any) -> Any:
-    """Writes a > b, or a chain that begins so, with <; keeps other nodes."""
+    """Writes a > b as b < a, also in chains that begin with > or >=."""
     flipped = {">": "<", ">=": "<="}
     match node:
         case t.Rel(op, left, right) if op in flipped:
@@ -230,6 +230,6 @@ def ascending(node: Any) -> Any:
 
 
 def is_membership(node: t.Node) -> bool:
-    r"""Returns whether a node is a membership like `k \in \mathbb{Z}`, but not in R."""
+    r"""Returns whether a node has the form `k \in \mathbb{Z}`, except for the reals."""
     in_numbers = isinstance(node, t.Rel) and isinstance(node.right, t.Numbers)
     return in_numbers and node.op == "in"

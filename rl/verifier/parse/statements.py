@@ -26,7 +26,7 @@ SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"
 _AFTER_LABELS = RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
-# Kinds of tokens at the start of a label, besides "text", and what may follow them.
+# Kinds of tokens, other than "text", that may begin a label, and what must follow.
 _OPENING_LABELS = {"sym": ("(", "["), "fn": ("=", "approx")}
 # Labels with one of these words calculate or deny the value.
 _DOUBTING = frozenset(
@@ -107,7 +107,7 @@ class Parser(Quantities):
                 self._at += 1
             if self._next.kind == "end" or self._at_condition():
                 break
-            joined = word  # a word behind the last statement joins nothing
+            joined = word  # a word after the last statement is ignored
         if len(nodes) == 1:
             return _joined(nodes, joined)
         if joined == "," and (restricted := _restricted(nodes)) is not None:
@@ -130,7 +130,7 @@ class Parser(Quantities):
         return _is_condition(token)
 
     def _condition(self) -> t.Node:
-        """Reads a condition, which ends before the next value with a condition."""
+        """Parses a condition, up to the next value that has a condition."""
         start, at, level = self._at, self._at + 1, 0
         while self._tokens[at].kind != "end":
             token = self._tokens[at]
@@ -145,7 +145,7 @@ class Parser(Quantities):
         return self.condition_of(self._tokens[start:at])
 
     def condition_of(self, tokens: Sequence[Token]) -> t.Node:
-        """Reads a condition: relations, words, `_DECLARED`, or REALS for "always"."""
+        """Parses a condition: REALS if always true, Word("") if it declares names."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
         words = " ".join(token.value.lower() for token in tokens)
@@ -308,7 +308,7 @@ def _is_condition(token: Token) -> bool:
 def _declared(value: t.Node) -> t.Node:
     """Returns a value whose condition only declares names, such as k an integer.
 
-    Raises `Unparsable` for sets and inequalities, of which it may exclude a part.
+    Raises `Unparsable` for sets and inequalities, because the condition may limit them.
     """
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
@@ -319,7 +319,7 @@ def _declared(value: t.Node) -> t.Node:
 
 
 def _restricted(nodes: list[t.Node]) -> t.Node | None:
-    """Reads a value and inequalities of its names as a condition: x + 1, x > 0."""
+    """Joins a value and inequalities to a value with a condition: x + 1, x > 0."""
     relations = [node for node in nodes if isinstance(node, t.Rel | t.Chain)]
     limits = [r for r in relations if all(s.op in _LIMITS for s in steps_of(r))]
     values = [node for node in nodes if node not in limits]

@@ -1,4 +1,4 @@
-"""Splits text into tokens; LaTeX, plain text and Unicode share one small vocabulary.
+"""Splits a cleaned answer into tokens, which are the same for LaTeX and plain text.
 
 A token is (kind, value, spaced); `spaced` says whether space precedes the token. Kinds:
 "num" (number), "sym" (variable), "const" (constant), "fn" (function with an argument),
@@ -118,7 +118,7 @@ _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
 _PLAIN_OPERATORS = {"**": "^", "==": "=", "<>": "!=", "->": "to"}
 _NAMES_ALONE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTVWXYZ")
-# Tokens of the characters that no longer operator begins with, unspaced and spaced.
+# Tokens of characters that do not begin a longer operator, unspaced and spaced.
 _ALONE = tuple({c: Token("op", c, s) for c in "()[]{},;:^_/+|"} for s in (False, True))
 
 
@@ -126,7 +126,8 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     """Splits a cleaned answer into tokens; the last one has the kind "end".
 
     If `group_commas`, "1,234" is one number outside brackets and in arguments. Raises
-    `Unparsable` for unknown commands, missing or unclosed arguments, or above a limit.
+    `Unparsable` if a command is unknown, an argument is missing or unclosed, or the
+    text has too many tokens or digits.
     """
     tokens: list[Token] = []
     position, spaced = 0, False

@@ -89,7 +89,7 @@ class Repeating(Expression):
     """Represents a repeating decimal: 0.16 with a bar over the 6, or 0.333..."""
 
     value: Fraction
-    shown: Num | None = None  # before the dots, which may also mean: truncated
+    shown: Num | None = None  # 0.333 if written 0.333..., which may be truncated
 
 
 class Sym(Expression):
@@ -227,7 +227,7 @@ class Choice(Node):
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time of day, or None; hours 0 and 13 to 24 imply a missing `half`."""
+    """Returns a time of day, or None for 9:75. Without `half`, hour 15 is 3 pm."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
     of_day = half is None and not 1 <= hours <= 12
@@ -249,7 +249,6 @@ REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 
 def children(node: Node) -> Sequence[Node]:
-    """Returns the child nodes of a node, in order."""
     kind = type(node)
     if kind is Mul:
         return node.factors
@@ -272,7 +271,7 @@ def children(node: Node) -> Sequence[Node]:
 def walk(node: Node) -> list[Node]:
     """Returns a node and all nodes inside it."""
     found = [node]
-    for part in found:  # grows meanwhile
+    for part in found:  # `found` grows during the loop
         if type(part) not in _LEAVES:
             found.extend(children(part))
     return found
@@ -308,7 +307,7 @@ def depth(node: Node) -> int:
 
 
 def bits(value: int | Fraction) -> int:
-    """Returns the bit length of a numerator or denominator, whichever is greater."""
+    """Returns the greater of the bit lengths of the numerator and the denominator."""
     top, bottom = value.as_integer_ratio()
     return max(top.bit_length(), bottom.bit_length())
 
@@ -409,7 +408,7 @@ for _leaf in _LEAVES:
 
 
 def fold(node: Node) -> Node:
-    """Computes a tree's sums, products and integer powers of numbers up to MAX_BITS."""
+    """Replaces sums, products and integer powers of numbers by their values."""
     if type(node) in _LEAVES:
         return node
     if (build := _FOLDED.get(type(node))) is not None:
@@ -424,7 +423,7 @@ def fold(node: Node) -> Node:
 
 
 def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
-    """Replaces symbols and signs, and folds the changed nodes."""
+    """Replaces leaves other than numbers, and folds the nodes that change."""
     if type(node) in _LEAVES:
         return replacements.get(node, node) if type(node) is not Num else node
     changed = rebuilt(node, lambda part: substitute(part, replacements))

@@ -37,7 +37,7 @@ def _singular(word: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def stem(word: str) -> str:
-    """Returns the stem of most words and their plurals: "cooky" for cookies."""
+    """Returns a stem that most words share with their plurals: "cooky" for cookies."""
     word = word.rpartition("-")[2]
     word = table.IRREGULAR.get(word, word)
     if word.endswith("s") and is_plural(word):
@@ -46,7 +46,6 @@ def stem(word: str) -> str:
 
 
 def stems(text: str) -> frozenset[str]:
-    """Returns the stems of all words of a text."""
     return frozenset(stem(word) for word in re.findall("[a-z]+", text.lower()))
 
 
@@ -79,7 +78,8 @@ class Reading(NamedTuple):
 def parse_unit(text: str) -> Reading | None:
     """Parses the words after a number, such as "miles per hour" or "dogs".
 
-    Returns None if the words cannot be read, or change the number but not by a factor.
+    Words such as "million" become a factor. Returns None for other words that change
+    the number, and for unknown notation.
     """
     words = _with_per(_words(text))
     lower_words = [word.lower() for word in words]
@@ -121,10 +121,10 @@ def is_unit(text: str) -> bool:
 
 
 def leading_units(text: str) -> tuple[Reading, ...]:
-    """Returns the known unit at the start of a text, and the currency of a price.
+    """Returns the known unit at the start of a text; for a price, also its currency.
 
-    Empty if it continues with unknown words ("miles per lap"), or may mean something
-    else ("second place", "dollar bills").
+    The result is empty if the unit continues with unknown words ("miles per lap"), or
+    may mean something else ("second place", "dollar bills").
     """
     leading = _LEADING.match(text)
     words = _words(leading[0] if leading else "")
@@ -256,7 +256,7 @@ def is_plural(word: str) -> bool:
 
 
 def same_unit(one: Unit, other: Unit) -> bool:
-    """Returns whether two units are equal; one may describe more (red apples)."""
+    """Returns whether two units are equal, except for words in only one: red apples."""
     if isinstance(one, str) and isinstance(other, str):
         ours, theirs = one.split(" of "), other.split(" of ")
         return ours[0] == theirs[0] and _nested({*ours[1:]}, {*theirs[1:]})
@@ -274,7 +274,7 @@ def _nested(one: set[str], other: set[str]) -> bool:
 
 
 def may_be_missing(unit: Unit) -> bool:
-    """Returns whether an answer may omit a unit: dimensions, plurals, neutral nouns."""
+    """Returns whether an answer may omit a unit: a measure, plural or neutral noun."""
     if isinstance(unit, str):
         return True
     return _names_things(unit) and all(
@@ -301,7 +301,7 @@ def answers(
 ) -> bool:
     """Returns whether a unit counts the stems `nouns` that the problem asks for.
 
-    `others` are stems of the words before the nouns: "12 more".
+    A unit without a plural may also use `others`, the stems of words before the nouns.
     """
     heads = _heads(unit)
     named = [mark.rstrip("-") for mark in unit if mark.endswith("-")] + heads
