@@ -27,5 +27,5 @@ VERSION = hashlib.sha256(b"".join(p.read_bytes() for p in _SOURCES)).hexdigest()
 def verify(
     completion: str, gold: str | Sequence[str], problem: str | None = None
 ) -> bool:
-    """Returns whether `judge` finds the answer of a completion correct."""
+    """Returns whether the answer in a completion is correct; see `judge`."""
     return judge(completion, gold, problem).correct is True

@@ -1,7 +1,7 @@
 """Judges completions in worker processes, with a deadline for each completion.
 
-The deadline guards against faults and users' reward functions. A worker that dies or
-misses it is replaced, and its completion is retried once.
+The deadline guards against faults and slow reward functions of users. A worker that
+dies or misses the deadline is replaced, and its completion is retried once.
 """
 
 import collections
@@ -76,10 +76,10 @@ class Workers(contextlib.AbstractContextManager):
         requests: Sequence[tuple[tuple, Sequence[Any]]],
         on_done: Callable[[int], object] = lambda items: None,
     ) -> list[list[Any]]:
-        """Returns one list of results per request, in order; lost items give a `Lost`.
+        """Returns one list of results per request, in order; failed items give `Lost`.
 
         Args:
-          requests: pairs of a context and items. One worker runs all items of a pair.
+          requests: pairs of a context and items. The items of a pair run in sequence.
           on_done: function called after each request with the number of its items.
 
         Raises:
@@ -133,7 +133,7 @@ class VerifierPool(Workers):
     Args:
       workers, timeout: as in `Workers`.
       judge: "module:function" that replaces `examine`. It returns a function from an
-        answer to a verdict; the answers of neighbouring boxes are passed as one tuple.
+        answer, or a tuple of the answers in neighbouring boxes, to a verdict.
       after, literal: as in `contract.judge`.
     """
 
@@ -154,7 +154,7 @@ class VerifierPool(Workers):
     def judge(
         self, items: Sequence[tuple[str, Sequence[str], str | None]]
     ) -> list[Verdict]:
-        """Returns the verdicts of (completion, golds, problem or None), in order.
+        """Returns one verdict for each (completion, golds, problem or None), in order.
 
         Raises:
           TypeError: if golds are one string instead of a sequence of strings.
