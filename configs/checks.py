@@ -60,8 +60,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     if o.function == "adamw" and o.moments_dtype == "bfloat16" and o.b2 > 0.99:
         refuse(
             "optimizer.b2",
-            "must be at most 0.99 if config.optimizer.moments_dtype='bfloat16';"
-            " otherwise small changes of the second moment are rounded to zero",
+            "must be at most 0.99 with config.optimizer.moments_dtype='bfloat16', which"
+            " rounds smaller changes of the second moment to zero",
         )
     if c.schedule.decay != "constant" and not c.schedule.decay_updates:
         refuse(

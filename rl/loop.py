@@ -348,7 +348,7 @@ class _Run:
             self.writer.scalars(self.done, scalars)
 
     def finish(self, ended: str) -> dict[str, Any]:
-        """Exports the policy and returns the content of summary.json."""
+        """Exports the policy if it is finite; returns the content of summary.json."""
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped
         unhealthy = f"last updates not finite: {in_a_row}" if in_a_row else ""

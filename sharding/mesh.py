@@ -97,7 +97,7 @@ def resolve_shape(
     sizes = data, fsdp, tensor
     given = f"config.mesh data={data} fsdp={fsdp} tensor={tensor}"
     if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
-        raise ValueError(f"{given}: each size must be at least 1, or one of them -1")
+        raise ValueError(f"{given}: each size must be at least 1; one may be -1")
     known = math.prod(size for size in sizes if size != -1)
     if -1 not in sizes and known != n_devices:
         raise ValueError(

@@ -21,7 +21,7 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
         # The file shows that another module of this name was found first.
         file = getattr(module, "__file__", None) or f"module {module_name!r}"
         raise ValueError(
-            f"{key}={where!r}: {file} does not define {name!r}; give 'module:function'"
+            f"{key}={where!r}: {file} does not define {name!r}; correct the name"
         )
     return getattr(module, name)
 

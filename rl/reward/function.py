@@ -109,7 +109,7 @@ def open_function(
 def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """Returns for each text a value, or the exception of an async call that failed."""
+    """Returns for each text a value, or the exception of its own async call."""
     if not form.grouped:
         return [function(text, problem) for text in texts]
     if not form.batch:  # async with one text per call: run concurrently

@@ -253,6 +253,7 @@ def load_loss(
         if p.default is p.empty and not variadic and name not in {*given, *arguments}:
             raise ValueError(
                 f"{key}={function!r}: its argument {name!r} has no value; set"
-                f" {key}_args.{name}, or use one of {', '.join((*ARRAYS, *SCALARS))}"
+                f" {key}_args.{name}, or rename it to one of"
+                f" {', '.join((*ARRAYS, *SCALARS))}"
             )
     return functools.partial(loss, **arguments), given

@@ -1,4 +1,4 @@
-"""Defines the optimizer, the learning-rate schedule and the scalars of updates."""
+"""Defines the optimizer, the learning-rate schedule and the `Hyper` of each update."""
 
 from collections.abc import Callable
 

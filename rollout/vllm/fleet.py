@@ -2,8 +2,9 @@
 
 A server is restarted and updated if it does not answer, could not load weights, or has
 requests but processes no token for `stall_seconds`. A server given by its URL is not
-restarted; the fleet instead waits up to 30 minutes for its answer. The run continues
-without a server that needs more than `max_restarts` restarts or waits per publish.
+restarted; the fleet instead waits up to 30 minutes for its answer. A server that
+needs more than `max_restarts` restarts or waits per publish is not used again. The run
+ends when no server is left.
 """
 
 import contextlib
@@ -278,7 +279,7 @@ class ServerFleet:
             self._last_error = error
             member.dead = True
             log.error(
-                "a vLLM server is not used any more (restarts or waits: %d); last"
+                "a vLLM server is not used any more, after %d restarts or waits; last"
                 " error: %s",
                 self.max_restarts,
                 error,

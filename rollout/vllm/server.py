@@ -149,7 +149,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a free port below those that Linux uses for outgoing connections."""
+    """Returns a free port below Linux's default range for outgoing connections."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         try:

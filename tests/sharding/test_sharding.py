@@ -25,7 +25,7 @@ def test_one_axis_takes_what_the_others_leave():
             dict(data=3, fsdp=-1, tensor=1),
             "other two, 3, must divide the number of devices, 8",
         ),
-        (dict(data=-1, fsdp=-1, tensor=1), "must be at least 1, or one of them -1"),
+        (dict(data=-1, fsdp=-1, tensor=1), "must be at least 1; one may be -1"),
         (dict(data=0, fsdp=8, tensor=1), "data=0 .*must be at least 1"),
     ],
 )

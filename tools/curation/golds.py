@@ -116,8 +116,7 @@ def letter_as_gold(row: Row) -> str | None:
 def prose_as_gold(row: Row) -> str | None:
     """Finds golds that are proofs or prose, or have words that the problem lacks.
 
-    Units are allowed, and the words "any" and "all". Of the words in the problem, only
-    those of three or more letters count.
+    Allowed are units, "any", "all", and the problem's words of three or more letters.
     """
     known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
     known += ["any", "all"]

@@ -73,7 +73,7 @@ class Prover:
     ) -> bool:
         """Returns whether one expression is a nonzero constant times the other.
 
-        Tests left(x) right(y) = left(y) right(x). `positive` requires a constant > 0.
+        `positive` requires a constant above 0.
         """
         for point in REAL:
             at: dict[t.Node, t.Node] = {
@@ -102,7 +102,7 @@ class Prover:
         )
 
     def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
-        """Returns whether a long decimal is `exact`, rounded or printed as a float."""
+        """Returns whether a long decimal is `exact` rounded, or printed as a float."""
         value = self._other(decimal, exact, PRINTED_DIGITS)
         if value is None:
             return False

@@ -122,7 +122,7 @@ def is_plain(shape: t.Node) -> bool:
 
 
 def holds(parts: list[t.Node], formula: t.Node) -> bool:
-    """Returns whether one of `parts` is ±`formula`, or has all its terms or factors."""
+    """Returns whether a part is ±`formula`, or has all terms or factors of it."""
     for wanted in (formula, _opposite(formula)):
         if wanted in parts:
             return True

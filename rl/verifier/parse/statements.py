@@ -314,7 +314,7 @@ def _declared(value: t.Node) -> t.Node:
     for part in parts:
         region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
         if region or isinstance(part, t.Rel) and part.op in _ORDERS:
-            raise t.Unparsable("has a set or inequality with a condition")
+            raise t.Unparsable("has a condition that may limit its values")
     return value
 
 

@@ -125,9 +125,9 @@ _ALONE = tuple({c: Token("op", c, s) for c in "()[]{},;:^_/+|"} for s in (False,
 def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     """Splits a cleaned answer into tokens; the last one has the kind "end".
 
-    If `group_commas`, "1,234" is one number outside brackets and in arguments. Raises
-    `Unparsable` if a command is unknown, an argument is missing or unclosed, or the
-    text has too many tokens or digits.
+    If `group_commas`, "1,234" is one number, except inside brackets. Raises
+    `Unparsable` if a command is unknown, an argument is missing or unclosed, the text
+    has too many tokens, or a number has too many digits.
     """
     tokens: list[Token] = []
     position, spaced = 0, False

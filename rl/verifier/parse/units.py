@@ -68,7 +68,7 @@ def _lookup(word: str) -> table.Entry | None:
 
 
 class Reading(NamedTuple):
-    """Represents the words after a number: its unit, the unit's size, and a factor."""
+    """Represents the words after a number: a unit, its size, a multiplier (million)."""
 
     unit: Unit | None  # None if the words do not name one, as in "in total"
     scale: Fraction = Fraction(1)
