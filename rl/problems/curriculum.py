@@ -234,7 +234,7 @@ def _make_stage(section: Mapping[str, Any]) -> Stage:
             and all(type(s) in (int, float) and s > 0 for s in levels.values())
         ):
             raise ValueError(
-                f".levels={levels!r}: must be like {3: 0.5}, with shares above 0"
+                f".levels={levels!r}: must be like {{'3': 0.5}}, with shares above 0"
             )
         settings["levels"] = {int(k): v for k, v in levels.items()}
     if advance is not None:
