@@ -358,7 +358,7 @@ class Profile:
 class Alarms:
     """Ends a run that goes wrong; the limits are in rl/alarms.py.
 
-    Every alarm prints a warning at each step whose metrics are beyond its limit.
+    Every alarm prints a warning at each step at which its condition holds.
     """
 
     # Alarms that end the run.

@@ -65,8 +65,7 @@ def parse(
         )
     if missing := [key for key in hints if key not in values]:
         raise ValueError(
-            f"{above}.{missing[0]}: the key is missing; start from the config that"
-            " configs.base.get_config() returns"
+            f"{above}.{missing[0]}: the key is missing; start from a config in configs/"
         )
     typed: dict[str, Any] = {}
     for key, hint in hints.items():

@@ -282,7 +282,7 @@ class _Run:
         updates: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Writes histograms, dumps the first skipped update, and returns metrics."""
+        """Writes histograms and, once, the dump of a step; returns metrics."""
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
             engine.checkpoints.finish()
@@ -348,7 +348,7 @@ class _Run:
             self.writer.scalars(self.done, scalars)
 
     def finish(self, ended: str) -> dict[str, Any]:
-        """Exports the policy if it is finite; returns the content of summary.json."""
+        """Exports the policy if the last update was made; returns the summary."""
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped
         unhealthy = f"last updates not finite: {in_a_row}" if in_a_row else ""

@@ -64,7 +64,7 @@ def decode(message: bytes) -> Message:
     try:
         name, args, kwargs = from_plain(serialization.msgpack_restore(message))
         if not (isinstance(name, str) and isinstance(kwargs, dict)):
-            raise TypeError("the name is not text, or the keywords are not a dict")
+            raise TypeError("the command is not text, or its arguments are not a dict")
         return name, tuple(args), kwargs
     except (ValueError, TypeError, KeyError, AttributeError, MemoryError) as error:
         raise ValueError(

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _seeds(text: str) -> list[int]:
     if not re.fullmatch(r"\d+(,\d+)*", text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} must be whole numbers separated by commas"
+            f"{text!r} must be whole numbers and commas only"
         )
     return [int(seed) for seed in text.split(",")]
 

@@ -46,7 +46,7 @@ _NAMES_POINTS = re.compile(r"[A-Z]{2,4}|[A-Za-z]\([a-z]\)")  # also functions
 
 
 def no_answer(row: Row) -> str | None:
-    """Finds rows without an answer; repairs take a missing one from the solution."""
+    """Finds rows that have no answer, also after the repair from the solution."""
     return None if row.answers else "no answer, and none in the solution"
 
 

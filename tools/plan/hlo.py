@@ -344,7 +344,7 @@ def _parse(line: str) -> Instruction:
 def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | None:
     """Returns the integer value of `name`, or None if it is unknown.
 
-    `state` has the known integers of the computation's parameter (a tuple), by index.
+    `state` has the known integers of the parameter of `block` (a tuple), by index.
     """
     i = _source(name, block, _COPIES)
     if i.op == "constant" and re.fullmatch(r"-?\d+", i.inside):

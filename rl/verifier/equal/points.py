@@ -84,7 +84,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """Returns up to 12 absolute values of numbers and zeros: 2, 20, 40 for 2x - 40."""
+    """Returns up to 12 |numbers| and |zeros| in both sides: 2, 20, 40 for 2x - 40."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:

@@ -328,7 +328,7 @@ def sides(node: t.Rel | t.Chain) -> list[t.Node]:
 def _is_solved(node: t.Rel | t.Chain) -> bool:
     """Returns whether a relation is solved, as x = 5, 2 < x < 3 and f(x) = 2x are.
 
-    Congruences, and relations between constants or several labels, count as solved.
+    Congruences, and relations between constants or several names, count as solved.
     """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True
