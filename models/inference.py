@@ -83,8 +83,8 @@ class InferenceDecoder:
 
         The hidden states are those after the final norm. To decode, T is 1 and `cache`
         is required. The arrays are those of the cache, with the new position written at
-        `cache.clock`. For prefill, there is no cache, and the arrays are keys
-        `[L, B, K, H, T]` and values `[L, B, K, T, H]`. If L is 1, there is no axis L.
+        `cache.clock`. Prefill has no cache, and the arrays are keys
+        `[L, B, K, H, T]` and values `[L, B, K, T, H]`. The axis L is absent if L is 1.
 
         Args:
           params: the parameters, as returned by `served_params`.

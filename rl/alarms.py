@@ -158,8 +158,11 @@ class Alarms:
         return self._unmoved
 
     def state(self) -> dict[str, Any]:
-        row, reward, unmoved = dict(self._in_a_row), self._reward, self._unmoved
-        return {"in_a_row": row, "reward": reward, "unmoved": unmoved}
+        return {
+            "in_a_row": dict(self._in_a_row),
+            "reward": self._reward,
+            "unmoved": self._unmoved,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._in_a_row = dict(state["in_a_row"])

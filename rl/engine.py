@@ -194,7 +194,7 @@ class Engine:
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Restores the newest intact checkpoint, if any, and publishes the policy.
 
-        Returns the step and the loop's state, or None if there is no checkpoint.
+        Returns the step and the loop's state, or None without a checkpoint.
         """
         abstract = abstract_state(self.state, self.step.shardings)
         restored = self.checkpoints.restore(abstract, make_room=self._drop_state)

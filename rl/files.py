@@ -257,10 +257,11 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _is_whole(line: bytes) -> bool:
-    with contextlib.suppress(ValueError):
+    try:
         _parsed(line, "")
-        return True
-    return False
+    except ValueError:
+        return False
+    return True
 
 
 def _end_last_row(path: pathlib.Path) -> None:

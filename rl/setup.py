@@ -90,7 +90,7 @@ def open_parts(
         name = f"held_out_{held_out.name}.jsonl" if i else HELD_OUT
         write_problems(workdir / name, held_out.problems)
     print(start_page(spec, workdir), flush=True)
-    engine: Engine = joint.lead(
+    engine = joint.lead(
         processes,
         functools.partial(make_engine, spec, workdir, check_stop),
         config=config_json(c),

@@ -189,7 +189,7 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Prefills as many prompts, in order, as fit into the packed rows.
+        """Prefills, in order, the prompts that fit into the packed rows.
 
         `shape` is the number and the length of the rows. `shared` is the length of the
         prompts' common prefix, and `first` the first prompt's index in `_Waiting`.

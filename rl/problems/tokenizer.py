@@ -76,7 +76,7 @@ def default_stop_ids(
     `config.json`), the tokenizer's end-of-sequence token, `<|endoftext|>` and
     `<|im_end|>`. A Qwen base model may end a text with either of the last two. Ids from
     the tokenizer that have no row in the embedding are left out. Raises ValueError if a
-    file cannot be read or has an id without such a row, or if there is no stop token.
+    file cannot be read or has an id without such a row, or if no stop token remains.
     """
     ids: set[int] = set()
     for name in ("generation_config.json", "config.json"):

@@ -8,7 +8,7 @@ the same programs in the same order. `follow` is the main loop of a follower.
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from rl.processes.group import Follower, Leader, Processes
 from rollout.types import Completion, OnFinished, OnPause
@@ -16,6 +16,8 @@ from rollout.types import Completion, OnFinished, OnPause
 # Methods of the engine that all processes call, in addition to `sample`. Only the
 # leader calls other methods.
 JOINT = ("update", "publish", "save", "restore", "export", "close")
+
+E = TypeVar("E")
 
 
 class JointEngine:
@@ -67,8 +69,8 @@ class JointEngine:
 
 
 def lead(
-    processes: Processes, make_engine: Callable[[], Any], *, config: str, embedded: bool
-) -> Any:
+    processes: Processes, make_engine: Callable[[], E], *, config: str, embedded: bool
+) -> E:
     """Makes the engine, or a `JointEngine` if there are followers.
 
     Followers check that `config` equals their own.
@@ -76,7 +78,7 @@ def lead(
     if not isinstance(processes, Leader):
         return make_engine()
     processes.announce("begin", config)
-    return JointEngine(make_engine(), processes, embedded=embedded)
+    return cast(E, JointEngine(make_engine(), processes, embedded=embedded))
 
 
 class _Left(Exception):

@@ -16,7 +16,7 @@ _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
 class Score:
     """Holds the result of judging one completion."""
 
-    reward: float  # finite; NaN if there is no verdict: not used for training
+    reward: float  # finite; NaN without a verdict: not used for training
     verdict: Verdict  # correctness, and the rule that decided it
     # Parts of the reward by name, for metrics and sample files.
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -126,7 +126,7 @@ class VllmClient:
           timeout: the maximum seconds without data; None for no limit.
 
         Raises:
-          ServerGone: there is no answer, or `cut` or `close` broke the connection.
+          ServerGone: no answer came, or `cut` or `close` broke the connection.
           ServerBusy: the status is 503.
           ServerBroken: the status is 500 or more, but not 503.
           ServerRefused: the status is below 500 but not 200, or the answer is not JSON.

@@ -201,7 +201,7 @@ class VllmSampler(FleetSampler):
         self._model_specs = weights.specs if model_specs is None else model_specs
         # Labels contain a run id, to detect two trainers that update one server.
         self._run = secrets.token_hex(4)
-        self._current: Any = None  # the `PublishedWeights`, once there are any
+        self._current: PublishedWeights | None = None
         self._metrics: dict[str, float] = {}
         try:
             fleet.start(self._attach, self._update, self._check_restarted)
@@ -218,6 +218,11 @@ class VllmSampler(FleetSampler):
     def close(self) -> None:
         super().close()
         self._weights.close()
+
+    @property
+    def _published(self) -> PublishedWeights:
+        assert self._current is not None
+        return self._current
 
     def _version_of(self, label: str) -> int:
         run, _, version = label.rpartition(":")
@@ -283,7 +288,7 @@ class VllmSampler(FleetSampler):
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
         """Updates a server; returns the pause in seconds and the probe's completion."""
         paused = client.update(
-            self._current,
+            self._published,
             mode=self._in_flight,
             timeout=self._sync_seconds,
             adapter=self._adapter,
@@ -307,7 +312,7 @@ class VllmSampler(FleetSampler):
         scored = self._probe(params, sequences)
         own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
         gaps = list(map(self._gap, clients, answers, own))
-        self._probed = self._current.label, answers[0].token_ids, own[0]
+        self._probed = self._published.label, answers[0].token_ids, own[0]
         return np.concatenate(gaps)
 
     def _gap(
@@ -318,7 +323,7 @@ class VllmSampler(FleetSampler):
         `own` has the trainer's log-probs of these tokens. Raises OutOfStep if the mean
         difference is too large, the answer is unfinished, or its version is wrong.
         """
-        version = self._version_of(self._current.label)
+        version = self._version_of(self._published.label)
         versions = sorted(set(answer.versions.tolist()))
         if answer.unfinished or versions != [version]:
             raise OutOfStep(
@@ -350,7 +355,7 @@ class VllmSampler(FleetSampler):
         """
         _, answer = found
         label, token_ids, own = self._probed
-        if label != self._current.label:
+        if label != self._published.label:
             return  # the publish in progress checks this server
         same = 0
         if not answer.unfinished:  # `_gap` rejects an unfinished one

@@ -92,9 +92,8 @@ def has(record: Mapping[str, Any], path: str) -> bool:
 def at(record: Any, path: str, default: Any = None) -> Any:
     """Returns the value at a path such as `a.b[0]`, or `default` if it does not exist.
 
-    If the path goes on inside a string, the string is parsed as JSON. The last key may
-    contain dots. In a list of chat messages, a key selects the first message with that
-    role.
+    A string inside which the path continues is parsed as JSON. The last key may contain
+    dots. In a list of chat messages, a key selects the first message with that role.
     """
     while path:
         try:

@@ -244,7 +244,7 @@ def _samples_that_fit(
 ) -> tuple[int, int]:
     """Returns how many samples per problem to show, and how many there are.
 
-    As many as fit into `most` characters are shown, but at least one.
+    The shown samples fit into `most` characters, unless the first one is longer.
     """
     lengths: collections.Counter[int] = collections.Counter()
     for s in itertools.chain(*scored.values()):

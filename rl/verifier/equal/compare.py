@@ -34,9 +34,9 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
         return True
     if left.node is None or right.node is None:
         return _same_prose(left.text, right.text)
-    signs = any(sign in left.text + right.text for sign in ("\\pm", "\\mp"))
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
+            signs = t.contains(a, t.Sign) or t.contains(b, t.Sign)
             if _Comparison(prover, signs=signs).same(a, _renamed(b, a)):
                 return True
     return False

@@ -434,11 +434,8 @@ def _real(value: Value) -> arb:
 
 
 def _only_integer(value: arb) -> fmpz | None:
-    """Returns the only integer in a ball, if it is below 2^MAX_BITS, else None.
-
-    For a ball with a huge exponent, `unique_fmpz` alone would abort the process.
-    """
-    above = value.abs_upper()
+    """Returns the only integer in a ball, if it is below 2^MAX_BITS, else None."""
+    above = value.abs_upper()  # `unique_fmpz` alone would abort for a huge exponent
     if above < 1:
         return fmpz(0) if value.contains(0) else None
     return value.unique_fmpz() if above < arb(2) ** t.MAX_BITS else None

@@ -265,10 +265,7 @@ def _leaves_sets(node: t.Node, regions: Regions) -> bool:
 
 
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
-    """Returns whether an operation on sets counts as not yet carried out.
-
-    docs/verifier.md lists the exceptions.
-    """
+    """Returns whether an operation on sets counts as not yet carried out."""
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):
         return False

@@ -207,7 +207,7 @@ class Examiner:
         """Returns whether `choice` contradicts the options that the problem lists."""
         options = self._question.options
         value = t.fold(choice.answer)
-        given = Answer("\\pm", choice.answer, value)  # its text may have signs
+        given = Answer(f"({choice.letter})", choice.answer, value)
         own = options.get(choice.letter)
         if own is not None and same_answer(given, own, prover):
             return False

@@ -1,7 +1,6 @@
 """Moves through the tokens of an answer."""
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
 
 from . import tree as t
 from .tokens import SHOWN, Token
@@ -10,9 +9,16 @@ MAX_DEPTH = 80
 
 
 class Cursor:
-    if TYPE_CHECKING:
-        # Subclasses define methods that their base classes call.
-        def __getattr__(self, name: str) -> Any: ...
+    # Methods that subclasses define and that their base classes call.
+    _statement: Callable[[], t.Node]
+    _items: Callable[[], list[t.Node]]
+    _set_builder: Callable[[list[t.Node]], t.Node]
+    condition_of: Callable[[Sequence[Token]], t.Node]
+    _expression: Callable[[], t.Node]
+    _product: Callable[[], t.Node]
+    _sign: Callable[[], t.Node]
+    _postfix: Callable[[], t.Node]
+    _juxtaposed: Callable[[t.Node, Token], t.Node]
 
     def __init__(self, tokens: list[Token]):
         self._tokens = tokens
