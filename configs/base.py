@@ -12,6 +12,7 @@ from ml_collections import ConfigDict, FieldReference
 
 from configs.schema import (
     Count,
+    Decay,
     Index,
     NotNegative,
     Positive,
@@ -294,8 +295,8 @@ class Optimizer:
     # "adamw", or "module:function" that returns an Optax transformation; see
     # docs/extending.md.
     function: str = "adamw"
-    b1: Share = 0.9  # decay of AdamW's first moment
-    b2: Share = 0.99  # decay of AdamW's second moment
+    b1: Decay = 0.9  # decay of AdamW's first moment
+    b2: Decay = 0.99  # decay of AdamW's second moment
     weight_decay: NotNegative = 0.0  # decoupled; not applied to norms and biases
     max_grad_norm: Positive = 1.0  # gradients are clipped to this global norm
     moments_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of both moments

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import re
 import signal
 import sys
 import traceback
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -119,12 +121,15 @@ def run_file(name: str) -> dict[str, Any]:
     path = path.absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    module = {"__name__": path.stem, "__file__": str(path)}
+    module = types.ModuleType(f"config {path}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look up their module
     try:
-        exec(compile(path.read_text("utf-8"), str(path), "exec"), module)
+        source = importlib.util.decode_source(path.read_bytes())
+        exec(compile(source, str(path), "exec"), module.__dict__)
     except Exception as error:
         raise UnreadableConfig(f"{name}{_blame(error, str(path))}") from None
-    return module
+    return module.__dict__
 
 
 def _blame(error: Exception, path: str) -> str:

@@ -40,6 +40,7 @@ Index = Annotated[int, Range(0)]
 Positive = Annotated[float, Range(0, open=True)]
 NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
+Decay = Annotated[float, Range(0, 0.999999)]  # Adam divides by 1 - decay
 
 
 Section = TypeVar("Section")

@@ -21,6 +21,7 @@ from models.hf import DTYPES, WEIGHTS, replaced_folder
 from models.names import rows, tensor_specs
 from models.safetensors_io import write_tensors
 
+_VERSION = 1  # raise it if a change of this file changes the folders that it writes
 _CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's token types
 
 
@@ -79,8 +80,8 @@ def from_package(
         converted.
     """
     path = packaged_file(package, file)
-    code = pathlib.Path(__file__).read_bytes()
-    digest = hashlib.sha256(f"{package}/{file}/{dtype}".encode() + code).hexdigest()
+    recipe = f"{_VERSION} {package}/{file}/{dtype}"
+    digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = pathlib.Path(cache) / f"{path.stem.lower()}-{digest[:12]}"
     if (folder / WEIGHTS).is_file():
         return folder

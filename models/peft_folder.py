@@ -45,6 +45,8 @@ _SUPPORTED: Mapping[str, Any] = {
     "layers_to_transform": None,
     "layer_replication": None,
 }
+# Initializations that change the base: PiSSA, OLoRA, LoftQ, CorDA and LoRA-GA.
+_CHANGE_BASE = ("pissa", "olora", "loftq", "corda", "lora_ga")
 
 
 def describe(config: DecoderConfig, *, base: str) -> str:
@@ -131,6 +133,13 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
         if (content.get(key) or None) != (value or None):
             only = f"{value!r}; merge these adapters with merge_and_unload of peft"
             fields.refuse(key, content.get(key), only)
+    start = content.get("init_lora_weights")
+    if str(start).startswith(_CHANGE_BASE):
+        only = (
+            "those that do not change the base; save the adapters with"
+            " path_initial_model_for_weight_conversion of peft"
+        )
+        fields.refuse("init_lora_weights", start, only)
     fields.size("r")
     fields.positive("lora_alpha", content.get("lora_alpha"))
     return content

@@ -172,10 +172,8 @@ def _late_score(score: Any) -> dict[str, Any]:
 
 
 def _hash_files(folder: pathlib.Path) -> dict[str, str]:
-    paths = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
-    relative = {path.relative_to(folder).as_posix() for path in paths}
-    # Not hidden files or folders of other programs: .DS_Store and ._NAME of macOS,
-    # .nfs0123 of NFS, .ipynb_checkpoints/ of Jupyter.
-    names = sorted(n for n in relative - {SUMS, SCORE} if "/." not in f"/{n}")
+    paths = files.visible(folder, "**/*")
+    found = (p for p in paths if p.is_symlink() or not p.is_dir())
+    names = sorted({p.relative_to(folder).as_posix() for p in found} - {SUMS, SCORE})
     hashes = files.sha256_of_each(folder / name for name in names)
     return dict(zip(names, hashes, strict=True))

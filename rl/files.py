@@ -152,7 +152,7 @@ def read_rows(
 
 def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
     """Returns `row[key]`; raises a ValueError with `where` if it is not an integer."""
-    if not isinstance(value := row.get(key), int):
+    if type(value := row.get(key)) is not int:
         raise ValueError(
             f"{where}: {key}={value!r}: must be a whole number; restore the file, or"
             " delete this row"
@@ -170,6 +170,16 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
             while len(part) > MAX_LINE_BYTES and not part.endswith(b"\n"):
                 part = file.readline(MAX_LINE_BYTES + 1)
+
+
+def visible(folder: pathlib.Path, pattern: str) -> list[pathlib.Path]:
+    """Returns the sorted paths in a folder that match a pattern, except hidden ones.
+
+    Hidden files and folders belong to other programs: .DS_Store and ._NAME of macOS,
+    .nfs0123 of NFS, .ipynb_checkpoints/ of Jupyter.
+    """
+    paths = ((p, p.relative_to(folder).parts) for p in sorted(folder.glob(pattern)))
+    return [p for p, parts in paths if not any(part[0] == "." for part in parts)]
 
 
 def sha256(path: pathlib.Path) -> str:
@@ -230,7 +240,7 @@ def markdown_table(
 
 def _parsed(line: bytes, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line.decode())
+        row = json.loads(line.decode(), object_pairs_hook=_distinct)
         if b"\\u" in line:  # an escape may be half of a surrogate pair
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
@@ -253,6 +263,15 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
         ) from None
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a row must be an object, not {type(row).__name__}")
+    return row
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in row if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} occurs twice")
     return row
 
 

@@ -78,6 +78,7 @@ class RunSpec:
     gaps: Sequence[str]  # messages about levels without problems
     objective: Objective
     sinks: Mapping[str, Maker]  # additional metric loggers, by name
+    code: Mapping[str, Mapping[str, str]]  # `Rewards.code`; empty in followers
 
     @property
     def train(self) -> Sequence[Problem]:
@@ -143,7 +144,7 @@ def validate(c: RunConfig) -> RunSpec:
     make_optimizer(c.optimizer)
     sinks = load_sinks(sinks=c.log.sinks)
     devices = all_devices()
-    sets = read_data(c)
+    sets, code = read_data(c)
     mesh_shape = resolve_shape(
         len(devices), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
     )
@@ -217,6 +218,7 @@ def validate(c: RunConfig) -> RunSpec:
         gaps=gaps,
         objective=objective,
         sinks=sinks,
+        code=code,
     )
 
 
@@ -274,8 +276,13 @@ def check_sizes(
         )
 
 
-def read_data(c: RunConfig) -> list[ProblemSet]:
-    """Reads all training and held-out problems; process 0 also tests users' rewards."""
+def read_data(
+    c: RunConfig,
+) -> tuple[list[ProblemSet], Mapping[str, Mapping[str, str]]]:
+    """Reads all training and held-out problems; process 0 also tests users' rewards.
+
+    Also returns `Rewards.code`.
+    """
     d = c.data
     sets: list[ProblemSet] = []
     sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
@@ -285,14 +292,14 @@ def read_data(c: RunConfig) -> list[ProblemSet]:
             name=name, key=key, source=source, rows=len(problems), problems=problems
         )
         sets.append(of_set)
-    if jax.process_index() == 0:  # a reward may call a service
-        try_out(
-            _reward_formulas(c),
-            sets[0].problems[0],
-            timeout=c.reward.timeout,
-            right_from=c.reward.right_from,
-        )
-    return sets
+    if jax.process_index():  # a reward may call a service
+        return sets, {}
+    return sets, try_out(
+        _reward_formulas(c),
+        sets[0].problems[0],
+        timeout=c.reward.timeout,
+        right_from=c.reward.right_from,
+    )
 
 
 def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:

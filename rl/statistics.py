@@ -131,11 +131,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Returns p-values adjusted by Holm's method, in input order.
 
     If all hypotheses with an adjusted p below 0.05 are rejected, the probability of any
-    false rejection is at most 5%.
+    false rejection is at most 5%. A p-value of NaN counts as 1.
     """
-    order = np.argsort(p_values, kind="stable")
+    values = np.nan_to_num(np.asarray(p_values, np.float64), nan=1.0)
+    order = np.argsort(values, kind="stable")
     remaining = np.arange(len(p_values), 0, -1)
-    adjusted = np.minimum(1, remaining * np.asarray(p_values)[order])
+    adjusted = np.minimum(1, remaining * values[order])
     return np.maximum.accumulate(adjusted)[np.argsort(order)].tolist()
 
 

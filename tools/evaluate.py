@@ -57,6 +57,7 @@ from tools.tables import markdown
 
 _REWARD = "--reward"
 _REWARD_SECONDS = 5.0  # time limit of one call of a reward function
+_ADVICE = "make the function faster"
 AUDIT = "audit"  # subfolder of an evaluation
 
 
@@ -108,7 +109,7 @@ def _evaluate(args: argparse.Namespace) -> None:
             next(iter(problems.values()))[0],
             timeout=_REWARD_SECONDS,
             right_from=args.right_from,
-            timeout_key="limit",
+            advice=_ADVICE,
         )
     named = problems.items()
     tasks = [run.make_task(args.out, *item, model, conditions) for item in named]
@@ -173,7 +174,7 @@ def _judge(
                 workers=pool.workers,
                 timeout=_REWARD_SECONDS,
                 right_from=args.right_from,
-                timeout_key="limit",
+                advice=_ADVICE,
             )
             opened.callback(rewards.close)
             judge = rewards.reward(_REWARD)

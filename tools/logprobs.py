@@ -46,6 +46,8 @@ def logprobs(
       ValueError: the model cannot be used, or a text cannot be encoded or exceeds the
         model's positions.
     """
+    if not any(texts):
+        raise ValueError(f"texts={[*texts]}: at least one text must not be empty")
     found = find_pretrained(model, dtype)
     begin, bare = encode_texts(found, texts)
     ids = [begin + of_text for of_text in bare]

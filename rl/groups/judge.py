@@ -26,13 +26,16 @@ def build_groups(
     """Returns one group per problem, without the completions that have no verdict.
 
     The first four arguments have one entry per group. If `settings.shuffle` is set,
-    rewards, missing verdicts and correctness are shuffled over all completions, with
-    `seed`.
+    scores are shuffled over all completions, with `seed`.
     """
     texts = [
         [decode(c.token_ids.tolist()) for c in of_group] for of_group in completions
     ]
     scores = [s for of_group in reward(texts, problems) for s in of_group]
+    if settings.shuffle:
+        # A control experiment: if such a run still improves the policy, the
+        # information in the reward is not the cause.
+        scores = [scores[i] for i in generator(seed).permutation(len(scores))]
     correct = np.array([s.verdict.correct is True for s in scores], bool)
     raw = np.array([s.reward for s in scores], np.float32)
     names = dict.fromkeys(name for score in scores for name in score.components)
@@ -40,11 +43,6 @@ def build_groups(
         name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
         for name in names
     }
-    if settings.shuffle:
-        # A control experiment: if such a run still improves the policy, the
-        # information in the reward is not the cause.
-        order = generator(seed).permutation(len(raw))
-        correct, raw = correct[order], raw[order]
     every = [c for of_group in completions for c in of_group]
     rewards = raw + overlong_penalty(
         np.array([len(c.token_ids) for c in every]),

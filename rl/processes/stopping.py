@@ -1,4 +1,4 @@
-"""Ends a command on SIGTERM, SIGUSR1, SIGHUP or Ctrl-C, if possible with a checkpoint.
+"""Ends a command on a signal or Ctrl-C, if possible with a checkpoint.
 
 The effect depends on the phase in which the signal arrives:
 
@@ -32,8 +32,10 @@ ERROR = 1  # the last line explains the error
 REFUSED = 2  # an error of `tools.evaluate` and other tools, or invalid arguments
 UNHEALTHY = 3  # an alarm stopped the run, or its last updates were not finite
 
-# Signals of schedulers (SIGTERM, SIGUSR1), of Ctrl-C, and of a terminal that closes.
-STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
+# Signals of schedulers, of Ctrl-C (SIGINT), and of a terminal that closes (SIGHUP).
+STOPPING = (
+    signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP,
+)  # fmt: skip
 
 PATIENCE_SECONDS = 1.5
 _FROM_OTHER = 0x80  # marks a signal that another process received

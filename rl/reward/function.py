@@ -17,6 +17,7 @@ import inspect
 import math
 import os
 import pathlib
+import sys
 import sysconfig
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 from rl.files import sha256
 from rl.problems.functions import load_function
 from rl.problems.types import Problem
+from rl.processes.streams import outlast_output
 from rl.reward.verifier import Score
 from rl.verifier import Verdict, extract_answer
 
@@ -39,7 +41,7 @@ class Form(NamedTuple):
     batch: bool  # whether the arguments are (completions, problems)
     grouped: bool  # whether a worker receives all completions of a problem together
     place: str  # `file:line` of the function
-    source: str  # SHA-256 of that file, or "" if there is none
+    files: Mapping[str, str]  # see `_files_beside`
 
 
 class Fault(NamedTuple):
@@ -57,7 +59,7 @@ def open_function(
     key: str,
     right_from: float,
     after: str | None,
-    source: str | None,
+    files: Mapping[str, str] | None,
     problem: Problem | None,
 ) -> Callable[[Sequence[str] | None], Form | list[Score] | Fault]:
     """Loads a user's "module:function" and returns the function that a worker runs.
@@ -66,21 +68,23 @@ def open_function(
     with None, it returns the `Form` of the user's function. If the user's function
     cannot be loaded or fails, the returned function returns a `Fault`.
 
-    `source` is the `Form.source` from the start of the run. If this process imported
-    another version of the file, the returned function returns a `Fault`. If `source` is
+    `files` are the `Form.files` from the start of the run. If this process imported
+    another version of a file, the returned function returns a `Fault`. If `files` is
     None, any version is accepted.
     """
     named = f"{key}={where!r}"
+    outlast_output()  # the function may print
     try:
         function = load_function(where, key=key)
         if not callable(function):
             raise ValueError(f"{named}: must be a function, not {function!r}")
-        form = _form(function, named)
-        if source not in (None, form.source):
+        form = _form(function, named, where.partition(":")[0])
+        if files not in (None, form.files):
+            edited = min(f for f, _ in files.items() ^ form.files.items())
             raise ValueError(
-                f"{named}: {form.place}: the file was edited after the start of the"
-                " run, and a worker had to be replaced; start the same command again,"
-                " which uses the new file"
+                f"{named}: {edited}: the file was edited after the start of the run,"
+                " and a worker had to be replaced; start the same command again, which"
+                " uses the new file"
             )
     except ValueError as error:
         fault = Fault(str(error))
@@ -137,7 +141,7 @@ def _await_all(*calls: Awaitable[Any]) -> list[Any]:
 _runner = asyncio.Runner()
 
 
-def _form(function: Callable, named: str) -> Form:
+def _form(function: Callable, named: str, module: str) -> Form:
     code = inspect.unwrap(function)
     code = getattr(code, "__code__", getattr(type(code).__call__, "__code__", None))
     place = f"{_short_path(code.co_filename)}:{code.co_firstlineno}" if code else "?"
@@ -161,16 +165,25 @@ def _form(function: Callable, named: str) -> Form:
         batch=batch,
         grouped=waits or batch,
         place=place,
-        source=_hash(code.co_filename) if code else "",
+        files=_files_beside(getattr(sys.modules[module], "__file__", None)),
     )
 
 
-@functools.cache  # the file at the time of this process's first call
-def _hash(path: str) -> str:
-    try:
-        return sha256(pathlib.Path(path))
-    except OSError:
-        return ""
+@functools.cache  # the files at the time of this process's first call
+def _files_beside(file: str | None) -> Mapping[str, str]:
+    """Returns SHA-256 by relative path of the imported files in the folder of `file`.
+
+    Includes folders below, but not installed packages. Empty if `file` is None.
+    """
+    folder = os.path.dirname(file) + os.sep if file else "\0"
+    modules = {getattr(m, "__file__", None) or "" for m in [*sys.modules.values()]}
+    return {
+        path.removeprefix(folder): sha256(pathlib.Path(path))
+        for path in sorted(modules)
+        if path.startswith(folder)
+        and "site-packages" not in path.removeprefix(folder)
+        and os.path.isfile(path)
+    }
 
 
 def _score(value: Any, text: str, right_from: float, after: str | None) -> Score:

@@ -21,6 +21,7 @@ from rl.verifier import Verdict, VerifierPool
 from rl.verifier.pool import ENDED, LATE, Lost, Workers
 
 VERIFIER = "verifier"
+ADVICE = "make the function faster, or raise config.reward.timeout"
 _TERM = re.compile(
     r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*\*\s*)?(verifier(?![\w.:])|[\w.]+:\w[\w.]*)\s*"
 )
@@ -72,7 +73,7 @@ class Rewards:
       formulas: values of `reward.function` and `eval.reward` by config key.
       workers, timeout, right_from, literal, after: as in `config.reward`. A call that
         times out or ends its worker is tried once more.
-      timeout_key: config key of `timeout`, for messages.
+      advice: what to do about a call that times out, for messages.
       on_lost: receives a message if every attempt to call a user function timed out or
         ended its worker.
     """
@@ -86,13 +87,14 @@ class Rewards:
         right_from: float,
         literal: bool = True,
         after: str = "",
-        timeout_key: str = "config.reward.timeout",
+        advice: str = ADVICE,
         on_lost: Callable[[str], None] = _warn,
     ):
         self._right_from, self._after = right_from, after or None
-        self._limit = f"{timeout_key}={timeout:g} s; make the function faster"
-        if "." in timeout_key:  # tools have no flag for their limit
-            self._limit += ", or raise this key"
+        self._hints = {
+            LATE: f"{timeout:g} s; {advice}",
+            ENDED: "correct the function",
+        }
         self._on_lost = on_lost
         self._terms = {key: parse(text, key=key) for key, text in formulas.items()}
         own: dict[str, str] = {}
@@ -105,6 +107,8 @@ class Rewards:
         self._pool: VerifierPool | None = None
         self._workers: Workers | None = None
         self._by_name: dict[str, Reward] = {}
+        # SHA-256 of each file of a user function, by function and file.
+        self.code: dict[str, Mapping[str, str]] = {}
         with contextlib.ExitStack() as opened:
             if verifies:
                 self._pool = opened.enter_context(
@@ -158,7 +162,7 @@ class Rewards:
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
         named = f"{key}={name!r}"
-        hints = {LATE: self._limit, ENDED: "correct the function"}
+        hints = self._hints
         opened = (name, key, self._right_from, self._after)
         # One request per worker, so that each worker hashes the file when it imports
         # it. After an edit, a worker with the old function still has the old hash.
@@ -171,6 +175,8 @@ class Rewards:
                 f"{named}: cannot be imported: it {form.reason} ({hints[form.reason]})"
             )
 
+        self.code[name] = form.files
+
         def call_function(
             groups: Sequence[Sequence[str]], problems: Sequence[Problem]
         ) -> list[list[Score]]:
@@ -179,7 +185,7 @@ class Rewards:
                 for texts in groups
             ]
             requests = [
-                ((*opened, form.source, problem), of_problem)
+                ((*opened, form.files, problem), of_problem)
                 for problem, of_problem in zip(problems, calls, strict=True)
             ]
             scores: list[list[Score]] = [[] for _ in groups]
@@ -214,9 +220,9 @@ def try_out(
     *,
     timeout: float,
     right_from: float,
-    timeout_key: str = "config.reward.timeout",
-) -> None:
-    """Calls the user functions of rewards, to find errors before a run.
+    advice: str = ADVICE,
+) -> Mapping[str, Mapping[str, str]]:
+    """Calls the user functions of rewards, to find errors; returns `Rewards.code`.
 
     The functions judge two completions of `problem`: its first gold in a box, and an
     empty text. Raises ValueError if a function cannot be loaded, fails, breaks its
@@ -228,7 +234,7 @@ def try_out(
         if names:
             own[key] = " + ".join(names)
     if not own:
-        return
+        return {}
 
     def refuse(reason: str) -> None:
         raise RewardError(reason)
@@ -238,13 +244,14 @@ def try_out(
         workers=1,
         timeout=timeout,
         right_from=right_from,
-        timeout_key=timeout_key,
+        advice=advice,
         on_lost=refuse,
     )
     with contextlib.closing(opened) as rewards:
         texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
         for key in own:
             rewards.reward(key)([texts], [problem])
+        return rewards.code
 
 
 def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:

@@ -73,8 +73,8 @@ class Worker:
 def serve(fd: int) -> None:
     """Answers requests from the pipe `fd` until the pipe closes; runs in a worker."""
     # Only the parent handles signals. SLURM sends them to all processes of a job.
-    stopping = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
-    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    names = "SIGINT SIGTERM SIGHUP SIGUSR1 SIGUSR2".split()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.Signals[n] for n in names])
     if os.fork():
         # This process only waits for the end of its stdin, when the parent exits.
         # It then kills its process group, including the processes of a user's function.

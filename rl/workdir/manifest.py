@@ -25,7 +25,7 @@ from rollout.cores import usable_cores
 # Keys that may change when a run resumes, including all keys below them. The sources of
 # base model and problems may change, since their content is hashed.
 MAY_CHANGE = """
-    versions hosts data.held_out
+    versions hosts code data.held_out
     config.steps config.compiled config.mesh config.log config.profile config.eval
     config.data.eval config.data.eval_args config.checkpoint config.export config.alarms
     config.reward.workers config.data.unreadable config.rollout.vllm
@@ -50,7 +50,7 @@ _REPLACED = """
 _MODEL_FILES = (".safetensors", ".json", ".txt", ".jinja")
 
 Identity = Mapping[str, Mapping[str, Any]]
-"""Maps a section (config, base, data, versions, hosts, jax) and a name to a value."""
+"""Maps a section, such as config, base or data, and a name to a value."""
 
 
 class Change(NamedTuple):
@@ -65,7 +65,7 @@ class Change(NamedTuple):
 
 def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     """Returns the identity of a run; `base` is the base model's folder."""
-    paths = [p for p in sorted(base.glob("[!.]*")) if p.suffix in _MODEL_FILES]
+    paths = [p for p in files.visible(base, "*") if p.suffix in _MODEL_FILES]
     hashes = files.sha256_of_each(paths)
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
     settings = {name: getattr(jax.config, name) for name in _JAX_DEFAULTS}
@@ -83,6 +83,7 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
         },
         "hosts": {"processes": jax.process_count(), "devices": jax.device_count()},
         "jax": {k: v for k, v in settings.items() if v != _JAX_DEFAULTS[k]},
+        "code": spec.code,
     }
 
 

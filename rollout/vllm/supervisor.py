@@ -120,7 +120,7 @@ def main() -> int:
         sys.exit(__doc__)
     # Orphaned processes of the tree become children of this process.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent

@@ -55,7 +55,7 @@ def test_every_section_is_described_with_its_keys():
          "mine.py:6: unknown key 'stepps'. Did you mean \"steps\"?"),
         (b"def get_config():\n    pass\n",
          "mine.py: get_config() must return a ConfigDict, not NoneType"),
-        (b"# \xe4\n", "mine.py: UnicodeDecodeError: 'utf-8' codec can't decode byte"),
+        (b"# \xe4\n", "mine.py: SyntaxError: invalid or missing encoding declaration"),
     ],
 )  # fmt: skip
 def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch, text, message):
@@ -150,3 +150,19 @@ def test_a_result_that_could_not_be_written_is_refused_first(tmp_path, capsys, t
     assert caught.value.code == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert f"{tmp_path}/file/no cannot be created or written; give another" in last
+
+
+@pytest.mark.failure(111)
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"\xef\xbb\xbf",
+        b"# coding: latin-1\n# caf\xe9\n",
+        b"from __future__ import annotations\nimport dataclasses\n"
+        b"@dataclasses.dataclass\nclass Size:\n    steps: int = 3\n",
+    ],
+)
+def test_a_file_that_python_can_import_is_read(tmp_path, start):
+    file = tmp_path / "mine.py"
+    file.write_bytes(start + GOOD.encode() + b"    return base.get_config()\n")
+    assert read_config(str(file)).steps == base.get_config().steps

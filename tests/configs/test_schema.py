@@ -62,6 +62,7 @@ def test_every_config_of_ours_fits(name):
         ("sampling.half_life", 0.0, "be above 0"),
         ("optimizer.moments_dtype", "float16", "be one of float32, bfloat16"),
         ("schedule.learning_rate", float("inf"), "be finite"),
+        ("optimizer.b2", 1.0, "lie in [0, 0.999999]"),
         (
             "alarms.stop_on",
             ("gap",),

@@ -113,6 +113,7 @@ def test_kernels_that_a_peft_folder_lacks_stay_as_they_are(adapted, tmp_path):
         ({"use_dora": True}, "use_dora=True is not supported, only False"),
         ({"rank_pattern": {"q_proj": 8}}, "rank_pattern={'q_proj': 8} is not"),
         ({"modules_to_save": ["lm_head"]}, "only None; merge these adapters with"),
+        ({"init_lora_weights": "pissa_niter_4"}, "only those that do not change the"),
         ({"r": 0}, "r=0 must be a positive integer"),
         ({"r": 8}, r"lora_A.weight has shape \(4, 64\), but .* \(8, 64\)"),
     ],

@@ -136,6 +136,7 @@ def test_methods_are_compared_by_their_seeds():
 def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.6]) == [1.0, 1.0] and holm([]) == []
+    assert holm([float("nan"), 0.01]) == [1.0, 0.02]
 
 
 def test_several_equal_arms_seldom_have_a_significant_one():

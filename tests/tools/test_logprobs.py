@@ -1,6 +1,7 @@
 """Log-probabilities of texts, against transformers."""
 
 import numpy as np
+import pytest
 import torch
 import transformers
 
@@ -24,3 +25,9 @@ def test_they_are_those_of_transformers(tmp_path):
         expected = logits[0, :-1].gather(1, ids[0, 1:, None])[:, 0].numpy()
         assert np.isnan(scored.logprobs[0])
         np.testing.assert_allclose(scored.logprobs[1:], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("texts", [[], [""]])
+def test_without_a_text_it_is_refused(texts):
+    with pytest.raises(ValueError, match="at least one text must not be empty"):
+        logprobs("unused", texts)

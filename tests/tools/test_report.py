@@ -378,6 +378,14 @@ def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
     assert "<td>objective.eps_high</td>" in text
 
 
+def test_settings_that_differ_late_are_shown(tmp_path):
+    long = "my_" + 60 * "x"
+    runs = [
+        read_run(make(tmp_path / end, function=f"{long}:{end}")) for end in ("a", "b")
+    ]
+    assert f"{long}:b&quot;</td>" in page(runs)
+
+
 def test_the_command_prints_the_findings_and_the_file(tmp_path, capsys):
     folder = make(tmp_path / "run", faults=FAULTS["skipped"][0])
     out = folder / "report.html"

@@ -44,6 +44,8 @@ _TRANSLATION = re.compile(
     re.I,
 )
 _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
+# An answer without content: emphasis of Markdown, delimiters of formulas, an empty box.
+_EMPTY = re.compile(r"(?:[\s*$`_~#]|\\[\[\]()]|\\f?box(?:ed)?\s*\{\s*\})*")
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
@@ -54,8 +56,8 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
         fixed = fix(problem), tuple(map(fix, answers))
         done += [name] if fixed != (problem, answers) else []
         problem, answers = fixed
-    if not answers:
-        answers = tuple(with_answer(row).answers)
+    if not any(map(bare_answer, answers)):
+        answers = tuple(with_answer(dataclasses.replace(row, answers=())).answers)
         done += ["answer_from_solution"] if answers else []
     bare = tuple(dict.fromkeys(filter(None, map(bare_answer, answers))))
     done += ["answer_markup"] if bare != answers else []
@@ -115,6 +117,8 @@ def bare_answer(answer: str) -> str:
     if answer.count("$") == 1 and "\\$" not in answer:
         answer = answer.strip("$ ")
     answer = _END.sub("", answer)
+    if _EMPTY.fullmatch(answer):
+        return ""
     return (answer.lstrip("0") or "0") if answer.isdigit() else answer
 
 

@@ -207,12 +207,24 @@ def _parquet(path: pathlib.Path) -> Iterator[Any]:
         ) from None
     try:
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024):
-            yield from batch.to_pylist()
+            # Of float32, the fewest decimals: 0.1, and not 0.10000000149011612.
+            columns = [
+                c.cast("string").cast("double") if c.type == "float" else c
+                for c in batch.columns
+            ]
+            names = batch.schema.names
+            for row in pyarrow.RecordBatch.from_arrays(columns, names).to_pylist():
+                yield json.loads(json.dumps(row, default=_text))
     except pyarrow.ArrowException as error:
         raise ValueError(
             f"{path}: not Parquet that pyarrow can read"
             f" ({str(error).splitlines()[0]}); download or write it again"
         ) from None
+
+
+def _text(value: Any) -> str:
+    """Converts a value that JSON does not have, such as a date or a Decimal."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 _LOADERS = {".json": _json, ".parquet": _parquet}

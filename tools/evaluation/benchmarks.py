@@ -87,7 +87,7 @@ def load_benchmark(
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         try:
-            known = load_benchmark(original, data_dir, limit=limit)
+            known = load_benchmark(original, data_dir, limit=limit, fields=fields)
             return perturbed_problems(known, date)
         except ValueError as error:
             raise ValueError(f"{spec}: {error}") from None

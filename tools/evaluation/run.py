@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from rl.evaluate import SampledCompletion, draw
-from rl.files import Rows, sha256
+from rl.files import Rows, sha256, visible
 from rl.problems.templates import check_template, encode_checked
 from rl.problems.tokenizer import decode_completion
 from rl.progress import watch
@@ -204,7 +204,7 @@ def _chunks(
 
 def checkpoint_hash(folder: pathlib.Path) -> str:
     """Returns a SHA-256 hash of the config and all weight files of a folder."""
-    weights = sorted(folder.glob("[!.]*.safetensors"))
+    weights = visible(folder, "*.safetensors")
     if not weights:
         raise FileNotFoundError(f"{folder}: no .safetensors file; give a model folder")
     digest = hashlib.sha256()

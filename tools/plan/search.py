@@ -139,11 +139,12 @@ def best(config: RunConfig, target: Target) -> Workload:
             if not refused:
                 return work
     guess, work = smallest
-    compiled = ", but does not fit when compiled (see above)" if near else ""
+    model = work.config.model.path or work.config.model.maker
     raise ValueError(
-        f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
-        f" in no layout; the smallest, {_name(work)}, is estimated at {gib(guess.peak)}"
-        f" of {gib(target.usable)} usable GiB{compiled}; give more or larger devices"
+        f"--target={target}: {model} does not fit: {len(found)} layouts were estimated"
+        f" and {len(tried)} compiled; the smallest, {_name(work)}, is estimated at"
+        f" {gib(guess.peak)} of {gib(target.usable)} usable GiB; give more or larger"
+        " devices"
     )
 
 

@@ -164,14 +164,11 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Returns (config key, value of each run) where values differ.
-
-    Values are JSON, of which only the first 60 characters are compared and returned.
-    """
+    """Returns (config key, value of each run as JSON) where values differ."""
     configs = [flatten(run.config) for run in runs]
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
-        values = [json.dumps(config.get(key))[:60] for config in configs]
+        values = [json.dumps(config.get(key)) for config in configs]
         if len(set(values)) > 1:
             rows.append((key, values))
     return rows

@@ -340,3 +340,25 @@ def test_the_graded_filter_reads_rewards_before_they_are_shaped():
     )
     groups, _ = collector.collect(0)
     assert groups == []  # all wrong, though of unequal lengths
+
+
+def test_shuffled_scores_stay_together():
+    """Components and rules are those of the rewards that they are logged with."""
+
+    def score(texts, problems):
+        return [
+            Score(
+                reward=float(len(text)),
+                verdict=_verdict(text[0] == "1"),
+                components={"length": len(text)},
+            )
+            for text in texts
+        ]
+
+    shaping = base.Reward(shuffle=True)
+    shuffled, _ = _collector(lambda _: 0.5, reward=score, shaping=shaping)
+    groups, _ = shuffled.collect(0)
+    for group in groups:
+        np.testing.assert_array_equal(group.components["length"], group.raw)
+    lengths = [len(c.token_ids) for g in groups for c in g.completions]
+    assert lengths != [int(r) for g in groups for r in g.raw]

@@ -126,7 +126,7 @@ def hangup(handler):
 
 
 @pytest.mark.failure(75)
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_a_closed_terminal_and_slurms_warning_end_it_like_sigterm(number):
     with hangup(signal.SIG_DFL):
         process = start(CASES["interruptible"][0])

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import subprocess
 import sys
 import time
@@ -220,8 +221,8 @@ def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
         assert math.isnan(scores[1].reward) and rewards.counts["lost"] == 1
     place = f"tests/rl/reward/functions.py:{_line('def hangs')}"
     assert told == [
-        f"{KEY}='{HERE}:hangs': {place}: took too long (config.reward.timeout=1 s;"
-        " make the function faster, or raise this key);"
+        f"{KEY}='{HERE}:hangs': {place}: took too long (1 s; make the"
+        " function faster, or raise config.reward.timeout);"
         " problem 'a-7', completion 'hang'"
     ]
 
@@ -259,11 +260,27 @@ def test_what_it_starts_ends_with_its_worker_and_with_the_run(tmp_path, killed):
             run.kill()
 
 
+@pytest.mark.failure(112)
+def test_one_may_print_where_nothing_reads_the_output():
+    code = _RUN.replace(":starts", ":prints").replace("sys.stdin.read()", "")
+    code += "\nassert rewards.reward(KEY)([['a']], [FOUR])[0][0].reward == 1"
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    arguments = [sys.executable, "-c", code, "a", "20"]
+    subprocess.run(arguments, stdout=writer, env=environment, check=True)
+    os.close(writer)
+
+
 @pytest.mark.failure(102)
-def test_a_file_that_was_edited_is_not_mixed_with_the_old_one(tmp_path, monkeypatch):
-    file = tmp_path / "edited_reward.py"
-    code = "import os\ndef score(c, problem):\n    if c: os._exit(1)\n    return {}\n"
-    file.write_text(code.format(0.25))
+@pytest.mark.parametrize("edited", ["edited_reward.py", "helper_of_reward.py"])
+def test_a_file_that_was_edited_is_not_mixed_with_the_old_one(
+    tmp_path, monkeypatch, edited
+):
+    own = "import os\nfrom helper_of_reward import VALUE\ndef score(c, problem):\n"
+    own += "    if c: os._exit(1)\n    return VALUE\n"
+    (tmp_path / "edited_reward.py").write_text(own)
+    (tmp_path / "helper_of_reward.py").write_text("VALUE = 0.25\n")
     monkeypatch.syspath_prepend(tmp_path)
     rewards = Rewards(
         {KEY: "edited_reward:score"}, workers=1, timeout=20, right_from=1.0
@@ -276,9 +293,13 @@ def test_a_file_that_was_edited_is_not_mixed_with_the_old_one(tmp_path, monkeypa
 
         assert reward("") == 0.25
         assert math.isnan(reward("ends the worker")) and reward("") == 0.25
-        file.write_text(code.format(0.5))
+        assert [*rewards.code["edited_reward:score"]] == [
+            "edited_reward.py", "helper_of_reward.py",
+        ]  # fmt: skip
+        with (tmp_path / edited).open("a") as file:
+            file.write("VALUE = 0.5\n")
         assert reward("") == 0.25  # the worker has the old function
-        with pytest.raises(RewardError, match="edited_reward.py:2: the file was edit"):
+        with pytest.raises(RewardError, match=f"{edited}: the file was edited"):
             reward("ends the worker")
 
 

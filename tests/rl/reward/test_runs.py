@@ -189,7 +189,7 @@ def test_only_the_leader_tries_a_reward_out(config, monkeypatch):
     """The leader may have hundreds of followers, and call a service."""
     config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
     monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 1)
-    train_set, _ = read_data(from_config(config))
+    (train_set, _), _ = read_data(from_config(config))
     assert train_set.problems
     monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 0)
     with pytest.raises(ValueError, match="IndexError"):

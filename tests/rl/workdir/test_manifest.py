@@ -204,6 +204,13 @@ def test_other_versions_are_shown_and_never_refused(workdir, first):
     assert len(said) == 1 and said[0].startswith("changed: versions.jax: ")
 
 
+@pytest.mark.failure(102)
+def test_an_edited_reward_is_shown_and_never_refused(workdir, first):
+    now = {**first, "code": {"my:score": {"helper.py": "0" * 64}}}
+    said = manifest.begin(workdir, now, accept_changes=False)
+    assert said == ["changed: code.my:score.helper.py: none -> 000000000000"]
+
+
 @pytest.mark.failure(37)
 def test_settings_of_jax_that_change_what_is_drawn_are_part_of_a_run(
     workdir, made, first

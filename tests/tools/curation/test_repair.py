@@ -1,5 +1,7 @@
 """Repairs undo faults of transit, and leave sound text alone."""
 
+import dataclasses
+
 import pytest
 
 from tools.curation.repair import (
@@ -99,6 +101,9 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         (r"\begin{pmatrix}1\\a\end{pmatrix}", r"\begin{pmatrix}1\\a\end{pmatrix}"),
         ("x^", "x^"),
         (r"There are \(\boxed{6}\) of them", "6"),
+        ("**", ""),
+        ("$$", ""),
+        (r"\[ \boxed{} \]", ""),
     ],
 )
 def test_bare_answers(answer, bare):
@@ -116,3 +121,10 @@ def test_repairs_are_named():
     assert fixed.problem == "Find x\nif \\frac{x}{2}=1."
     assert fixed.answers == ("2",)
     assert done == ("tex_escapes", "markup", "answer_from_solution")
+
+
+def test_a_gold_of_markup_alone_is_that_of_the_solution():
+    row = Row(id="a", problem="Find x.", answers=("**",), solution="\\boxed{2}")
+    fixed, done = repair(row)
+    assert fixed.answers == ("2",) and done == ("answer_from_solution",)
+    assert repair(dataclasses.replace(row, solution=""))[0].answers == ()

@@ -1,5 +1,7 @@
 """Bad sources: one clear line each, that names the file, the row and the value."""
 
+import datetime
+import decimal
 import json
 import pathlib
 
@@ -127,6 +129,26 @@ def test_parquet_reads_like_jsonl(tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"not a parquet file")
     with pytest.raises(ValueError, match=r"bad.parquet: not Parquet"):
         inspect(Source(path=str(tmp_path / "bad.parquet")))
+
+
+@pytest.mark.failure(113)
+def test_types_that_json_does_not_have_are_text(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet_files = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "problem": ["a", "b"],
+        "answer": pyarrow.array([0.1, 3.0], pyarrow.float32()),
+        "made": [datetime.date(2026, 11, 28), None],
+        "image": [b"\xff", b"x"],
+        "price": [decimal.Decimal("2.50")] * 2,
+    }
+    path = tmp_path / "rows.parquet"
+    parquet_files.write_table(pyarrow.table(columns), path)
+    first, second = read(Source(path=str(path)))
+    assert (first.answers, second.answers) == (("0.1",), ("3",))
+    assert json.loads(json.dumps(first.record()))["meta"] == {
+        "made": "2026-11-28", "image": "\ufffd", "price": "2.50",
+    }  # fmt: skip
 
 
 def test_the_hub_out_of_reach_is_one_line(monkeypatch):

@@ -90,6 +90,15 @@ def test_constants_that_words_mean_stay():
     assert int(made.answers[0]) == plums * 7 * weeks
 
 
+def test_columns_of_a_file_may_have_other_names(tmp_path):
+    path = tmp_path / "own.jsonl"
+    row = {"question": SPENT.problem, "answer": "31", **SPENT.meta}
+    path.write_text(json.dumps(row) + "\n")
+    fields = {"problem": "question"}
+    (made,) = load_benchmark(f"perturbed:{path}:2026-11-22", fields=fields)
+    assert made.meta["from"] == SPENT.problem
+
+
 @pytest.mark.failure(33)
 def test_what_cannot_be_perturbed_is_one_line(tmp_path):
     path = tmp_path / "own.jsonl"

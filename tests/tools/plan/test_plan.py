@@ -164,7 +164,7 @@ BAD = [
     ),
     (
         ["--target=h100:1", "--search"],
-        "--target=h100:1: Qwen/Qwen2.5-Math-7B fits in no layout; the smallest, fsdp 1",
+        "--target=h100:1: Qwen/Qwen2.5-Math-7B does not fit: ",
     ),
     ([], "give --config=configs/NAME.py and --target=CHIP:SHAPE"),
 ]
