@@ -57,7 +57,8 @@ def load_problems(
         rows = ((f"{where}, problem {i}", p) for i, p in enumerate(made, 1))
         return _checked(rows, where)
     paths = []
-    for name in filter(None, map(str.strip, source.split(","))):
+    one = pathlib.Path(source).expanduser().is_file()  # its name may have a comma
+    for name in [source] if one else filter(None, map(str.strip, source.split(","))):
         if name.endswith(".parquet"):
             raise ValueError(
                 f"{key}={name!r}: must be JSONL; convert Parquet with"

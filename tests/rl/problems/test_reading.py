@@ -116,6 +116,13 @@ def test_a_bad_row_is_named(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.failure(114)
+def test_the_name_of_a_file_may_have_a_comma(tmp_path):
+    path = tmp_path / "sums, easy.jsonl"
+    path.write_text('{"problem": "1+1", "answer": "2"}\n')
+    assert [p.id for p in load_problems(str(path), key="x")] == ["sums, easy-1"]
+
+
 @pytest.mark.failure(106)
 @pytest.mark.failure(82)
 def test_only_files_are_read(tmp_path):
