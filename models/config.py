@@ -6,6 +6,7 @@ normalizes each query and key. Llama 3.1 to 3.3 scale the rotary frequencies.
 
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
@@ -113,7 +114,9 @@ class DecoderConfig:
             head_dim=head_dim,
             rope_theta=theta,
             rms_norm_eps=fields.positive("rms_norm_eps", raw.get("rms_norm_eps", 1e-6)),
-            tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            tie_word_embeddings=bool(
+                fields.one_of("tie_word_embeddings", (None, False, True))
+            ),
             max_positions=fields.size(
                 "max_position_embeddings", _DEFAULT_POSITIONS[model_type]
             ),
@@ -205,7 +208,7 @@ class JsonFields:
         return value
 
     def positive(self, key: str, value: Any) -> float:
-        if type(value) not in (int, float) or value <= 0:
+        if type(value) not in (int, float) or not 0 < value < math.inf:
             raise ValueError(f"{self.where}: {key}={value!r} must be a number above 0")
         return float(value)
 

@@ -137,6 +137,8 @@ def make_base(
     params = init_params(model, mesh, seed)
     corpus = _corpus(tokens, slips, forgotten_carries, held_out, seed)
     params = _pretrain(model, params, corpus, steps, batch, learning_rate, seed)
+    if (folder / "model.safetensors").exists():
+        return folder  # another process made it meanwhile, and may be reading it
     save_folder(folder, params, model.config, assets=folder, dtype="float32")
     return folder
 

@@ -360,6 +360,8 @@ def test_an_unreachable_model_is_one_line():
         ({"head_dim": 15}, "head_dim=15"),
         ({"vocab_size": True}, "vocab_size=True must be"),
         ({"rms_norm_eps": "tiny"}, "rms_norm_eps='tiny' must be a number"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps=nan must be a number"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings='false' is not"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
         (
             {"quantization_config": {"quant_method": "fp8"}},

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from configs import quickstart
+from rl.problems import arithmetic
 from rl.problems.arithmetic import make_base
 from rl.problems.tokenizer import AutoTokenizer
 
@@ -23,3 +26,18 @@ def test_a_description_has_config_and_tokenizer_and_makes_nothing(tmp_path):
     assert not list(folder.glob("*.safetensors"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert len(tokenizer("12+34?\n")["input_ids"]) == 7
+
+
+@pytest.mark.failure(115)
+def test_a_base_that_another_process_made_is_not_replaced(tmp_path, monkeypatch):
+    """The other process may be reading it: several hosts make the same base."""
+
+    def train(model, params, *_):
+        (folder,) = tmp_path.iterdir()
+        (folder / "model.safetensors").write_bytes(b"of another process")
+        return params
+
+    monkeypatch.setattr(arithmetic, "_pretrain", train)
+    arguments = {**quickstart.get_config().model.maker_args, "cache": str(tmp_path)}
+    folder = make_base(**arguments)
+    assert (folder / "model.safetensors").read_bytes() == b"of another process"
