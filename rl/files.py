@@ -118,7 +118,12 @@ class Rows:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False) + "\n"
+    """Returns a row as a line of JSON, with null for NaN and infinity."""
+    line = json.dumps(row, ensure_ascii=False)
+    if "NaN" in line or "Infinity" in line:  # perhaps in a text
+        finite = json.loads(line, parse_constant=lambda name: None)
+        line = json.dumps(finite, ensure_ascii=False)
+    return line + "\n"
 
 
 def read_rows(

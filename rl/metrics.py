@@ -76,7 +76,7 @@ class MetricsWriter:
         """Writes finite scalars by name; metrics.jsonl has null for other scalars."""
         plain = {name: _plain(value) for name, value in values.items()}
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
-        self._metrics.write({"step": step, **dict.fromkeys(plain), **finite})
+        self._metrics.write({"step": step, **plain})
         self._board.scalars(step, finite)
         self._log("scalars", step, finite)
 

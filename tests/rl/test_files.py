@@ -35,6 +35,14 @@ def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch):
             pass
 
 
+@pytest.mark.failure(85)
+def test_rows_are_json_for_every_reader(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"a": float("nan"), "b": {"c": [float("-inf"), 1]}, "text": "NaN"}]
+    files.replace_rows(path, rows)
+    assert path.read_text() == '{"a": null, "b": {"c": [null, 1]}, "text": "NaN"}\n'
+
+
 def test_a_file_is_replaced_whole(tmp_path):
     path = tmp_path / "a.json"
     files.replace_json(path, {"ä": 1})
