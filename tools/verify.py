@@ -41,7 +41,12 @@ def main(argv: list[str] | None = None) -> int:
     add("--self_check", action="store_true", help=text)
     add("--list", type=int, default=20, metavar="N", help="print at most N rows (20)")
     add("--json", type=output_file, metavar="OUT", help="also write the result here")
-    arguments = parser.parse_args(argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    for i in range(len(words) - 1, 0, -1):
+        if words[i - 1] in ("--pred", "--gold", "--problem"):
+            # argparse takes a value such as `-\frac12` for a flag, unless joined by =.
+            words[i - 1 : i + 1] = [f"{words[i - 1]}={words[i]}"]
+    arguments = parser.parse_args(words)
     explained = arguments.pred is not None and arguments.gold is not None
     if explained == bool(arguments.files):
         parser.error("give either files, or both --pred and --gold")

@@ -43,6 +43,12 @@ def test_one_verdict_is_explained(tmp_path, capsys):
         verify.main(["--pred", "5"])
 
 
+@pytest.mark.failure(116)
+def test_a_negative_answer_is_no_flag(capsys):
+    assert verify.main(["--pred", r"-\frac12", "--gold", "-0.5"]) == 0
+    assert "True" in capsys.readouterr().out
+
+
 def test_self_check_lists_what_cannot_be_verified(tmp_path, capsys):
     rows = [{"answer": "\\frac{1}{2}"}, {"answer": "(1,2"}, {"answer": None}]
     assert verify.main(["--self_check", _write(tmp_path / "data.jsonl", rows)]) == 0
