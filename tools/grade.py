@@ -43,7 +43,7 @@ from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
 from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
-from tools.curation.sources import Source, read
+from tools.curation.sources import Source, check_output, read
 from tools.evaluation import run, sampler
 from tools.evaluation.files import record_conditions, write_verdicts
 from tools.evaluation.pretrained import find_pretrained
@@ -81,10 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     fields = parse_fields(args.fields)
+    sources = [Source(path=path, fields=fields) for path in args.input]
+    check_output(sources, args.out / "graded.jsonl")
     rows = [
         row.record()
-        for path in args.input
-        for row in map(with_answer, read(Source(path=path, fields=fields)))
+        for source in sources
+        for row in map(with_answer, read(source))
         if row.answers
     ]
     rows = rows[: args.limit]

@@ -16,7 +16,7 @@ from tools.curation.duplicates import drop_duplicates
 from tools.curation.levels import assign_levels, level_scale
 from tools.curation.plan import Plan
 from tools.curation.row import Row
-from tools.curation.sources import inspect, read
+from tools.curation.sources import check_output, inspect, read
 from tools.tables import markdown, page
 
 _CHUNK = 2_000  # rows screened at a time; only their solutions are in memory
@@ -43,10 +43,11 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
     """Runs a plan, writes its outputs into `out` and returns the summary.
 
     Raises:
-      ValueError: a source has a bad row, or the screening of a row failed. No output
-        was written.
+      ValueError: a source has a bad row or would be replaced, or the screening of a row
+        failed. No output was written.
       OSError: a file cannot be read or written, or another run writes into `out`.
     """
+    check_output(plan.sources, *(out / f"{n}.jsonl" for n in ("problems", "dropped")))
     inspected = [*map(inspect, each(plan.sources, "reading", "files"))]
     with files.locked(out):
         total = sum(source["rows"] for source in inspected)

@@ -3,12 +3,13 @@
 import collections
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.schema import call
@@ -88,6 +89,15 @@ class Source:
                     f" turns, not {kind}"
                 )
             yield f"{self.file} row {number}", row
+
+
+def check_output(sources: Iterable[Source], *outputs: pathlib.Path) -> None:
+    """Raises ValueError if an output would replace the file of a source."""
+    for source, path in itertools.product(sources, outputs):
+        if path.exists() and path.samefile(source.file):
+            raise ValueError(
+                f"{path}: is an input, which would be replaced; give another --out"
+            )
 
 
 def inspect(source: Source) -> dict[str, Any]:

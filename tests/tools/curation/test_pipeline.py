@@ -175,6 +175,16 @@ def test_a_copy_of_a_rewording_that_disagrees_costs_all(tmp_path, order):
     assert all("conflicting_answers" in d["reason"] for d in dropped.values())
 
 
+@pytest.mark.failure(93)
+def test_an_input_is_not_replaced(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    path.write_text(json.dumps(ROWS[0]) + "\n")
+    plan = dataclasses.replace(BASE, sources=(Source(path=str(path)),))
+    with pytest.raises(ValueError, match="problems.jsonl: is an input, which would"):
+        curate(plan, tmp_path)
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_another_run_writes_the_same_bytes(finished):
     summary, out = finished
     again, other = run(out.parent, out="other")
