@@ -46,6 +46,7 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
     """
     if {"--help", "-help", "-h", "--helpfull"} & set(argv):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--help | head` ends quietly
+        os.environ["COLUMNS"] = "88"  # absl raises an error for a small number
         command = sys.modules["__main__"].__doc__ or ""
         print(f"{command}{flags.FLAGS.main_module_help()}\n{keys()}")
         sys.exit(0)

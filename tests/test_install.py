@@ -1,6 +1,7 @@
 """What `pip install` gives: the packages whole, the commands, versions that agree."""
 
 import ast
+import os
 import pathlib
 import re
 import shlex
@@ -199,6 +200,16 @@ def test_help_needs_no_docstrings(module):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout and "None" not in done.stdout.partition("\n")[0]
+
+
+@pytest.mark.failure(117)
+def test_help_does_not_depend_on_the_width_of_a_terminal():
+    command = [sys.executable, "-m", "tools.curate", "--help"]
+    shown = [
+        subprocess.check_output(command, cwd=ROOT, env=os.environ | {"COLUMNS": width})
+        for width in ("1", "88")
+    ]
+    assert shown[0] == shown[1]
 
 
 def test_unknown_command_is_one_line():
