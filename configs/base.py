@@ -378,7 +378,8 @@ class RunConfig:
     # always are.
     deterministic: bool = False
     steps: Count = 200  # a step samples a batch, updates the policy and publishes it
-    # JAX compilation cache directory; empty disables it.
+    # JAX compilation cache directory, unless JAX_COMPILATION_CACHE_DIR is set; empty
+    # disables it.
     compiled: str = "~/.cache/compass-thinker"
     model: Model = field(default_factory=Model)
     mesh: Mesh = field(default_factory=Mesh)

@@ -120,8 +120,9 @@ def run_file(name: str) -> dict[str, Any]:
         wrong = "is a folder" if name and path.is_dir() else "no such file"
         raise UnreadableConfig(f"{name}: {wrong}; give the path of a Python file")
     path = path.absolute()
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
+    for folder in (path.resolve().parent, path.parent):  # differ for a link to a file
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
     module = types.ModuleType(f"config {path}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses look up their module

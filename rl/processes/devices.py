@@ -143,8 +143,13 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 def keep_programs(folder: str) -> None:
     """Enables JAX's compilation cache in `folder`; does nothing for an empty string.
 
-    If a local folder is not writable, prints a warning; JAX still reads programs there.
+    The folder of the environment variable JAX_COMPILATION_CACHE_DIR is used instead, if
+    it is set. If a local folder is not writable, prints a warning; JAX still reads
+    programs there.
     """
+    named = f"config.compiled={folder!r}"
+    if own := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        folder, named = own, f"JAX_COMPILATION_CACHE_DIR={own!r}"
     path = os.path.expanduser(folder)
     if not path:
         return
@@ -156,7 +161,7 @@ def keep_programs(folder: str) -> None:
             tempfile.TemporaryFile(dir=path).close()
         except OSError as error:
             print(
-                f"WARNING: config.compiled={folder!r}: cannot be written"
+                f"WARNING: {named}: cannot be written"
                 f" ({error.strerror}), so every start compiles missing programs again;"
                 " set another folder",
                 flush=True,
@@ -164,11 +169,11 @@ def keep_programs(folder: str) -> None:
             if not os.path.isdir(path):
                 return
             warnings.filterwarnings("ignore", "Error writing persistent compilation")
-    _report_damage_once(folder)
+    _report_damage_once(named)
     jax.config.update("jax_compilation_cache_dir", path)
 
 
-def _report_damage_once(folder: str) -> None:
+def _report_damage_once(named: str) -> None:
     """Replaces JAX's warning about each unreadable program by one for the folder."""
     show = warnings.showwarning
     reported: list[Warning] = []
@@ -179,7 +184,7 @@ def _report_damage_once(folder: str) -> None:
         elif not reported:
             reported.append(message)
             print(
-                f"WARNING: config.compiled={folder!r}: has programs that cannot be"
+                f"WARNING: {named}: has programs that cannot be"
                 " read, which every start compiles again; delete this folder, or set"
                 " another",
                 flush=True,

@@ -166,3 +166,14 @@ def test_a_file_that_python_can_import_is_read(tmp_path, start):
     file = tmp_path / "mine.py"
     file.write_bytes(start + GOOD.encode() + b"    return base.get_config()\n")
     assert read_config(str(file)).steps == base.get_config().steps
+
+
+@pytest.mark.failure(111)
+def test_a_link_to_a_file_finds_the_modules_beside_the_file(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "beside_a_linked_config.py").write_text("STEPS = 7")
+    file = tmp_path / "real" / "mine.py"
+    text = "    c = base.get_config()\n    c.steps = STEPS\n    return c\n"
+    file.write_text(f"from beside_a_linked_config import STEPS\n{GOOD}{text}")
+    (tmp_path / "link.py").symlink_to(file)
+    assert read_config(str(tmp_path / "link.py")).steps == 7

@@ -89,8 +89,21 @@ def test_damaged_programs_of_the_cache_are_one_warning(tmp_path, capsys):
     assert line.endswith("compiles again; delete this folder, or set another")
 
 
+@pytest.mark.failure(119)
+def test_the_cache_of_the_environment_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "own"))
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        keep_programs(str(tmp_path / "of the config"))
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "own")
+        assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
 @pytest.mark.failure(87)
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     (tmp_path / "file").write_text("")
     before = jax.config.jax_compilation_cache_dir
     keep_programs(str(tmp_path / "file"))
@@ -105,6 +118,8 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, caps
 
 
 def test_a_cache_that_can_only_be_read_is_used(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+
     def refuse(**_):
         raise OSError(errno.EROFS, "Read-only file system")
 
