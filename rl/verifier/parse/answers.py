@@ -77,8 +77,7 @@ def parse_answer(raw: str) -> Answer:
         return Answer(words, reason="is empty")
     try:
         written = _read(text, group_commas=True)
-        # A character adds less than two levels to the tree.
-        if len(text) > MAX_DEPTH // 2 and t.depth(written) > MAX_DEPTH:
+        if len(t.walk(written)) > MAX_DEPTH and t.depth(written) > MAX_DEPTH:
             raise t.Unparsable(f"is nested deeper than {MAX_DEPTH}")
         node = t.fold(written)
         second = _second_meaning(text, node)
@@ -114,7 +113,7 @@ def _second_meaning(text: str, node: t.Node) -> t.Node | None:
 
 
 def _read(text: str, group_commas: bool) -> t.Node:
-    if _OPTIONS_APART.search(text) and (options := _options(text)) is not None:
+    if (options := _options(text)) is not None and _OPTIONS_APART.search(text):
         return options
     letter = None
     if option := option_in(text):

@@ -8,16 +8,16 @@ from . import tree as t
 from .words import COUNTING
 
 _MAX_EXPONENT = 4_000
+_D = t.Sym("d")
 
 
 def quotient(top: t.Node, bottom: t.Node) -> t.Node:
     """Returns top / bottom without simplifying it; dy/dx becomes a derivative."""
-    d = t.Sym("d")
     match bottom:
-        case t.Mul((first, name)) if first == d:
+        case t.Mul((first, name)) if first == _D:
             above = top.factors if isinstance(top, t.Mul) else (top,)
-            if d in above:
-                rest = t.Mul(tuple(part for part in above if part != d))
+            if _D in above:
+                rest = t.Mul(tuple(part for part in above if part != _D))
                 return t.Call("derivative", (rest, name))
     return t.Mul((top, t.Pow(bottom, t.MINUS_ONE)))
 
@@ -48,6 +48,8 @@ def signed(sign: t.Node, node: t.Node) -> t.Node:
 
 def multiplied(factors: Sequence[t.Node]) -> t.Node:
     """Returns a product; the cells of a matrix are multiplied by the other factors."""
+    if len(factors) == 1:
+        return factors[0]
     matrices = [part for part in factors if isinstance(part, t.Matrix)]
     if len(matrices) != 1:
         return t.Mul(tuple(map(numeric, factors)))
@@ -96,11 +98,9 @@ def based(digits: str, index: str) -> t.Node:
 
 
 def name_of(node: t.Node) -> str:
-    if isinstance(node, t.Sym | t.Const):
-        return node.name
-    if isinstance(node, t.Mul):
-        if all(isinstance(part, t.Sym | t.Const) for part in node.factors):
-            return "".join(part.name for part in node.factors)
+    parts = node.factors if isinstance(node, t.Mul) else (node,)
+    if all(isinstance(part, t.Sym | t.Const) for part in parts):
+        return "".join(part.name for part in parts)
     if isinstance(node, t.Num):
         return str(node.value)
     raise t.Unparsable("has an accent over something other than a name")
@@ -137,7 +137,8 @@ def bracket_node(opening: str, closing: str, items: list[t.Node]) -> t.Node:
             return items[0]
     elif len(items) == 2:
         low, high = items
-        bounded = t.fold(low) != t.MINUS_INFINITY, t.fold(high) != t.INFINITY
+        ends = [t.fold(end) if t.contains(end, t.Const) else end for end in items]
+        bounded = ends[0] != t.MINUS_INFINITY, ends[1] != t.INFINITY
         if not round_brackets or not all(bounded):
             closed = opening == "[" and bounded[0], closing == "]" and bounded[1]
             return t.Interval(low, high, *closed)

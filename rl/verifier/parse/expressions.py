@@ -6,8 +6,8 @@ from .operands import Operands
 from .tokens import Token
 
 _MAX_POSTFIXES = 12
-_SET_OPERATIONS = frozenset(["cup", "cap", "minus"])
 _INFIX = {"over": quotient, "choose": lambda top, below: t.Fn("binom", (top, below))}
+_JOINING = frozenset(["cup", "cap", "minus", *_INFIX])
 _POSTFIXES = frozenset("^!%°_")
 _SIGNS = {"±": t.Sign(), "-": t.MINUS_ONE, "+": t.ONE}
 STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
@@ -18,14 +18,13 @@ class Expressions(Operands):
     def _expression(self) -> t.Node:
         self._enter()
         left = self._sum()
-        while self._is_any(_SET_OPERATIONS):
-            kind = self._next.value
+        while self._is_any(_JOINING):
+            sign = self._next.value
             self._at += 1
-            left = t.SetOp(kind, left, self._sum())
-        if self._is_any(_INFIX):
-            join = _INFIX[self._next.value]
-            self._at += 1
-            left = join(numeric(left), numeric(self._sum()))
+            if sign in _INFIX:
+                left = _INFIX[sign](numeric(left), numeric(self._sum()))
+                break
+            left = t.SetOp(sign, left, self._sum())
         self._depth -= 1
         return left
 
@@ -39,14 +38,13 @@ class Expressions(Operands):
         return t.Add(tuple(map(numeric, terms)))
 
     def _sign(self) -> t.Node:
-        value = self._next.value
         self._at += 1
-        return _SIGNS[value]
+        return _SIGNS[self._tokens[self._at - 1].value]
 
     def _product(self) -> t.Node:
         factors = [self._unary()]
         while True:
-            token = self._next
+            token = self._tokens[self._at]
             if token.kind == "op" and token.value == "*":
                 self._at += 1
                 factors.append(self._unary())
@@ -54,7 +52,7 @@ class Expressions(Operands):
                 if self._peek().kind == "text":
                     break
                 self._at += 1
-                top = numeric(_product_of(factors))
+                top = numeric(multiplied(factors))
                 factors = [quotient(top, numeric(self._unary()))]
             elif self._starts_operand(token) and not isinstance(
                 factors[-1], t.Tuple | t.Interval
@@ -72,7 +70,7 @@ class Expressions(Operands):
                     factors.append(right)
             else:
                 break
-        return _product_of(factors)
+        return multiplied(factors)
 
     def _juxtaposed(self, left: t.Node, token: Token) -> t.Node:
         # Braces are not printed: 2{3} looks like 23.
@@ -134,8 +132,8 @@ class Expressions(Operands):
 
     def _marked(self, node: t.Node) -> t.Node:
         for _ in range(_MAX_POSTFIXES):
-            value = self._next.value
-            if value not in _POSTFIXES or self._next.kind != "op":
+            kind, value, _ = self._tokens[self._at]
+            if value not in _POSTFIXES or kind != "op":
                 break
             if value == "^":
                 node = self._raised(node)
@@ -179,7 +177,3 @@ class Expressions(Operands):
         if braced:
             self._expect("}")
         return t.Degrees(unmarked(base)) if degrees else base
-
-
-def _product_of(factors: list[t.Node]) -> t.Node:
-    return factors[0] if len(factors) == 1 else multiplied(factors)

@@ -64,9 +64,9 @@ _ROW_SPACE = re.compile(
     r"(?:pt|em|ex|mm|cm|in|px|mu|bp)\s{0,3}\]"
 )
 # Matches signs in braces, which only suppress TeX's space around them: {+}.
-_BRACED_SIGN = re.compile(r"(?<![\^_a-zA-Z])\{([-+=<>.]|\\%)\}")
+_BRACED_SIGN = re.compile(r"\{(?<![\^_a-zA-Z]\{)([-+=<>.]|\\%)\}")
 _NEGATED = re.compile(r"\\not\s*(=|\\in(?![a-zA-Z]))")
-_DELIMITER = re.compile(r"(?<!\\)\\[()\[\]]")
+_DELIMITER = re.compile(r"\\(?<!\\\\)[()\[\]]")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:(?:\\ |[ ~])\d{3})+)(\.\d+)?")
 _ONE_ARGUMENT = r"\s*(\{[^{}]{1,40}\}|\w)\s*"
 _CHOICES = re.compile(
@@ -102,8 +102,7 @@ _LOOKS = (
     " overbrace left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr"
     " Biggl Biggr limits nolimits mathstrut strut boxed fbox framebox centering"
     " noindent hfill hfil smash mathclap uline bold mathrel mathbin mathord ensuremath"
-    " protect"
-    " cal em relax unboldmath boldmath allowbreak nobreak"
+    " protect cal em relax unboldmath boldmath allowbreak nobreak"
 )
 _LOOKS_WITH_ARGUMENT = (
     "color textcolor colorbox hspace vspace mspace label tag phantom hphantom vphantom"
@@ -116,6 +115,7 @@ PRESENTATION: dict[str, int] = (
 )
 """Styling commands, with the number of arguments that are removed with each."""
 _PAIRS = [p.split() for p in ("** **", '" "', "$$ $$", "$ $", r"\( \)", r"\[ \]")]
+_OPENING = re.compile(r'\*\*|["$]|\\[(\[]')
 _COMMAND = re.compile(r"\\([a-zA-Z]+)\*?\s*")
 _SPACE = r"\\[,;:!> ]|\\(?:quad|qquad|hfill|hfil|par|newline)(?![a-zA-Z])"
 _HEAD = re.compile(
@@ -125,6 +125,8 @@ _TAIL = re.compile(
     rf"(?:\\\\|{_SPACE}|\\(?:checkmark|blacksquare|square|Box|qed)(?![a-zA-Z])"
     r"|\\text\{[.,;]\}|\\$|\{\}|(?<!\.)\.|[\s,;:~`✓✔])+$"
 )
+# Matches most texts that _TAIL does not match, much faster.
+_WHOLE = re.compile(r"(?s).*(?:[^\W_dlrekx]|[)\]]|[^{.,;]\})")
 
 
 def _decode_unicode(text: str) -> str:
@@ -173,11 +175,12 @@ def clean(text: str) -> str:
                 text = _DOUBLED.sub(r"\\", text)
         if "\\circ" in text:
             text = SCALE.sub(r"\\text{ degrees \2}", text)
+            text = _EMPTY_RAISED.sub("^", text)
         if "\\prime" in text:
             text = _PRIMES.sub(lambda m: "'" * (m[1] or "prime").count("prime"), text)
         if "\\not" in text:
             text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
-        text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
+        text = text.replace("\\!", "")
         if "rm" in text or "\\text" in text:
             text = _OLD_ROMAN.sub(lambda m: f"\\mathrm{{{m[1]}}}", text)
             text = _UPRIGHT_E.sub(operator.itemgetter(1), text)
@@ -191,9 +194,9 @@ def clean(text: str) -> str:
     if text[-1:] == "}" and text.count("}") > text.count("{"):
         text = text[:-1].rstrip()
     text = text.replace("o'clock", "oclock")
-    if "." in text:
+    if "." in text and "m" in text.lower():
         text = _HALF_DAY.sub(r" \1m", text)
-    if "s" in text or "S" in text:
+    if "Rs" in text or "S" in text and "$" in text:
         text = _RUPEES.sub("₹", _US_DOLLARS.sub("", text))
     if _SPACED_THOUSANDS.fullmatch(text):
         text = text.translate({ord(char): None for char in " ~\\"})
@@ -216,19 +219,19 @@ def closing_brace(text: str, position: int) -> int | None:
 
 def _undressed(text: str) -> str:
     for _ in range(_MAX_LAYERS):
-        if "\\" not in text and text[:1].isalnum() and text[-1].isalnum():
-            break
         before = text
-        if space := _HEAD.match(text):
+        if not text[:1].isalnum() and (space := _HEAD.match(text)):
             text = text[space.end() :]
-        if (tail := _TAIL.search(text, max(0, len(text) - 200))) is not None:
-            text = text[: tail.start()]
-        for opening, closing in _PAIRS:
-            if text.startswith(opening) and text.endswith(closing):
-                inner = text[len(opening) : -len(closing)]
-                if inner and opening not in inner and closing not in inner:
-                    text = inner
-        text = _without_look(text)
+        if not _WHOLE.fullmatch(text):
+            tail = _TAIL.search(text, max(0, len(text) - 200))
+            text = text[: tail.start()] if tail else text
+        if _OPENING.match(text):
+            for opening, closing in _PAIRS:
+                if text.startswith(opening) and text.endswith(closing):
+                    inner = text[len(opening) : -len(closing)]
+                    if inner and opening not in inner and closing not in inner:
+                        text = inner
+        text = _without_look(text) if text[:1] in "\\{" else text
         if text == before:
             break
     return text
@@ -273,7 +276,7 @@ _STYLE = re.compile(
     rf"{TEXT_COMMAND}|\\(?:mathbf|bf|left|right|displaystyle|quad|qquad|boxed)"
     r"(?![a-zA-Z])|\\[,;:!\s]"
 )
-_NAMED = re.compile(r"(?<!\\)(\\[a-zA-Z]+)")
+_NAMED = re.compile(r"(\\(?<!\\\\)[a-zA-Z]+)")
 _NOT_WORD = re.compile(r"[\s{}$~*]+")
 _PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
 

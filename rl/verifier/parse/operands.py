@@ -25,14 +25,21 @@ _CLOSINGS = {
     "(": ")]", "[": ")][", "]": "[]", "|": "|", "set{": "set}", "floor(": "floor)",
     "ceil(": "ceil)",
 }  # fmt: skip
-ATOMS = frozenset(["num", "sym", "const"])
-"""Kinds of tokens that are a whole operand before a separator or closing bracket."""
+_ATOMS = frozenset(["num", "sym", "const"])
+# A single token of these kinds before one of these signs is a whole quantity.
+_ENDS = frozenset(["", ",", ";", ")", "]", "}", "="])
+_TWO = t.number(2)
+_AFTER_NAMES = frozenset(["_", "'", "^", "("])
 OPENING = frozenset(["(", "[", "{", "set{"])
 CLOSING = frozenset([")", "]", "}", "set}"])
 
 
 class Operands(Cursor):
     # --- operands
+
+    def _at_lone_atom(self) -> bool:
+        at, tokens = self._at, self._tokens
+        return tokens[at].kind in _ATOMS and tokens[at + 1].value in _ENDS
 
     def _argument(self) -> t.Node:
         if self._is("{"):
@@ -57,8 +64,8 @@ class Operands(Cursor):
 
     def _group(self) -> t.Node:
         """Parses braces: a group, or a set if it has several items or a condition."""
-        self._expect("{")
-        if self._next.kind in ATOMS and self._peek().value == "}":
+        self._at += 1
+        if self._at_lone_atom() and self._peek().value == "}":
             node = self._operand()
             self._at += 1
             return node
@@ -71,7 +78,7 @@ class Operands(Cursor):
         return items[0] if len(items) == 1 else t.Braces(tuple(items))
 
     def _operand(self) -> t.Node:
-        token = self._next
+        token = self._tokens[self._at]
         match token.kind:
             case "num":
                 return self._number()
@@ -94,9 +101,9 @@ class Operands(Cursor):
         raise t.Unparsable("ends where an operand is expected")
 
     def _number(self) -> t.Node:
-        text = self._next.value
+        text = self._tokens[self._at].value
         self._at += 1
-        if self._next.value not in _REPEATS:
+        if self._tokens[self._at].value not in _REPEATS:
             return build.decimal(text)
         dot = self._is(".")
         mark, digits, end = (self._peek(dot + ahead) for ahead in range(3))
@@ -146,6 +153,8 @@ class Operands(Cursor):
         return self._named(name)
 
     def _named(self, name: str) -> t.Node:
+        if self._tokens[self._at].value not in _AFTER_NAMES:
+            return t.Sym(name)
         while self._next.kind == "op":
             if self._is("_"):
                 self._at += 1
@@ -309,14 +318,11 @@ class Operands(Cursor):
         self._enter()
         name = self._next.value
         self._at += 1
-        if name == "frac":
-            top = numeric(self._digit_argument())
-            node = quotient(top, numeric(self._digit_argument()))
-        elif name == "binom":
-            top = numeric(self._digit_argument())
-            node = t.Fn("binom", (top, numeric(self._digit_argument())))
+        if name in ("frac", "binom"):
+            pair = [numeric(self._digit_argument()) for _ in range(2)]
+            node = quotient(*pair) if name == "frac" else t.Fn(name, tuple(pair))
         elif name == "sqrt":
-            degree: t.Node = t.number(2)
+            degree: t.Node = _TWO
             if self._accept("["):
                 degree = numeric(self._expression())
                 self._expect("]")

@@ -5,22 +5,19 @@ import re
 from . import tree as t
 from .build import numeric, unmarked
 from .expressions import ORDINALS, Expressions
-from .operands import ATOMS
 from .tokens import Token
 from .units import parse_unit
 
 BEGINNING = "for|where|with|if|when|unless|since|because|otherwise|else"
 CONDITION = re.compile(rf"\(?(?:{BEGINNING})\b")
 _PERCENT_WORDS = frozenset("percent pct percentage percents".split())
-# A single token before one of these signs is a whole quantity.
-_ENDS = frozenset(["", ",", ";", ")", "]", "}", "="])
 _BEFORE_UNITS = frozenset(["(", "[", "/"])
 _HALF_DAYS = {"am": "am", "pm": "pm", "a m": "am", "p m": "pm", "oclock": None}
 
 
 class Quantities(Expressions):
     def _quantity(self) -> t.Node:
-        if self._next.kind in ATOMS and self._peek().value in _ENDS:
+        if self._at_lone_atom():
             return self._operand()
         outer, self._currency = self._currency, None
         first = self._next

@@ -9,6 +9,7 @@ The grammar, from loose to tight binding:
 """
 
 import itertools
+import operator
 import re
 from collections.abc import Sequence
 
@@ -69,7 +70,7 @@ class Parser(Quantities):
     # --- whole answers
 
     def answer(self) -> t.Node:
-        if any([token.kind == "text" for token in self._tokens]):
+        if "text" in map(operator.itemgetter(0), self._tokens):
             self._skip_introduction()
             if (phrase := self._only_words()) is not None:
                 return phrase
@@ -81,7 +82,7 @@ class Parser(Quantities):
             if self._next.kind == "end" and not rows:
                 return node
             rows.append(t.When(node, self._condition()))
-            while self._at_separator():
+            while self._is_any(SEPARATORS):
                 self._at += 1
             if self._next.kind == "end":
                 break
@@ -98,10 +99,10 @@ class Parser(Quantities):
             nodes.append(self._statement())
             if self._next.kind == "end" or self._at_condition():
                 break
-            if not self._at_separator():
+            if not self._is_any(SEPARATORS):
                 raise t.Unparsable(f"has an unexpected {self._next.value[:20]!r}")
             word = joined
-            while self._at_separator():
+            while self._is_any(SEPARATORS):
                 if SEPARATORS[self._next.value] != ",":
                     word = self._next.value
                 self._at += 1
@@ -172,9 +173,6 @@ class Parser(Quantities):
             return _DECLARED
         return t.Word(" ".join(part for part in parts if part not in _SILENT))
 
-    def _at_separator(self) -> bool:
-        return self._is_any(SEPARATORS)
-
     def _only_words(self) -> t.Node | None:
         tokens = self._tokens[self._at : -1]
         if not any(token.kind == "text" for token in tokens):
@@ -209,14 +207,14 @@ class Parser(Quantities):
         ):
             self._at += 1
             self._accept(":")
-        if self._next.kind == "end" or self._at_separator():
+        if self._next.kind == "end" or self._is_any(SEPARATORS):
             self._at = start
 
     def _items(self) -> list[t.Node]:
         found = [self._statement()]
-        while self._at_separator() and self._next.value != "&":
+        while self._is_any(SEPARATORS) and self._next.value != "&":
             self._at += 1
-            if not self._at_separator():
+            if not self._is_any(SEPARATORS):
                 found.append(self._statement())
         return found
 
@@ -237,6 +235,8 @@ class Parser(Quantities):
     # --- statements
 
     def _statement(self) -> t.Node:
+        if self._at_lone_atom() and self._peek().value != "=":
+            return self._operand()
         self._skip_label_words()
         self._join_label()
         parts, relations = [self._quantity()], []

@@ -38,12 +38,8 @@ def to_sympy(node: t.Node) -> Any:
             return sympy.Symbol(name)
         case t.Const(name):
             return _CONSTANTS[name]
-        case t.Add(terms):
-            return sympy.Add(*map(to_sympy, terms))
-        case t.Mul(factors):
-            return sympy.Mul(*map(to_sympy, factors))
-        case t.Pow(base, exponent):
-            return _power(to_sympy(base), to_sympy(exponent))
+        case t.Add() | t.Mul() | t.Pow() | t.Chain() | t.Tuple() | t.Ratio():
+            return _JOINED[type(node)](*map(to_sympy, t.children(node)))
         case t.Fn(name, arguments):
             function = _RENAMED.get(name) or getattr(
                 sympy, name.replace("arc", "a", 1) if name[:3] == "arc" else name
@@ -59,8 +55,6 @@ def to_sympy(node: t.Node) -> Any:
             name = unit if isinstance(unit, str) else " ".join(sorted(unit))
             size = sympy.Rational(scale.numerator, scale.denominator)
             return to_sympy(value) * size * sympy.Symbol(name, positive=True)
-        case t.Tuple(items) | t.Ratio(items):
-            return sympy.Tuple(*map(to_sympy, items))
         case t.Clock(minutes, half):
             return sympy.Integer(minutes + 720 * (half == "pm"))
         case t.Several(items) | t.Braces(items):
@@ -80,8 +74,6 @@ def to_sympy(node: t.Node) -> Any:
             return inside if op == "in" else sympy.Not(inside)
         case t.Rel(op, left, right) if op in _RELATIONS:
             return _RELATIONS[op](to_sympy(left), to_sympy(right))
-        case t.Chain(parts):
-            return sympy.And(*map(to_sympy, parts))
         case t.Matrix(width, cells):
             entries = list(map(to_sympy, cells))
             return sympy.Matrix(len(entries) // width, width, entries)
@@ -97,6 +89,12 @@ def _power(base: Any, exponent: Any) -> Any:
     if base.is_negative and exponent.is_Rational and exponent.q > 1 and exponent.q % 2:
         return (-1) ** exponent.p * (-base) ** exponent
     return sympy.Pow(base, exponent)
+
+
+_JOINED: dict[type, Callable[..., Any]] = {
+    t.Add: sympy.Add, t.Mul: sympy.Mul, t.Pow: _power, t.Chain: sympy.And,
+    t.Tuple: sympy.Tuple, t.Ratio: sympy.Tuple,
+}  # fmt: skip
 
 
 def _as_set(node: t.Node) -> Any:

@@ -6,6 +6,7 @@ A token is (kind, value, spaced); `spaced` says whether space precedes the token
 """
 
 import re
+import string
 from typing import NamedTuple
 
 from . import tree as t
@@ -117,9 +118,17 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # runs such as abc are products
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
 _PLAIN_OPERATORS = {"**": "^", "==": "=", "<>": "!=", "->": "to"}
-_NAMES_ALONE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTVWXYZ")
-# Tokens of characters that do not begin a longer operator, unspaced and spaced.
-_ALONE = tuple({c: Token("op", c, s) for c in "()[]{},;:^_/+|"} for s in (False, True))
+# Tokens of single characters, unspaced and spaced, and what may continue them.
+_ALONE = {
+    c: (Token(kind, c, False), Token(kind, c, True), frozenset(longer))
+    for kind, characters, longer in (
+        ("op", "()[]{},;:^_/+|", ""),
+        ("num", string.digits, string.digits + ".,\\eE"),
+        ("sym", set(string.ascii_letters) - set("eiU"), string.ascii_letters),
+        ("const", "ei", string.ascii_letters),
+    )
+    for c in characters
+}
 
 
 def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
@@ -136,21 +145,19 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     while position < len(text):
         if len(tokens) > MAX_TOKENS:
             raise t.Unparsable(f"has more than {MAX_TOKENS} tokens")
-        if (alone := _ALONE[spaced].get(value := text[position])) is not None:
+        alone = _ALONE.get(value := text[position])
+        if alone and text[position + 1 : position + 2] not in alone[2]:
             if value in "([{":
                 last = tokens[-1] if tokens and value == "{" else _END
                 is_argument = last.kind == "cmd" or last.value in ("}", "^")
                 grouping.append(group_commas and is_argument)
             elif value in ")]}" and len(grouping) > 1:
                 grouping.pop()
-            tokens.append(alone)
-            position += 1
-            spaced = False
+            tokens.append(alone[1] if spaced else alone[0])
+            position, spaced = position + 1, False
             continue
-        if value in _NAMES_ALONE and not text[position + 1 : position + 2].isalpha():
-            tokens.append(Token("const" if value in "ei" else "sym", value, spaced))
-            position += 1
-            spaced = False
+        if value == " ":
+            position, spaced = position + 1, True
             continue
         match = (_OUTSIDE if grouping[-1] else _INSIDE).match(text, position)
         assert match is not None  # the pattern matches any character
@@ -162,7 +169,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         if kind == "num":
             if len(value) > MAX_DIGITS:
                 raise t.Unparsable(f"has a number of more than {MAX_DIGITS} digits")
-            if not value.isdecimal():
+            if "," in value or "\\" in value:
                 value = re.sub(r"[\\,;:]", "", value)
             tokens.append(Token("num", value, spaced))
         elif kind == "word":

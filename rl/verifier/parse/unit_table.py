@@ -40,27 +40,25 @@ _MEASURES: dict[str, dict[str, int | str | Fraction]] = {
         "kbit kilobit": 125, "Mb Mbit megabit": 125000, "Gb Gbit gigabit": 125000000,
     },
 }  # fmt: skip
-# Units with prefixes: symbols, names, size, and usual prefixes of the symbols. Unusual
-# prefixes would make spellings in the wrong case ambiguous.
-_PREFIXED: dict[str, tuple[tuple[str, str, int | str, str], ...]] = {
-    "length^1": (("m", "meter metre", 1, "k d c m u n"),),
-    "time^1": (("s", "second", 1, "m u n"),),
-    "mass^1": (("g", "gram", 1, "M k m u"),),
-    "length^3": (("L l", "liter litre", "1/1000", "d c m u"),),
-    "length^1 mass^1 time^-2": (("N", "newton", 1000, "M k m u"),),
-    "length^2 mass^1 time^-2": (
-        ("J", "joule", 1000, "G M k m u"),
-        ("eV", "electronvolt", "1.602176634e-16", "G M k m"),
-        ("Wh", "watthour", 3600000, "T G M k"),
-    ),
-    "length^2 mass^1 time^-3": (("W", "watt", 1000, "T G M k m u"),),
-    "length^-1 mass^1 time^-2": (("Pa", "pascal", 1000, "G M k m"),),
-    "time^-1": (("Hz", "hertz", 1, "T G M k"),),
-    "volt^1": (("V", "volt", 1, "M k m u"),),
-    "amp^1": (("A", "ampere amp", 1, "k m u n"),),
-    "ohm^1": (("", "ohm", 1, ""),),
-    "mol^1": (("mol", "mole", 1, "k m u n"),),
-}
+# Units with prefixes: dimension, symbols, names, size, and usual prefixes of the
+# symbols. Unusual prefixes would make spellings in the wrong case ambiguous.
+_PREFIXED: tuple[tuple[str, str, str, int | str, str], ...] = (
+    ("length^1", "m", "meter metre", 1, "k d c m u n"),
+    ("time^1", "s", "second", 1, "m u n"),
+    ("mass^1", "g", "gram", 1, "M k m u"),
+    ("length^3", "L l", "liter litre", "1/1000", "d c m u"),
+    ("length^1 mass^1 time^-2", "N", "newton", 1000, "M k m u"),
+    ("length^2 mass^1 time^-2", "J", "joule", 1000, "G M k m u"),
+    ("length^2 mass^1 time^-2", "eV", "electronvolt", "1.602176634e-16", "G M k m"),
+    ("length^2 mass^1 time^-2", "Wh", "watthour", 3600000, "T G M k"),
+    ("length^2 mass^1 time^-3", "W", "watt", 1000, "T G M k m u"),
+    ("length^-1 mass^1 time^-2", "Pa", "pascal", 1000, "G M k m"),
+    ("time^-1", "Hz", "hertz", 1, "T G M k"),
+    ("volt^1", "V", "volt", 1, "M k m u"),
+    ("amp^1", "A", "ampere amp", 1, "k m u n"),
+    ("ohm^1", "", "ohm", 1, ""),
+    ("mol^1", "mol", "mole", 1, "k m u n"),
+)
 _PREFIXES: dict[str, int | str] = {
     "T tera": 10**12, "G giga": 10**9, "M mega": 10**6, "k kilo": 10**3,
     "d deci": "1e-1", "c centi": "1e-2", "m milli": "1e-3", "u micro": "1e-6",
@@ -80,18 +78,17 @@ def _table() -> dict[str, Entry]:
         for words, scale in measures.items():
             for word in words.split():
                 table[word] = (_exponents(dimensions), Fraction(scale))
-    for dimensions, units in _PREFIXED.items():
-        for symbols, names, scale, usual in units:
-            for word in (symbols + " " + names).split():
-                table[word] = (_exponents(dimensions), Fraction(scale))
-            for prefix, factor in _PREFIXES.items():
-                short, long = prefix.split()
-                size = Fraction(scale) * Fraction(factor)
-                spelled = [long + name for name in names.split()]
-                if short in usual.split():
-                    spelled += [short + symbol for symbol in symbols.split()]
-                for word in spelled:
-                    table[word] = (_exponents(dimensions), size)
+    for dimensions, symbols, names, scale, usual in _PREFIXED:
+        for word in (symbols + " " + names).split():
+            table[word] = (_exponents(dimensions), Fraction(scale))
+        for prefix, factor in _PREFIXES.items():
+            short, long = prefix.split()
+            size = Fraction(scale) * Fraction(factor)
+            spelled = [long + name for name in names.split()]
+            if short in usual.split():
+                spelled += [short + symbol for symbol in symbols.split()]
+            for word in spelled:
+                table[word] = (_exponents(dimensions), size)
     for words in _APART.split("|"):
         for word in words.split():
             table[word] = ({words.split()[-1]: 1}, Fraction(1))
