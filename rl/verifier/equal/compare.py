@@ -44,12 +44,13 @@ def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
 
 def _renamed(b: t.Node, a: t.Node) -> t.Node:
     """Renames k, m or n in `b` to the letter of `a`, in angles such as 2 pi k."""
-    mine = (a.names - b.names) & _COUNTING
-    theirs = (b.names - a.names) & _COUNTING
-    if len(mine) == len(theirs) == 1:
-        both = t.Several((a, b))
-        if t.Const("pi") in t.walk(both) or t.contains(both, t.Degrees):
-            return t.substitute(b, {t.Sym(*theirs): t.Sym(*mine)})
+    if t.contains(a, t.Const, t.Degrees) or t.contains(b, t.Const, t.Degrees):
+        mine = (a.names - b.names) & _COUNTING
+        theirs = (b.names - a.names) & _COUNTING
+        if len(mine) == len(theirs) == 1:
+            both = t.Several((a, b))
+            if t.Const("pi") in t.walk(both) or t.contains(both, t.Degrees):
+                return t.substitute(b, {t.Sym(*theirs): t.Sym(*mine)})
     return b
 
 
@@ -173,25 +174,29 @@ class _Comparison:
 
     def _items(self, node: t.Node) -> list[t.Node]:
         nodes = node.items if isinstance(node, t.Several | t.Braces) else (node,)
+        if not t.contains(node, t.Sign):
+            return list(nodes)
         return [v for n in nodes for v in self._distinct(_plus_minus_values(n))]
 
     def _distinct(self, nodes: list[t.Node]) -> list[t.Node]:
         nodes = list(dict.fromkeys(nodes))
+        exact = all(type(node) is t.Num and node.ulp is None for node in nodes)
+        if exact or len(nodes) > _MAX_ITEMS:
+            return nodes
         found: list[t.Node] = []
         for node in nodes:
-            long = len(nodes) > _MAX_ITEMS
-            if long or not any(self.same(node, other) for other in found):
+            if not any(self.same(node, other) for other in found):
                 found.append(node)
         return found
 
     def _matched(self, first: Sequence[t.Node], second: Sequence[t.Node]) -> bool:
         if len(first) != len(second):
             return False
-        common = Counter(first) & Counter(second)
-        rest = list((Counter(second) - common).elements())
+        wanted, given = Counter(first), Counter(second)
+        rest = list((given - wanted).elements())
         if len(rest) > _MAX_ITEMS:
             return False
-        for item in (Counter(first) - common).elements():
+        for item in (wanted - given).elements():
             for index, other in enumerate(rest):
                 self._prover.charge(_STEPS_OF_A_PAIR)
                 if self.same(item, other):
@@ -235,8 +240,8 @@ class _Comparison:
         sides = (a.left, a.right, b.left, b.right)
         if a.op != b.op or not all(isinstance(side, t.Expression) for side in sides):
             return False
-        first = t.add(a.left, t.negative(a.right))
-        second = t.add(b.left, t.negative(b.right))
+        first = t.add(a.left, t.mul(t.MINUS_ONE, a.right))
+        second = t.add(b.left, t.mul(t.MINUS_ONE, b.right))
         if not (first.names and second.names):
             return self.same(a.left, b.left) and self.same(a.right, b.right)
         directed = a.op not in t.SYMMETRIC
@@ -245,9 +250,8 @@ class _Comparison:
     # --- parts in order
 
     def _same_tuples(self, a: t.Tuple, b: t.Node) -> bool:
-        match b:
-            case t.Call(name, items) if len(name) == 1 and name.isupper():
-                b = t.Tuple(items)  # P(3, 4) is a point
+        if isinstance(b, t.Call) and len(b.name) == 1 and b.name.isupper():
+            b = t.Tuple(b.arguments)  # P(3, 4) is a point
         return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
@@ -323,9 +327,6 @@ class _Comparison:
             return True
         return self._prover.equal(t.divide(a.value, t.number(100)) if percent else a, b)
 
-    def _same_numerals(self, a: t.Based, b: t.Node) -> bool:
-        return isinstance(b, t.Expression) and self.same(t.Num(a.value), b)
-
 
 _RULES: dict[type, Callable[[_Comparison, Any, t.Node], bool]] = {
     t.Cases: _Comparison._same_cases,
@@ -338,7 +339,7 @@ _RULES: dict[type, Callable[[_Comparison, Any, t.Node], bool]] = {
     t.Quantity: _Comparison._same_quantities,
     t.Percent: _Comparison._same_marked,
     t.Degrees: _Comparison._same_marked,
-    t.Based: _Comparison._same_numerals,
+    t.Based: lambda c, a, b: isinstance(b, t.Expression) and c.same(t.Num(a.value), b),
     t.When: _Comparison._same_parts,
 }
 """Rules by the kind of the first node. Of two kinds, the one listed first is first."""

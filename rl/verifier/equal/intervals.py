@@ -99,7 +99,7 @@ class Balls:
         """
         self._budget.charge(_STEPS_OF_A_PAIR)
         imaginary = _has_i(left) or _has_i(right)
-        if not (left.names or right.names):
+        if not (t.contains(left, t.Sym) or t.contains(right, t.Sym)):
             agreed = self._agree_at(left, right, REAL[:1], 1, imaginary)
             if agreed is None and not imaginary:
                 agreed = self._agree_at(left, right, REAL[:1], 1, True)
@@ -115,13 +115,9 @@ class Balls:
         return None if agreed and _bends(left) != _bends(right) else agreed
 
     def _agree_at(
-        self,
-        left: t.Node,
-        right: t.Node,
-        points: Iterable[Point],
-        needed: int,
-        imaginary: bool,
-    ) -> bool | None:
+        self, left: t.Node, right: t.Node,
+        points: Iterable[Point], needed: int, imaginary: bool,
+    ) -> bool | None:  # fmt: skip
         meeting, defined = [], 0
         for point in points:
             try:
@@ -173,11 +169,11 @@ class Balls:
         return 0 if self.agree(node, other) else None
 
     def nearest_integer(self, node: t.Node) -> int | None:
-        with _lock, ctx.workprec(FIRST_BITS):
-            with contextlib.suppress(Undefined, Unresolved):
-                middle = self.value(node, FIRST_BITS).mid()
-                whole = _only_integer((middle + arb(0.5)).floor())
-                return None if whole is None else int(whole)
+        errors = contextlib.suppress(Undefined, Unresolved)
+        with errors, _lock, ctx.workprec(FIRST_BITS):
+            middle = self.value(node, FIRST_BITS).mid()
+            whole = _only_integer((middle + arb(0.5)).floor())
+            return None if whole is None else int(whole)
         return None
 
     def fraction(self, node: t.Node) -> Fraction | None:
@@ -290,7 +286,7 @@ class _Evaluator:
             self._note(3 << min(size, 20))
 
     def _number(self, value: Fraction) -> arb:
-        top, bottom = value.numerator, value.denominator
+        top, bottom = value.as_integer_ratio()
         if bottom == 1:
             return arb(fmpz(top))
         self._budget.charge(top.bit_length() * bottom.bit_length() // _GCD_BITS)

@@ -34,10 +34,26 @@ def identical(left: t.Node, right: t.Node, budget: Budget) -> bool:
         return False
 
 
+def proportion(left: t.Node, right: t.Node, budget: Budget) -> fmpq | None:
+    """Returns left / right for polynomials in variables, or 0 if it is not a constant.
+
+    Returns None if a side is 0 or is not such a polynomial.
+    """
+    reader = _Reader(budget)
+    try:
+        (a, b), (c, d) = reader.read(left), reader.read(right)
+    except ValueError:
+        return None
+    if not (a and c and b == d == 1 and all(key[0] is t.Sym for key in reader.names)):
+        return None
+    factor = a.leading_coefficient() / c.leading_coefficient()
+    return factor if a == factor * c else fmpq(0)
+
+
 class _Reader:
     def __init__(self, budget: Budget):
         self._budget = budget
-        self._names: list[tuple] = []
+        self.names: list[tuple] = []
         # For each root g: its index in the ring, its degree, and g^degree - radicand.
         self._roots: list[tuple[int, int, fmpq_mpoly]] = []
 
@@ -77,14 +93,14 @@ class _Reader:
         self, key: tuple, degree: int = 0, radicand: fmpq_mpoly | None = None
     ) -> fmpq_mpoly:
         """Returns the variable of a part, or of a root: variable^degree = radicand."""
-        if key not in self._names:
-            self._names.append(key)
-            if radicand is not None and len(self._names) <= _MAX_NAMES:
+        if key not in self.names:
+            self.names.append(key)
+            if radicand is not None and len(self.names) <= _MAX_NAMES:
                 name = self._name(key)
-                place = _MAX_NAMES - len(self._names)
+                place = _MAX_NAMES - len(self.names)
                 self._roots.insert(0, (place, degree, name**degree - radicand))
         # Later variables come first in the order of terms: roots before radicands.
-        place = _MAX_NAMES - 1 - self._names.index(key)
+        place = _MAX_NAMES - 1 - self.names.index(key)
         if place < 0:
             raise ValueError("has too many names")
         return _RING.gen(place)
@@ -93,7 +109,7 @@ class _Reader:
         """Returns n!, from an earlier factorial if possible: n! = n (n - 1)!"""
         if bottom != 1:
             raise ValueError("is not supported")
-        for known in [key[1] for key in self._names if key[0] == "fact"]:
+        for known in [key[1] for key in self.names if key[0] == "fact"]:
             steps = (top - known).leading_coefficient()
             if top - known == steps and steps.q == 1 and abs(steps) <= _MAX_DEGREE:
                 first = known if steps > 0 else top

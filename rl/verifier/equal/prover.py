@@ -9,6 +9,7 @@ from ..parse import tree as t
 from ..parse.budget import Budget
 from .intervals import Balls
 from .points import REAL, coordinate
+from .polynomials import proportion
 
 Way = Literal["text", "number", "enclosure"]
 """Names how answers were shown equal: words, exact numbers or interval arithmetic."""
@@ -59,7 +60,7 @@ class Prover:
         ranks = [(n == t.INFINITY) - (n == t.MINUS_INFINITY) for n in (left, right)]
         if any(ranks):
             return (ranks[0] > ranks[1]) - (ranks[0] < ranks[1])
-        if left.names or right.names:
+        if t.contains(left, t.Sym) or t.contains(right, t.Sym):
             return None
         if type(left) is t.Num and type(right) is t.Num:
             return (left.value > right.value) - (left.value < right.value)
@@ -75,6 +76,10 @@ class Prover:
 
         `positive` requires a constant above 0.
         """
+        if left != right:
+            self.charge(_STEPS_OF_A_POINT)
+            if (factor := proportion(left, right, self.budget)) is not None:
+                return (factor > 0 or not positive and factor < 0) and self._shown()
         for point in REAL:
             at: dict[t.Node, t.Node] = {
                 t.Sym(name): t.Num(coordinate(name, point))
@@ -134,7 +139,7 @@ class Prover:
         if type(exact) is t.Num:
             fits = (exact.value / ulp).denominator == 1
             return None if exact.ulp is not None or fits else exact.value
-        if not isinstance(exact, t.Expression) or exact.names:
+        if not isinstance(exact, t.Expression) or t.contains(exact, t.Sym):
             return None
         return self.balls.fraction(exact)
 

@@ -5,7 +5,8 @@ if they contain the same points and the same gaps.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..parse import tree as t
@@ -14,11 +15,7 @@ from .prover import Prover
 
 _ORDERS = frozenset("< <= > >= !=".split())
 _MAX_ENDS = 80
-_MEMBERSHIP: dict[str, Callable[[bool, bool], bool]] = {
-    "cup": lambda left, right: left or right,
-    "cap": lambda left, right: left and right,
-    "minus": lambda left, right: left and not right,
-}
+_MEMBERSHIP = {"cup": operator.or_, "cap": operator.and_, "minus": operator.gt}
 
 
 class Region(NamedTuple):
@@ -122,10 +119,7 @@ class Regions:
             place += 2 * (before is None or self._order(before, end) != 0)
             places[end] = place
             before = end
-        return [
-            tuple(_contains(node, at, places) for at in range(place + 2))
-            for node in nodes
-        ]
+        return [_membership(node, places, place + 2) for node in nodes]
 
     def _order(self, left: t.Node, right: t.Node) -> int:
         self._prover.charge(10)
@@ -137,13 +131,15 @@ class Regions:
         return sign
 
 
-def _contains(node: t.Node, at: int, places: dict[t.Node, int]) -> bool:
+def _membership(
+    node: t.Node, places: dict[t.Node, int], count: int
+) -> tuple[bool, ...]:
     if isinstance(node, t.SetOp):
-        sides = [_contains(part, at, places) for part in (node.left, node.right)]
-        return _MEMBERSHIP[node.op](*sides)
-    low, high = places[node.low], places[node.high]
-    above = low < at or low == at and node.low_closed
-    return above and (at < high or at == high and node.high_closed)
+        sides = [_membership(part, places, count) for part in (node.left, node.right)]
+        return tuple(map(_MEMBERSHIP[node.op], *sides))
+    first = places[node.low] + (not node.low_closed)
+    end = places[node.high] + node.high_closed
+    return tuple(first <= at < end for at in range(count))
 
 
 def _joined(op: str, regions: Sequence[Region | None]) -> Region | None:

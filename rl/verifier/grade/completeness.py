@@ -83,7 +83,8 @@ def pending(node: t.Node) -> int:
         case t.Mul(factors):
             return steps + _repeated(_flat(t.Mul, factors))
         case t.Pow(t.Mul() as below, exponent) if exponent == t.MINUS_ONE:
-            return steps + any(map(_is_quotient, (below, *below.factors)))
+            parts = [p for p in (below, *below.factors) if isinstance(p, t.Mul)]
+            return steps + any(any(map(_is_inverse, p.factors)) for p in parts)
         case t.Pow(t.Add(terms), exponent) if exponent == t.MINUS_ONE:
             # With variables, M/2 and uv/c^2 are usual; x/(1 - x) is not.
             products = [term for term in terms if isinstance(term, t.Mul)]
@@ -139,10 +140,6 @@ def _repeated(factors: Iterator[t.Node]) -> int:
 
 def _is_inverse(node: t.Node) -> bool:
     return isinstance(node, t.Pow) and node.exponent == t.MINUS_ONE
-
-
-def _is_quotient(node: t.Node) -> bool:
-    return isinstance(node, t.Mul) and any(map(_is_inverse, node.factors))
 
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
@@ -283,11 +280,6 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     sizes = [regions.pieces(region) for region in read if region is not None]
     known = [size for size in sizes if size is not None]
     return len(known) == len(read) and known[0] < sum(known[1:])
-
-
-def is_number(node: t.Node) -> bool:
-    """Returns whether a tree folds to a rational number; ignores units, % and °."""
-    return isinstance(t.fold(shape_of(node)), t.Num)
 
 
 def notation(node: t.Node) -> str:

@@ -231,12 +231,12 @@ class Examiner:
         return None
 
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
-        value = t.fold(shape_of(answer))
+        value, wanted = t.fold(shape_of(answer)), t.fold(shape_of(gold))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
             return self._is_given(value)
-        if not (isinstance(value, t.Num) and completeness.is_number(gold)):
+        if not (isinstance(value, t.Num) and isinstance(wanted, t.Num)):
             return False
-        converted = value != t.fold(shape_of(gold)) or notation(gold) == "expression"
+        converted = value != wanted or notation(gold) == "expression"
         return converted and any(
             (abs(number.value), q.unit, q.scale) in self._question.quantities
             for q in t.walk(answer)

@@ -120,9 +120,7 @@ def _size(node: t.Node) -> tuple[int, ...]:
 
 
 def _is_open(node: t.Node) -> bool:
-    return isinstance(node, t.Expression) and bool(
-        node.names or t.contains(node, t.Call)
-    )
+    return isinstance(node, t.Expression) and t.contains(node, t.Sym, t.Call)
 
 
 def _is_distance(node: t.Node) -> bool:
@@ -215,7 +213,7 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
 
 def relates_names(node: t.Node) -> bool:
     related = isinstance(node, t.Rel) and node.op != "in"
-    return related and bool(node.left.names and node.right.names)
+    return related and t.contains(node.left, t.Sym) and t.contains(node.right, t.Sym)
 
 
 def ascending(node: Any) -> Any:

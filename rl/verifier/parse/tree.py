@@ -39,15 +39,12 @@ class Node:
     @_cached
     def names(self) -> frozenset[str]:
         """Names of the variables in this node."""
-        if type(self) is Sym:
-            return frozenset((self.name,))
-        return frozenset().union(*[part.names for part in children(self)])
+        return frozenset([part.name for part in walk(self) if type(part) is Sym])
 
     @_cached
     def kinds(self) -> frozenset[type]:
         """Types of this node and of the nodes inside it."""
-        own = frozenset((type(self),))
-        return own.union(*[part.kinds for part in children(self)])
+        return frozenset(map(type, walk(self)))
 
     if TYPE_CHECKING:
         # Lets type checkers accept attributes of nodes of unknown kind.
@@ -343,7 +340,7 @@ def mul(*factors: Node) -> Node:
     product, rest = _merged(Mul, factors, operator.mul)
     if not rest:
         return Num(Fraction(1) if product is None else product, _scaled_ulp(factors))
-    if product not in (None, 1):
+    if product is not None and product != 1:
         rest.insert(0, Num(product))
     return rest[0] if len(rest) == 1 else Mul(tuple(rest))
 
@@ -369,23 +366,20 @@ def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:
     return mul(a.value, Num(a.scale)), mul(b.value, Num(b.scale))
 
 
-def negative(node: Node) -> Node:
-    return mul(MINUS_ONE, node)
-
-
 def is_integer(node: Node) -> bool:
     return type(node) is Num and node.value.denominator == 1
 
 
 def power(base: Node, exponent: Node) -> Node:
     """Returns a power; computes number^integer if the result is small."""
-    if exponent == ONE:
-        return base
     if is_integer(exponent):
-        n = int(exponent.value)
+        n = exponent.value.numerator
+        if n == 1:
+            return base
         if type(base) is Num:
-            if (n > 0 or base.value) and bits(base.value) * abs(n) < MAX_BITS:
-                return Num(base.value**n)
+            top, bottom = base.value.as_integer_ratio()
+            if (n > 0 or top) and bits(base.value) * abs(n) < MAX_BITS:
+                return Num(Fraction(bottom, top) if n == -1 else base.value**n)
         elif type(base) is Pow and is_integer(base.exponent):
             # (x^2)^3 is x^6. The inverse of 1/0 is not 0, but x is taken as nonzero.
             inner = base.base
@@ -403,8 +397,6 @@ _FOLDED: dict[type, Callable[..., Node]] = {Add: add, Mul: mul, Pow: power}
 _LEAVES: frozenset[Any] = frozenset({Num, Sym, Const, Sign, Word})
 for _leaf in _LEAVES:
     _leaf.kinds = frozenset([_leaf])
-    if _leaf is not Sym:
-        _leaf.names = frozenset()
 
 
 def fold(node: Node) -> Node:
