@@ -197,10 +197,10 @@ def is_literal(node: t.Node) -> bool:
             return is_literal(value)
         case t.Mul((value, t.Mul((t.Num(),)))):  # for instance 5 million
             return is_literal(value)
-        case t.Mul((t.Num(), t.Pow(t.Num(base), exponent))) if base == 10 and (
+        case t.Mul((first, t.Pow(t.Num(base), exponent))) if base == 10 and (
             exponent != t.MINUS_ONE  # marks a quotient; a written -1 is a product
         ):
-            return t.is_integer(_unsigned(exponent))
+            return type(_unsigned(first)) is t.Num and t.is_integer(_unsigned(exponent))
         case t.Mul((t.Fn("log", (top,)), t.Pow(t.Fn("log", (bottom,)), exponent))):
             return exponent == t.MINUS_ONE and is_literal(top) and is_literal(bottom)
         case t.Mul((top, t.Pow(bottom, exponent))) if exponent == t.MINUS_ONE:

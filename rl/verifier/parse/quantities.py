@@ -128,9 +128,11 @@ class Quantities(Expressions):
 
 
 def _with_half(node: t.Node, half: str | None) -> t.Clock | None:
-    if isinstance(node, t.Clock):
-        return t.Clock(node.minutes, half or node.half)
+    """Adds "am" or "pm" to a time; returns None if its hour contradicts: 15:05 am."""
+    clock = node if isinstance(node, t.Clock) else None
     parts = node.parts if isinstance(node, t.Ratio) else (node, t.ZERO)
-    if len(parts) != 2 or not all(map(t.is_integer, parts)):
-        return None
-    return t.time_of_day(int(parts[0].value), int(parts[1].value), half)
+    if clock is None and len(parts) == 2 and all(map(t.is_integer, parts)):
+        clock = t.time_of_day(int(parts[0].value), int(parts[1].value))
+    if clock and half and (clock.half == half or not clock.of_day):
+        return t.Clock(clock.minutes, half)
+    return None if half else clock

@@ -223,13 +223,12 @@ class Choice(Node):
     answer: Node
 
 
-def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time of day, or None for 9:75. Without `half`, hour 15 is 3 pm."""
+def time_of_day(hours: int, minutes: int) -> Clock | None:
+    """Returns a time of day, or None for 9:75. Hour 15 is 3 pm; hour 3 may be 3 pm."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
-    of_day = half is None and not 1 <= hours <= 12
-    if of_day:
-        half = "pm" if 12 < hours < 24 else "am"
+    of_day = not 1 <= hours <= 12
+    half = ("pm" if 12 < hours < 24 else "am") if of_day else None
     return Clock(hours % 12 * 60 + minutes, half, of_day)
 
 
