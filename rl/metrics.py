@@ -161,21 +161,16 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
     if stats.completions:
         # Not from the verifier's counters, which may include later steps.
         metrics["sampling/unjudged"] = stats.unjudged / stats.completions
-    if not stats.correct:
+    if not stats.columns:
         return metrics
-    correct, lengths = np.concatenate(stats.correct), np.concatenate(stats.lengths)
-    for name, parts in stats.components.items():
-        if not np.isnan(values := np.concatenate(parts)).all():
-            metrics[f"component/{name}"] = np.nanmean(values)
+    columns = {name: np.concatenate(parts) for name, parts in stats.columns.items()}
+    correct, lengths = columns["reward/accuracy"], columns["sampling/tokens"]
+    # A component of the reward may be NaN for some completions.
+    metrics |= {k: np.nanmean(x) for k, x in columns.items() if not np.isnan(x).all()}
     metrics |= {
-        "reward/mean": np.concatenate(stats.rewards).mean(),
-        "reward/accuracy": correct.mean(),
         "sampling/solve_all": stats.solve_all / stats.sampled,
         "sampling/solve_none": stats.solve_none / stats.sampled,
         "sampling/informative": stats.informative / stats.sampled,
-        "sampling/truncated": np.concatenate(stats.truncated).mean(),
-        "sampling/repeated": np.concatenate(stats.repeated).mean(),
-        "sampling/duplicated": np.concatenate(stats.duplicated).mean(),
         "sampling/tokens": lengths.sum(),
     }
     by_kind = {"all": lengths, "right": lengths[correct], "wrong": lengths[~correct]}
@@ -194,7 +189,9 @@ def distributions(
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {
-        "length/tokens": np.concatenate([*stats.lengths, np.zeros(0)]),
+        "length/tokens": np.concatenate(
+            [*stats.columns.get("sampling/tokens", ()), np.zeros(0)]
+        ),
         "advantage/completions": np.concatenate([*advantages, np.zeros(0)]),
     }
 

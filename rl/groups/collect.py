@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from configs.base import DynamicSampling
-from rl.groups.draws import Draw, Draws, SampledGroup
+from rl.groups.draws import Draw, Draws
 from rl.groups.state import from_json, to_json
 from rl.groups.stats import FilterOn, RolloutStats, informative
 from rl.types import Group, Problem
@@ -114,13 +114,13 @@ class Collector:
             len(kept) < size or any(self._due(g, step) for g in self._partial)
         ):
             missing = size - len(kept)
-            drawn = self._round(step, missing, params)
+            judged = self._round(step, missing, params)
             stats.rounds += 1
-            accepted = [d.group for d in drawn if self._teaches(d.group)]
-            for group in drawn:
-                stats.add(group)
-            if drawn and missing > 0:
-                share = len(accepted) / len(drawn)
+            for draw, group in judged:
+                stats.add(draw, group, size=params.n)
+            accepted = [group for _, group in judged if self._teaches(group)]
+            if judged and missing > 0:
+                share = len(accepted) / len(judged)
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
         if self.settings.carry:
@@ -177,7 +177,8 @@ class Collector:
 
     def _round(
         self, step: int, missing: int, params: SamplingParams
-    ) -> list[SampledGroup]:
+    ) -> list[tuple[Draw, Group]]:
+        """Samples and judges a round of groups; returns those that are complete."""
         carry, oversample = self.settings.carry, self.settings.oversample
         needed = max(0, missing) / max(self._acceptance, 0.1)
         if carry:
@@ -197,7 +198,7 @@ class Collector:
         completions = [list(group.completions) for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         ended: list[int] = []
-        judged: dict[int, SampledGroup] = {}
+        judged: dict[int, Group] = {}
 
         def judge_ended(number: int) -> None:
             found = self.judge(
@@ -208,12 +209,9 @@ class Collector:
                 max_tokens=params.max_tokens,
                 seed=run_seed(self.seed, Stream.SHUFFLING, number),
             )
-            new = [
-                SampledGroup(groups[i].draw, group, sampled=params.n)
-                for i, group in zip(ended, found, strict=True)
-            ]
-            judged.update(zip(ended, new, strict=True))
-            self.draws.observe(new)
+            for i, group in zip(ended, found, strict=True):
+                judged[i] = group
+                self.draws.observe(groups[i].draw, group)
             ended.clear()
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
@@ -224,29 +222,29 @@ class Collector:
         def enough() -> bool:
             if ended:
                 judge_ended(self._next_number())
-            teach = sum(self._teaches(d.group) for d in judged.values())
+            teach = sum(map(self._teaches, judged.values()))
             return due <= judged.keys() and teach >= missing
 
-        if not carry:
+        if carry:
+            completions = self.sample(
+                prompts,
+                params,
+                seed=seed,
+                partial=[group.completions for group in groups],
+                on_finished=finished,
+                on_pause=enough,
+            )
+            enough()
+        else:
             completions = self.sample(prompts, params, seed=seed)
             ended = list(range(len(groups)))
             judge_ended(number)
-            return list(judged.values())
-        completions = self.sample(
-            prompts,
-            params,
-            seed=seed,
-            partial=[group.completions for group in groups],
-            on_finished=finished,
-            on_pause=enough,
-        )
-        enough()
         self._partial = [
             dataclasses.replace(group, completions=tuple(completions[i]))
             for i, group in enumerate(groups)
             if i not in judged
         ]
-        return list(judged.values())
+        return [(groups[i].draw, group) for i, group in judged.items()]
 
     def _next_number(self) -> int:
         number, self._rounds = self._rounds, self._rounds + 1

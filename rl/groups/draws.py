@@ -38,15 +38,6 @@ class Draw:
     rate: Rate  # estimate of the solve rate at the time of the draw
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SampledGroup:
-    """Holds the judged group of a drawn problem."""
-
-    draw: Draw
-    group: Group  # the completions that have a verdict
-    sampled: int  # number of completions, with or without a verdict
-
-
 class Draws:
     """Draws problems that the curriculum offers; `problems` are those of the run.
 
@@ -101,18 +92,14 @@ class Draws:
         most = max(worth[self._pool].max(), 1e-12)
         return np.clip(worth / most, self._settings.explore, 1.0)
 
-    def observe(self, drawn: Sequence[SampledGroup]) -> None:
-        """Updates solve rates and counts with judged groups."""
-        count = self._counts
-        for d in drawn:
-            correct = d.group.correct
-            self._rates.observe(
-                d.draw.place, correct, chance=d.draw.chance, step=self._step
-            )
-            if len(correct) >= 2:
-                count["compared"] += 1
-                count["expected"] += float(d.draw.rate.mixed(len(correct)))
-                count["found"] += bool(correct.any() and not correct.all())
+    def observe(self, draw: Draw, group: Group) -> None:
+        """Updates solve rates and counts with the judged group of a draw."""
+        count, correct = self._counts, group.correct
+        self._rates.observe(draw.place, correct, chance=draw.chance, step=self._step)
+        if len(correct) >= 2:
+            count["compared"] += 1
+            count["expected"] += float(draw.rate.mixed(len(correct)))
+            count["found"] += bool(correct.any() and not correct.all())
 
     def end_step(self, counts: Counts, *, updates: bool) -> None:
         self._curriculum.observe(counts, updates=updates)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from rl.groups.draws import SampledGroup
+from rl.groups.draws import Draw
 from rl.problems.curriculum import Counts, Stage
 from rl.types import Group
 
@@ -73,38 +73,37 @@ class RolloutStats:
     partial: int = 0  # partial groups from earlier steps that were retained
     unfinished: int = 0  # unfinished completions left for the next step
     unjudged: int = 0  # completions
-    # For each group, the number of offered problems that it represents (1 / probability
-    # of the draw), and the verdicts of its completions.
-    of_offered: list[tuple[float, np.ndarray]] = dataclasses.field(default_factory=list)
-    correct: list[np.ndarray] = dataclasses.field(default_factory=list)
-    rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
-    components: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
-    lengths: list[np.ndarray] = dataclasses.field(default_factory=list)
-    truncated: list[np.ndarray] = dataclasses.field(default_factory=list)
-    repeated: list[np.ndarray] = dataclasses.field(default_factory=list)
-    duplicated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    # For metrics, an array per group with an entry per completion that has a verdict.
+    columns: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
+    # Correct completions, all, solved groups, all; for `counts`.
+    weighted: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(4))
     examples: list[Group] = dataclasses.field(default_factory=list)
 
-    def add(self, drawn: SampledGroup) -> None:
-        group = drawn.group
+    def add(self, draw: Draw, group: Group, *, size: int) -> None:
+        """Adds a judged group of `size` completions, with or without a verdict."""
         self.sampled += 1
-        self.completions += drawn.sampled
-        self.unjudged += drawn.sampled - len(group.completions)
-        self.of_offered.append((1 / drawn.draw.chance, group.correct))
-        if not len(group.correct):
+        self.completions += size
+        self.unjudged += size - len(group.completions)
+        judged, right = len(group.correct), int(group.correct.sum())
+        solved = 0 < right == judged
+        self.weighted += 1 / draw.chance * np.array([right, judged, solved, 1])
+        if not judged:
             return
-        self.solve_all += bool(group.correct.all())
-        self.solve_none += not group.correct.any()
+        self.solve_all += solved
+        self.solve_none += not right
         self.informative += informative(group, on=self.filter_on)
-        self.correct.append(group.correct)
-        self.rewards.append(group.rewards)
-        for name, part in group.components.items():
-            self.components.setdefault(name, []).append(part)
         texts = [c.token_ids for c in group.completions]
-        self.lengths.append(np.array([len(text) for text in texts]))
-        self.repeated.append(np.array([is_repetitive(text) for text in texts]))
-        self.duplicated.append(duplicated(texts))
-        self.truncated.append(np.array([c.truncated for c in group.completions]))
+        columns = {
+            "reward/mean": group.rewards,
+            "reward/accuracy": group.correct,
+            "sampling/tokens": np.array([len(text) for text in texts]),
+            "sampling/truncated": np.array([c.truncated for c in group.completions]),
+            "sampling/repeated": np.array([is_repetitive(text) for text in texts]),
+            "sampling/duplicated": duplicated(texts),
+        }
+        columns |= {f"component/{name}": x for name, x in group.components.items()}
+        for name, column in columns.items():
+            self.columns.setdefault(name, []).append(column)
         if len(self.examples) < 4:
             self.examples.append(group)
 
@@ -115,10 +114,5 @@ class RolloutStats:
         A group has the weight 1 / (probability of its draw), and so also represents
         offered problems that were skipped.
         """
-        judged = right = groups = solved = 0.0
-        for count, correct in self.of_offered:
-            judged += count * len(correct)
-            right += count * int(correct.sum())
-            groups += count
-            solved += count * bool(len(correct) and correct.all())
+        right, judged, solved, groups = self.weighted.tolist()
         return {"accuracy": (right, judged), "solve_all": (solved, groups)}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from configs.schema import Range
-from rl.groups.stats import RolloutStats
+from rl.groups.stats import RolloutStats, is_repetitive
 from rl.types import Group
 from rl.verifier import extract_answer
 from rl.verifier.parse.extract import behind
@@ -33,10 +33,10 @@ def example_rows(
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []
-    for group, repeated in zip(stats.examples, stats.repeated, strict=False):
+    for group in stats.examples:
         firsts.append(len(rows))
-        for index, of in enumerate(repeated):
-            row = _example(group, index, bool(of), decode, decode_prompt)
+        for index in range(len(group.completions)):
+            row = _example(group, index, decode, decode_prompt)
             rows.append(row | {"suspect": suspicion(row, after=after)})
     if not rows or not samples:
         return []
@@ -64,7 +64,6 @@ def example_rows(
 def _example(
     group: Group,
     index: int,
-    repeated: bool,
     decode: Callable[[Sequence[int]], str],
     decode_prompt: Callable[[Sequence[int]], str],
 ) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def _example(
         "reward": float(group.rewards[index]),
         "finish_reason": completion.finish_reason,
         "tokens": len(completion.token_ids),
-        "repeated": repeated,
+        "repeated": is_repetitive(completion.token_ids),
     }
     components = {name: float(part[index]) for name, part in group.components.items()}
     if known := {k: v for k, v in components.items() if not math.isnan(v)}:

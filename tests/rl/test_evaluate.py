@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from rl.evaluate import SampledCompletion, Scored, draw, evaluate, headline, summarise
-from rl.groups.draws import Draw, SampledGroup
+from rl.groups.draws import Draw
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
 from rl.metrics import sampling_metrics
@@ -152,7 +152,7 @@ def test_one_definition_of_repetitive_serves_training_and_evaluation():
     group = make_group([False, False])
     group = dataclasses.replace(group, completions=(plain, loop))
     draw = Draw(problem=problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
-    stats.add(SampledGroup(draw=draw, group=group, sampled=2))
+    stats.add(draw, group, size=2)
     assert sampling_metrics(stats)["sampling/repeated"] == 0.5
 
 

@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.util import tensor_util
 
 from configs import base
-from rl.groups.draws import Draw, SampledGroup
+from rl.groups.draws import Draw
 from rl.groups.packing import pack_groups
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
@@ -248,7 +248,7 @@ def stats_of(*groups):
     for group in groups:
         size = len(group.completions)
         draw = Draw(problem=group.problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
-        stats.add(SampledGroup(draw=draw, group=group, sampled=size))
+        stats.add(draw, group, size=size)
     return stats
 
 
