@@ -91,8 +91,6 @@ class Curriculum:
         if self._ends():
             self._stage, self._steps = self._stage + 1, 0
             self._window, self._drawn = [], collections.Counter()
-            for level in _levels(self._stages[self._stage]):
-                self._streams[level].next_pass()
             name = self._stages[self._stage].name
             self._on_message(f"curriculum: step {step + 1} begins stage {name!r}")
         return self._stages[self._stage]

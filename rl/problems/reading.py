@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from configs.schema import call
 from rl.files import HUB, fetched, read_rows, replace_rows
 from rl.problems.functions import load_function
@@ -216,7 +214,7 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 class ProblemStream:
     """Draws problems in passes; a pass draws every problem once.
 
-    The order depends on the seed, the number of the pass, and the calls of `next_pass`.
+    The order depends on the seed and on the number of the pass.
     """
 
     def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
@@ -226,8 +224,6 @@ class ProblemStream:
 
     def _begin(self, epoch: int) -> None:
         self.epoch, self._cursor = epoch, 0  # index of the pass, problems drawn in it
-        # Positions in this pass at which `next_pass` was called.
-        self._turns: list[int] = []
         self._order = generator(*self._seed, epoch).permutation(len(self._problems))
 
     def draw(self, n: int) -> list[Problem]:
@@ -239,23 +235,9 @@ class ProblemStream:
             self._cursor += 1
         return drawn
 
-    def next_pass(self) -> None:
-        """Restarts the pass; the problems that were not drawn yet come first."""
-        if self._cursor:
-            self._turn(self._cursor)
-            self._cursor = 0
-
-    def _turn(self, cursor: int) -> None:
-        self._turns.append(cursor)
-        seen, left = self._order[:cursor], self._order[cursor:]
-        shuffled = generator(*self._seed, self.epoch, cursor).permutation(seen)
-        self._order = np.concatenate([left, shuffled])
-
     def state(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "cursor": self._cursor, "turns": [*self._turns]}
+        return {"epoch": self.epoch, "cursor": self._cursor}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._begin(state["epoch"])
-        for cursor in state["turns"]:
-            self._turn(cursor)
         self._cursor = state["cursor"]
