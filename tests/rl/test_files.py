@@ -111,3 +111,9 @@ def test_a_table_is_one_whatever_its_cells_hold():
         "| u<br>v | 2 |",
         "",
     ]
+
+
+def test_a_boolean_is_no_whole_number():
+    assert files.whole_number({"step": 3}, "a.jsonl:1", "step") == 3
+    with pytest.raises(ValueError, match="^a.jsonl:1: step=True: must be a whole"):
+        files.whole_number({"step": True}, "a.jsonl:1", "step")
