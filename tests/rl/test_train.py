@@ -17,7 +17,9 @@ import safetensors.numpy
 import transformers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from configs import quickstart
 from rl.checkpoint import steps_in
+from rl.problems.arithmetic import make_base
 from tests import forked
 from tests.metrics_page import documented
 from tools.report.health import findings
@@ -30,6 +32,7 @@ STEPS = 12
 # The base is right often enough that a step leaves groups over to the next one.
 SMALL = {
     "steps": STEPS,
+    "model.maker_args.steps": 400,
     "model.maker_args.batch": 32,
     "model.maker_args.layers": 2,
     "model.maker_args.held_out": 40,
@@ -50,7 +53,11 @@ SMALL = {
 }
 
 # The quickstart's own base.
-ABLE = {"model.maker_args.batch": 64, "model.maker_args.layers": 3}
+ABLE = {
+    "model.maker_args.steps": 600,
+    "model.maker_args.batch": 64,
+    "model.maker_args.layers": 3,
+}
 
 
 def command(workdir, cache, *, config="configs/quickstart.py", **changes):
@@ -65,6 +72,14 @@ def command(workdir, cache, *, config="configs/quickstart.py", **changes):
         f"--workdir={workdir}",
         *(f"--config.{key}={value}" for key, value in settings.items()),
     ]
+
+
+def made_base(cache):
+    """The base of SMALL, which a run has made."""
+    section = "model.maker_args."
+    own = {k.removeprefix(section): v for k, v in SMALL.items() if section in k}
+    arguments = quickstart.get_config().model.maker_args.to_dict() | own
+    return make_base(**{**arguments, "cache": str(cache)})
 
 
 def environment():
@@ -171,7 +186,7 @@ def test_a_run_leaves_what_it_promises(finished, cache):
     card = (workdir / "hf" / "README.md").read_text()
     assert f"{STEPS} of {STEPS} steps" in card
     assert "- base: avg@2" in card and "- final: avg@2" in card
-    base = next(cache.glob("arithmetic-*")) / "model.safetensors"
+    base = made_base(cache) / "model.safetensors"
     before, after = safetensors.numpy.load_file(base), _weights(workdir)
     assert all((before[k] != after[k]).mean() > 0.5 for k in before)
 
@@ -278,8 +293,8 @@ def interrupted(tmp_path_factory, cache):
 
     Returns:
       Its workdir, what each start said and its status, by the signal that ended it, 0
-      for the last; under "fewer" what it says when it is then asked for one step; and
-      how another start ended while one was at work.
+      for the last; and how another start ended while one was at work. A copy "fewer"
+      beside it is as the signals left it.
     """
     workdir = tmp_path_factory.mktemp("interrupted") / "work"
     _kill_in_the_middle(command(workdir, cache), random.Random(0), of=workdir)
@@ -295,9 +310,7 @@ def interrupted(tmp_path_factory, cache):
             process.send_signal(signal.SIGCONT)
         process.send_signal(number)
         ends[number] = said + process.communicate()[0], process.returncode
-    fewer = workdir.with_name("fewer")
-    shutil.copytree(workdir, fewer)
-    ends["fewer"] = run(command(fewer, cache, steps=1)).stdout
+    shutil.copytree(workdir, workdir.with_name("fewer"))
     done = run(command(workdir, cache))
     return workdir, ends | {0: (done.stdout, done.returncode)}, second
 
@@ -322,12 +335,14 @@ def test_a_stop_signal_saves_and_says_so_and_the_next_start_resumes(
     assert f"resuming after step {last}\n" in ends[following][0]
 
 
-def test_asked_for_fewer_steps_than_it_has_done_it_is_evaluated_as_it_is(interrupted):
-    ends = interrupted[1]
-    last = re.findall(r"^step (\d+)/", ends[signal.SIGINT][0], re.M)[-1]
+def test_asked_for_fewer_steps_than_it_has_done_it_is_evaluated_as_it_is(
+    interrupted, early
+):
+    said = interrupted[1][signal.SIGINT][0]
+    last = re.findall(r"^step (\d+)/", said, re.M)[-1]
     assert int(last) > 1
     # Its result would otherwise be the evaluation of the base.
-    assert f"evaluation after step {last}: " in ends["fewer"]
+    assert f"evaluation after step {last}: " in early["fewer steps"][1].stdout
 
 
 @pytest.mark.failure(34)
@@ -623,7 +638,7 @@ DAMAGED = [
 
 
 @pytest.fixture(scope="module")
-def early(tmp_path_factory, finished, ended, cache):
+def early(tmp_path_factory, finished, interrupted, ended, cache):
     """Starts that end before a step, by name; the workdir and the end of each."""
     folder = tmp_path_factory.mktemp("early")
     longer = {"steps": STEPS + 2}
@@ -640,10 +655,12 @@ def early(tmp_path_factory, finished, ended, cache):
         path = folder / f"damaged {i}" / file
         path.write_text(damage(path.read_text()))
     shutil.rmtree(folder / "no checkpoints" / "checkpoints")
+    changes["fewer steps"] = {"steps": 1}
+    shutil.copytree(interrupted[0].with_name("fewer"), folder / "fewer steps")
     changes["unhealthy"] = ENDS["no_alarm"]
     shutil.copytree(ended["no_alarm"][0], folder / "unhealthy")
     (folder / "unhealthy" / "hf").mkdir()
-    base = shutil.copytree(next(cache.glob("arithmetic-*")), folder / "base")
+    base = shutil.copytree(made_base(cache), folder / "base")
     weights = dict(safetensors.numpy.load_file(base / "model.safetensors"))
     name = "model.layers.1.mlp.up_proj.weight"
     weights[name] = weights[name].copy()

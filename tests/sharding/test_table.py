@@ -45,9 +45,9 @@ def test_update_and_sampler_follow_the_table(tmp_path):
         "test_every_mesh_looks_up_the_same_rows_and_sums_the_same_gradient"
         "[False-float64-shape3]",
         "tests/rl/update/test_head.py::"
-        "test_any_chunk_block_and_mesh_give_the_plain_result[shape4-cpu-7]",
+        "test_any_chunk_block_and_mesh_give_the_plain_result[shape6-cpu-7-3]",
         "tests/rl/update/test_step.py::"
-        "test_every_mesh_gives_the_same_loss_and_change[shape3]",
+        "test_every_mesh_gives_the_same_loss_and_change[shape1]",
         "tests/rollout/test_jax_sampler.py::"
         "test_the_same_seed_gives_the_same_completions_on_any_mesh[shape2-4-settings2]",
     ]

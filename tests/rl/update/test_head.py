@@ -41,35 +41,42 @@ def _with_gradients(score, hidden, table, targets, mask, weights):
     return [np.asarray(x) for x in (*found, *gradients)]
 
 
+@pytest.fixture(scope="module")
+def plain():
+    with jax.enable_x64(True):
+        return _with_gradients(_plain, *_inputs(np.float64))
+
+
 @pytest.mark.failure(45)
 @pytest.mark.parametrize(
-    ("where", "block"), [("cpu", 8192), ("cpu", 7), ("cpu", 10), ("gpu", 7)]
-)
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2), (1, 1, 4), (2, 2, 1)]
+    ("shape", "where", "block", "chunk"),
+    [
+        ((1, 1, 1), "cpu", 8192, 64),
+        ((1, 1, 1), "gpu", 7, 3),
+        ((2, 1, 1), "cpu", 10, 3),
+        ((1, 2, 2), "cpu", 7, 3),
+        ((1, 2, 2), "gpu", 7, 64),
+        ((1, 1, 4), "cpu", 7, 64),
+        ((2, 2, 1), "cpu", 7, 3),
+    ],
 )
 def test_any_chunk_block_and_mesh_give_the_plain_result(
-    monkeypatch, shape, where, block
+    monkeypatch, plain, shape, where, block, chunk
 ):
     monkeypatch.setattr(head, "BLOCK", block)
     monkeypatch.setattr(head, "GPU_BLOCK", block)
     monkeypatch.setattr(head, "platform", lambda mesh: where)
     with jax.enable_x64(True):
-        inputs = _inputs(np.float64)
-        expected = _with_gradients(_plain, *inputs)
         mesh = make_mesh(
             **dict(zip(("data", "fsdp", "tensor"), shape, strict=True)),
             devices=jax.devices()[: int(np.prod(shape))],
         )
-        for chunk in (3, 64):
-            found = _with_gradients(
-                lambda *x, m=mesh, c=chunk: head.score_tokens(
-                    *x, jnp.float64(TEMPERATURE), m, c
-                ),
-                *inputs,
-            )
-            for a, b in zip(found, expected, strict=True):
-                np.testing.assert_allclose(a, b, atol=1e-12)
+        found = _with_gradients(
+            lambda *x: head.score_tokens(*x, jnp.float64(TEMPERATURE), mesh, chunk),
+            *_inputs(np.float64),
+        )
+    for a, b in zip(found, plain, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
 
 
 def test_hidden_states_outside_the_scored_tokens_do_no_harm():

@@ -12,7 +12,7 @@ import pytest
 from configs import base
 from configs.checks import check_config
 from models.config import DecoderConfig
-from models.decoder import Decoder, head_table, init_params
+from models.decoder import Decoder, head_table, init_params, param_shardings
 from rl.groups.advantages import load_advantage
 from rl.groups.packing import make_segments, pack, weigh
 from rl.types import make_hyper
@@ -68,11 +68,16 @@ def _mesh(data=1, fsdp=1, tensor=1):
     return make_mesh(data=data, fsdp=fsdp, tensor=tensor, devices=devices)
 
 
-def _params(mesh):
-    model = Decoder(CONFIG, mesh=mesh)
-    params = init_params(model, mesh, 0)
+@functools.cache
+def _initial():
+    params = jax.device_get(init_params(Decoder(CONFIG), _mesh(), 0))
     # Larger than the initial scale: ratios away from 1, both clips in action.
     return jax.tree.map(lambda x: x * 3 if x.ndim > 2 else x, params)
+
+
+def _params(mesh):
+    own = jax.tree.map(np.copy, _initial())  # its buffers may be donated
+    return jax.device_put(own, param_shardings(Decoder(CONFIG), mesh))
 
 
 def _hyper(first=False, learning_rate=1e-2):
@@ -96,6 +101,16 @@ def _step(
     )  # fmt: skip
 
 
+def _summed(mesh, batches, **options):
+    """Gradients, loss and statistics, without the update by them."""
+    step, params, hyper = _step(mesh, **options), _params(mesh), _hyper()
+    placed = [place(b, step.rows) for b in batches]
+    carry = step.zeros(params, placed[0], hyper)
+    for batch in placed:
+        carry = step.accumulate(carry, params, batch, hyper)
+    return jax.device_get(carry)
+
+
 def _updated(mesh, batches, hyper=None, **model_options):
     step = _step(mesh, **model_options)
     state = step.init(_params(mesh))
@@ -106,25 +121,24 @@ def _updated(mesh, batches, hyper=None, **model_options):
     return float(stats["loss"]), change, jax.device_get(stats)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.6])
-def test_one_program_scores_at_any_temperature(temperature):
+def test_one_program_scores_at_any_temperature():
     mesh = _mesh(1, 1, 1)
     step, params = _step(mesh), _params(mesh)
     batch = place(_batches(_groups())[0], step.rows)
-    hyper = _hyper().replace(temperature=np.float32(temperature))
-    scored = step.score(params, batch, hyper)
-    hidden = Decoder(CONFIG, mesh=mesh).apply(
+    hidden = jax.jit(Decoder(CONFIG, mesh=mesh).apply)(
         {"params": params}, batch.token_ids, batch.positions, batch.segment_ids,
         prefix_ids=batch.prefix_ids,
     )  # fmt: skip
-    logits = hidden @ head_table(params).T / temperature
-    expected = jnp.take_along_axis(
-        jax.nn.log_softmax(logits[:, :-1]), batch.token_ids[:, 1:, None], axis=-1
-    )[..., 0]
     counted = np.asarray(batch.loss_mask)[:, 1:]
     assert counted.any()
-    difference = np.abs(np.asarray(scored)[:, 1:] - expected)[counted]
-    assert difference.max() < 2e-5
+    for temperature in (0.5, 1.0, 1.6):
+        hyper = _hyper().replace(temperature=np.float32(temperature))
+        scored = np.asarray(step.score(params, batch, hyper))[:, 1:]
+        logits = hidden @ head_table(params).T / temperature
+        expected = jnp.take_along_axis(
+            jax.nn.log_softmax(logits[:, :-1]), batch.token_ids[:, 1:, None], axis=-1
+        )[..., 0]
+        assert np.abs(scored - expected)[counted].max() < 2e-5
     assert step.score._cache_size() == 1
 
 
@@ -136,10 +150,7 @@ def _worst(a, b):
     )
 
 
-MESHES = [(8, 1, 1), (1, 8, 1), (1, 2, 4), (2, 2, 2)]
-
-
-@pytest.mark.parametrize("shape", MESHES)
+@pytest.mark.parametrize("shape", [(1, 8, 1), (2, 2, 2)])
 def test_every_mesh_gives_the_same_loss_and_change(shape):
     batches = _batches(_groups())
     one_loss, one_change, one = _updated(_mesh(), batches)
@@ -159,28 +170,27 @@ def test_packing_and_micro_batches_cannot_change_the_gradient():
         groups = _groups()
         hyper = jax.tree.map(jnp.asarray, _hyper())
 
-        def gradient(batches):
-            def loss(params, batch):
-                wide = jax.tree.map(
-                    lambda x: x.astype(np.float64) if x.dtype == np.float32 else x,
-                    batch,
-                )
-                logprobs, entropy = token_logprobs(
-                    model, params, wide, temperature=0.9, mesh=mesh, chunk=16
-                )
-                return OBJECTIVE.loss(logprobs, entropy, wide, hyper)[0]
-
-            return jax.tree.map(
-                lambda *parts: np.sum(parts, axis=0),
-                *[jax.device_get(jax.jit(jax.grad(loss))(params, b)) for b in batches],
+        @jax.jit
+        @jax.grad
+        def slope(params, batch):
+            wide = jax.tree.map(
+                lambda x: x.astype(np.float64) if x.dtype == np.float32 else x,
+                batch,
             )
+            logprobs, entropy = token_logprobs(
+                model, params, wide, temperature=0.9, mesh=mesh, chunk=16
+            )
+            return OBJECTIVE.loss(logprobs, entropy, wide, hyper)[0]
+
+        def gradient(batches):
+            slopes = [jax.device_get(slope(params, batch)) for batch in batches]
+            return jax.tree.map(lambda *parts: np.sum(parts, axis=0), *slopes)
 
         together = gradient(_batches(groups, row_length=64, micro_rows=32))
         for options in (
             dict(row_length=28, micro_rows=30),  # one segment to a row, nearly
             dict(row_length=64, micro_rows=1),
-            dict(row_length=64, micro_rows=4),
-            dict(row_length=64, micro_rows=4, share_prompts=True),
+            dict(row_length=64, micro_rows=1, share_prompts=True),
             dict(row_length=300, micro_rows=2),  # attention goes block by block
             dict(row_length=300, micro_rows=2, share_prompts=True),
         ):
@@ -226,7 +236,7 @@ def test_the_largest_of_a_negative_figure_is_negative():
     config = base.get_config()
     config.objective.function = f"{__name__}:with_a_metric"
     objective = objective_from_config(base.from_config(config))
-    stats = _updated(_mesh(), _batches(_groups()), objective=objective)[2]
+    stats = _summed(_mesh(), _batches(_groups()), objective=objective)[2]
     mean = stats["sum"]["logprob"] / stats["sum"]["tokens"]
     assert mean < float(stats["max"]["logprob"]) < 0
 
@@ -332,7 +342,7 @@ def test_the_schedule_counts_updates():
 
 
 def test_a_state_that_rests_on_the_host_is_updated_alike():
-    mesh, batches = _mesh(2, 2, 1), _batches(_groups())
+    mesh, batches = _mesh(), _batches(_groups())
     states = []
     for offload in (False, True):
         step = _step(mesh, offload=offload)
@@ -349,10 +359,10 @@ def test_a_state_that_rests_on_the_host_is_updated_alike():
 
 def test_remat_changes_nothing():
     batches = _batches(_groups())
-    _, expected, _ = _updated(_mesh(), batches)
+    expected, *_ = _summed(_mesh(), batches)
     for options in (dict(remat="full"), dict(remat="dots")):
-        _, change, _ = _updated(_mesh(), batches, **options)
-        assert _worst(change, expected) < 1e-4
+        gradient, *_ = _summed(_mesh(), batches, **options)
+        assert _worst(gradient, expected) < 1e-4
 
 
 def test_no_device_ever_holds_a_whole_table_of_words():
