@@ -39,9 +39,6 @@ def get_config(sets: str = "shared") -> ConfigDict:
             #   fields        columns of an unknown format, such as
             #                 {"problem": "prompt[0].content", "answer": "gold"}
             #   level_source  name of the scale of the difficulty levels
-            #   evidence      evidence that holds for every row, such as a solve rate
-            #   origin        who made the answers; equal answers of two origins are
-            #                 evidence
             "sources": (
                 {
                     "path": f"{train}/deepscaler_levels.jsonl",
@@ -65,23 +62,6 @@ def get_config(sets: str = "shared") -> ConfigDict:
                 "gsm8k_test",
             ),
             "data_dir": f"{data}/eval",
-            "screen": {
-                # Lengths of problem and answer; a token has about 3.5 characters.
-                "min_chars": 16,
-                "max_chars": 2500,
-                "max_answer_chars": 120,
-            },
-            # Smallest Jaccard similarities of token 3-grams of two problems:
-            "near": {
-                # duplicates
-                "threshold": 0.8,
-                # duplicates that have equal numbers and equal answers
-                "same_answer_threshold": 0.6,
-                # contradictions: equal numbers, but different answers
-                "conflict_threshold": 0.9,
-                # contamination: the match of an evaluation problem is dropped
-                "contamination_threshold": 0.8,
-            },
             # Evidence is a record that independent solvers found the answer. "required"
             # drops rows without evidence. "preferred" retains them, as the hardest
             # level if solvers failed; of duplicates with different answers it retains
@@ -91,9 +71,6 @@ def get_config(sets: str = "shared") -> ConfigDict:
             # It is 0.51 for 12 of 16 solved, 0.50 for 40 of 64, 0.51 for 4 of 4. In 229
             # rows of GURU, each wrong answer had been "solved" at most 8 of 16 times.
             "min_evidence": 0.5,
-            # JSONL file of answers checked by hand, {"source": ..., "wrong": true} per
-            # row; the report shows the share of wrong answers by source.
-            "readings": "",
             "workers": 2,  # processes
         }
     )

@@ -41,9 +41,10 @@ class SampledCompletion:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Holds a completion with its verdict, reward and reward components."""
+    """Holds a completion with its problem, verdict, reward and reward components."""
 
     drawn: SampledCompletion
+    problem: Problem
     verdict: Verdict
     reward: float = math.nan
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -97,24 +98,13 @@ def evaluate(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
     )
     scored = score(drawn, problems, judge)
-    clusters = templates_of(problems)
-    sources = {p.id: p.source or None for p in problems}
-    levels = {p.id: p.level for p in problems}
-    summary = summarise(scored, clusters)
-    summary["by_source"] = breakdown(scored, sources, clusters)
-    summary["by_level"] = breakdown(scored, levels, clusters)
+    summary = summarise(scored)
+    summary["by_source"] = breakdown(scored, lambda problem: problem.source or None)
+    summary["by_level"] = breakdown(scored, lambda problem: problem.level)
     if 0 < len(curve) < len(problems):
         ids = {problem.id for problem in curve}
-        summary["curve"] = summarise([s for s in scored if s.id in ids], clusters)
+        summary["curve"] = summarise([s for s in scored if s.id in ids])
     return scored, summary
-
-
-def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
-    """Returns `meta["template"]` by problem id; None if a problem does not have it."""
-    found = {p.id: p.meta.get("template") for p in problems}
-    if not found or any(template is None for template in found.values()):
-        return None
-    return {id: str(template) for id, template in found.items()}
 
 
 def draw(
@@ -166,32 +156,35 @@ def score(
         [by_id[id] for id in groups],
     )
     return [
-        Scored(drawn=d, verdict=s.verdict, reward=s.reward, components=s.components)
+        Scored(
+            drawn=d,
+            problem=by_id[d.id],
+            verdict=s.verdict,
+            reward=s.reward,
+            components=s.components,
+        )
         for group, of_group in zip(groups.values(), scores, strict=True)
         for d, s in zip(group, of_group, strict=True)
     ]
 
 
-def summarise(
-    scored: Sequence[Scored], clusters: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     """Computes metrics of scored completions; rates and accuracies lie in [0, 1].
 
     `accuracy` is avg@k, the mean over problems of the share of correct completions.
     `pass@k` is computed for k = n and all powers of two below n, where n is the
     smallest number of completions of a problem. Intervals are 95% confidence intervals
-    (`mean_interval`); `clusters` maps problem ids to clusters. Completions without a
-    verdict count as wrong. `reward`, `component/NAME` and `tokens_*` use only
-    completions that have the value. `repeated` and `truncated` are absent unless known
-    for all.
+    (`mean_interval`) over problems or `templates`. Completions without a verdict count
+    as wrong. `reward`, `component/NAME` and `tokens_*` use only completions that have
+    the value. `repeated` and `truncated` are absent unless known for all.
     """
     groups = by_problem(scored)
     if not groups:
         raise ValueError("nothing to summarise: the list of completions is empty")
     correct = [[s.correct for s in group] for group in groups.values()]
     fewest = min(map(len, correct))
-    keys = [clusters[id] for id in groups] if clusters else None
-    summary: dict[str, Any] = accuracy_of(correct, keys) | {
+    clusters = templates(groups)
+    summary: dict[str, Any] = accuracy_of(correct, clusters) | {
         "samples": fewest,
         "completions": len(scored),
         "no_answer": _rate(s.answer is None for s in scored),
@@ -201,7 +194,7 @@ def summarise(
     for k in sorted({2**i for i in range(fewest.bit_length())} | {fewest}):
         solved = pass_at_k(correct, k)
         summary[f"pass@{k}"] = float(solved.mean())
-        summary[f"pass@{k}_interval"] = mean_interval(solved, keys)
+        summary[f"pass@{k}_interval"] = mean_interval(solved, clusters)
     if any(s.graded for s in scored):
         summary |= _mean_grades(scored)
     if all(s.drawn.repetitive is not None for s in scored):
@@ -258,25 +251,25 @@ def accuracy_of(
 
 
 def breakdown(
-    scored: Sequence[Scored],
-    labels: Mapping[str, Any],
-    clusters: Mapping[str, str] | None = None,
+    scored: Sequence[Scored], label: Callable[[Problem], Any]
 ) -> dict[str, dict[str, Any]]:
-    """Computes `accuracy_of` for the problems of each label.
-
-    `labels` maps problem ids to labels; problems with the label None are left out.
-    """
-    parts: dict[Any, dict[str, list[bool]]] = {}
+    """Computes `accuracy_of` for each label; leaves out problems with label None."""
+    parts: dict[Any, dict[str, list[Scored]]] = {}
     for id, group in by_problem(scored).items():
-        if labels[id] is not None:
-            parts.setdefault(labels[id], {})[id] = [s.correct for s in group]
+        if (found := label(group[0].problem)) is not None:
+            parts.setdefault(found, {})[id] = group
     return {
-        str(label): accuracy_of(
-            list(correct.values()),
-            [clusters[id] for id in correct] if clusters else None,
+        str(found): accuracy_of(
+            [[s.correct for s in group] for group in groups.values()], templates(groups)
         )
-        for label, correct in sorted(parts.items(), key=lambda part: part[0])
+        for found, groups in sorted(parts.items(), key=lambda part: part[0])
     }
+
+
+def templates(groups: Mapping[str, Sequence[Scored]]) -> list[str] | None:
+    """Returns `meta["template"]` of each problem; None if a problem lacks it."""
+    found = [group[0].problem.meta.get("template") for group in groups.values()]
+    return None if None in found else [*map(str, found)]
 
 
 def by_problem(completions: Iterable[_Completion]) -> dict[str, list[_Completion]]:

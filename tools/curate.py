@@ -34,8 +34,7 @@ from configs.reading import (
 from rl.files import replace_json
 from rl.processes.stopping import DONE, ERROR, run
 from tools.curation.formats import parse_fields
-from tools.curation.pipeline import curate
-from tools.curation.plan import make_plan
+from tools.curation.pipeline import curate_config
 from tools.curation.sets import most
 
 _CONFIG = define_config("sources and settings of curation", default="configs/curate.py")
@@ -70,7 +69,7 @@ def _curate() -> int:
         if fields and not inputs:
             raise ValueError(f"--fields={_FIELDS.value}: requires --input")
         config = _CONFIG.value.to_dict()
-        summary = curate(make_plan(config, inputs=inputs, fields=fields), out)
+        summary = curate_config(config, out, inputs=inputs, fields=fields)
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
         return ERROR
@@ -91,9 +90,9 @@ def lost(summary: Mapping[str, Any]) -> Iterator[str]:
     Duplicates and missing evidence cause no warning, nor do sources with under 10 rows.
     """
     for source, counts in summary["by_source"].items():
-        rows = sum(counts.values())
-        for reason, entry in summary["reasons"].items():
-            n = counts.get(reason, 0)
+        rows = counts["rows"]
+        for reason, n in counts["reasons"].items():
+            entry = summary["reasons"][reason]
             if entry["step"] not in ("duplicates", "evidence") and most(n, rows):
                 action = "check its fields (config.sources or --fields)"
                 if entry["step"] == "decontamination":

@@ -21,7 +21,6 @@ if __name__ == "__main__":
 
 import argparse
 import contextlib
-import dataclasses
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,8 +28,7 @@ from typing import Any
 
 from configs.reading import UnreadableConfig, user_path
 from rl import files
-from rl.evaluate import SampledCompletion, score, templates_of
-from rl.problems.reading import write_problems
+from rl.evaluate import SampledCompletion, score
 from rl.processes import stopping
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
@@ -42,15 +40,15 @@ from tools.curation.formats import parse_fields
 from tools.evaluation import audit, benchmarks, nearest, report, run, sampler
 from tools.evaluation.compare import against_original, compare, compare_markdown
 from tools.evaluation.files import (
+    AUDIT,
     COMPLETIONS,
     judging_reward,
     problems_file,
     read_completions,
     read_conditions,
-    record_conditions,
     write_verdicts,
 )
-from tools.evaluation.pretrained import find_pretrained, held_out
+from tools.evaluation.pretrained import held_out
 from tools.evaluation.sampler import comma_separated
 from tools.evaluation.votes import answer_classes
 from tools.tables import markdown
@@ -58,7 +56,6 @@ from tools.tables import markdown
 _REWARD = "--reward"
 _REWARD_SECONDS = 5.0  # time limit of one call of a reward function
 _ADVICE = "make the function faster"
-AUDIT = "audit"  # subfolder of an evaluation
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,34 +63,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if args.compare:
             _compare(args)
-        elif args.rescore:
-            if not args.rescore.is_dir():
-                raise FileNotFoundError(
-                    f"--rescore={args.rescore}: no such folder; give the --out of an"
-                    " evaluation"
-                )
-            with files.locked(args.rescore):
-                train = nearest.training_problems(args.nearest)
-                _judge(args.rescore, args, train)
-        else:
-            _evaluate(args)
+            return 0
+        train = nearest.training_problems(args.nearest)
+        if not args.rescore:
+            _sample(args)
+        elif not args.rescore.is_dir():
+            raise FileNotFoundError(
+                f"--rescore={args.rescore}: no such folder; give the --out of an"
+                " evaluation"
+            )
+        folder = args.rescore or args.out
+        with files.locked(folder):
+            _judge(folder, args, train)
     except (ValueError, OSError, SamplerError, UnreadableConfig) as error:
         print(f"evaluate: {error}", file=sys.stderr)
         return stopping.REFUSED
     return 0
 
 
-def _evaluate(args: argparse.Namespace) -> None:
+def _sample(args: argparse.Namespace) -> None:
     if "held_out" in args.benchmarks:
         config = pathlib.Path(args.model, "config.json")
         keys = "eval.reward", "reward.function"
         args.reward = judging_reward(args.reward, config, *keys)
-    sampler.prepare(args)
-    train = nearest.training_problems(args.nearest)
-    model = find_pretrained(args.model, args.dtype)
     if args.template == "run":
         args.template = held_out(pathlib.Path(args.model))[1]
-    conditions = sampler.conditions_of(args, run.PRESETS[args.preset], model)
     limit, fields = args.limit, parse_fields(args.fields)
     problems = {}
     for spec in args.benchmarks:
@@ -104,45 +98,17 @@ def _evaluate(args: argparse.Namespace) -> None:
             found = benchmarks.load_benchmark(spec, where, limit=limit, fields=fields)
         problems[benchmarks.benchmark_name(spec)] = found
     if args.reward:
-        try_out(
-            {_REWARD: args.reward},
-            next(iter(problems.values()))[0],
-            timeout=_REWARD_SECONDS,
-            right_from=args.right_from,
-            advice=_ADVICE,
-        )
-    named = problems.items()
-    tasks = [run.make_task(args.out, *item, model, conditions) for item in named]
-    facts = {
-        task.name: {
-            "problems": len(task.problems),
-            "sha256": benchmarks.content_hash(task.problems),
-            "shortened": run.check_prompts(task, model.config.max_positions),
-        }
-        for task in tasks
+        first = next(iter(problems.values()))[0]
+        try_out({_REWARD: args.reward}, first, **_reward_options(args))
+    sampler.sample(args, run.PRESETS[args.preset], problems, audited=args.audit)
+
+
+def _reward_options(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "timeout": _REWARD_SECONDS,
+        "right_from": args.right_from,
+        "advice": _ADVICE,
     }
-    drawing = dataclasses.asdict(conditions) | {
-        "limit": args.limit,
-        "sampler": args.sampler,
-        "dtype": "the server's own" if args.url else model.dtype,
-        "stop_token_ids": list(model.stop_token_ids),
-        "checkpoint": run.checkpoint_hash(model.folder),
-    }
-    if args.audit:
-        folder = args.out / AUDIT
-        folder.mkdir(parents=True, exist_ok=True)
-        for item in named:
-            tasks += audit.tasks(folder, *item, model, conditions.context)
-    with files.locked(args.out):
-        recorded = {"model": args.model, "drawing": drawing, "benchmarks": facts}
-        record_conditions(args.out, recorded)
-        for name in problems.keys() - benchmarks.BENCHMARKS.keys():
-            path = problems_file(args.out, name)
-            path.parent.mkdir(exist_ok=True)
-            write_problems(path, problems[name])
-        context = conditions.context
-        run.complete(tasks, lambda: sampler.open_sampler(args, model, context), model)
-        _judge(args.out, args, train)
 
 
 def _judge(
@@ -169,13 +135,8 @@ def _judge(
         pool = opened.enter_context(VerifierPool(workers=usable_cores()))
         judge = verifier_reward(pool.judge)
         if reward != VERIFIER:
-            rewards = Rewards(
-                {_REWARD: reward},
-                workers=pool.workers,
-                timeout=_REWARD_SECONDS,
-                right_from=args.right_from,
-                advice=_ADVICE,
-            )
+            options = _reward_options(args)
+            rewards = Rewards({_REWARD: reward}, workers=pool.workers, **options)
             opened.callback(rewards.close)
             judge = rewards.reward(_REWARD)
         for name, known in problems.items():
@@ -183,7 +144,9 @@ def _judge(
             completions[name].sort(key=lambda d: (place[d.id], d.sample))
             scored[name] = score(completions[name], known, judge)
             classes = answer_classes(scored[name], pool)
-            results[name] = report.benchmark_result(name, known, scored[name], classes)
+            results[name] = report.benchmark_result(
+                name, len(known), scored[name], classes
+            )
     audited = read_completions(folder / AUDIT)
     baselines = []
     for name, result in results.items():
@@ -196,8 +159,9 @@ def _judge(
             result["nearest"] = found = nearest.nearest_result(problems[name], train)
             shares = found["accuracy"], *found["interval"]
             text = "{:.1%} [{:.1%}, {:.1%}]".format(*shares)
-            text = f"accuracy of the nearest-neighbour baseline, {name}: {text}"
-            baselines.append(text)
+            baselines.append(
+                f"accuracy of the nearest-neighbour baseline, {name}: {text}"
+            )
         parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
@@ -210,11 +174,10 @@ def _judge(
         "conditions": conditions,
     }
     text = markdown(written["model"], report.tables(written))
-    clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
-    write_verdicts(folder, scored, clusters)
+    write_verdicts(folder, scored)
     files.replace(folder / "table.md", text)
     page = folder / "report.html"
-    files.replace(page, report.results_page(written, problems, scored))
+    files.replace(page, report.results_page(written, scored))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
     print(text, *baselines, f"report: {page}", sep="\n")
@@ -313,8 +276,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if not (args.rescore or args.compare):
         if not args.model:
             parser.error("--model, --rescore or --compare is required")
-        if args.limit is not None and args.limit < 1:
-            parser.error(f"--limit {args.limit}: must be at least 1")
         args.benchmarks = args.benchmarks or list(report.FIVE)
         name = pathlib.Path(args.model).resolve().name
         args.out = args.out or pathlib.Path("runs", "evaluate", f"{name}-{args.preset}")

@@ -2,15 +2,12 @@
 
     python -m tools.grade --model HFDIR --input problems.jsonl --out DIR \\
         --samples 16 --levels percentile
-    python -m tools.grade --input problems.jsonl --levels percentile --out DIR
 
-The second form needs no model: it computes levels from the `solve_rate` of the rows.
 The command writes summary.json and graded.jsonl into DIR. graded.jsonl has the input
-rows that have an answer. `--levels percentile` sets their `level`, and the first form
-adds `solve_rate`, `solve_interval` and `graded`. The first form also writes
-completions.jsonl and verdicts.jsonl, in the format of tools.evaluate. The same command
-resumes an interrupted run and judges all stored completions again. tools.curate reads
-`graded` as evidence that gold answers are right.
+rows that have an answer, with `solve_rate`, `solve_interval` and `graded`. `--levels
+percentile` also sets their `level`. The other files are those of tools.evaluate. The
+same command resumes an interrupted run and judges all stored completions again.
+tools.curate reads `graded` as evidence that gold answers are right.
 """
 
 # ruff: noqa: E402
@@ -22,17 +19,17 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
-import collections
 import dataclasses
 import json
 import pathlib
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.reading import user_path
 from rl import files
-from rl.evaluate import SampledCompletion, Scored, by_problem, score
+from rl.evaluate import Scored, by_problem, score, summarise
 from rl.processes import stopping
 from rl.reward.verifier import verifier_reward
 from rl.statistics import wilson_interval
@@ -45,8 +42,7 @@ from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, check_output, read
 from tools.evaluation import run, sampler
-from tools.evaluation.files import record_conditions, write_verdicts
-from tools.evaluation.pretrained import find_pretrained
+from tools.evaluation.files import read_completions, write_verdicts
 from tools.evaluation.votes import answer_classes
 
 _NAME = "graded"  # the benchmark name in completions.jsonl and verdicts.jsonl
@@ -71,8 +67,7 @@ class Grade:
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     try:
-        rows = _rows(args)
-        _write(args, rows, _grade(args, rows) if args.model else {})
+        _grade(args, _rows(args))
     except (ValueError, OSError, SamplerError) as error:
         print(f"grade: {error}", file=sys.stderr)
         return stopping.REFUSED
@@ -95,7 +90,7 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
             f"--input={','.join(args.input)}: no row with an answer; name the column of"
             " the answers with --fields"
         )
-    for row_id, count in collections.Counter(row["id"] for row in rows).items():
+    for row_id, count in Counter(row["id"] for row in rows).items():
         if count > 1:
             raise ValueError(
                 f"--input={','.join(args.input)}: id {row_id!r} occurs {count} times;"
@@ -104,47 +99,36 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
+def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     keys = ("id", "problem", "meta")
     problems = [
         Problem(**{key: row[key] for key in keys}, answers=tuple(row["answers"]))
         for row in rows
     ]
+    sampler.sample(args, _CONDITIONS, {_NAME: problems})
     with files.locked(args.out):
-        drawn = sorted(_drawn(args, problems), key=lambda d: (d.id, d.sample))
+        drawn = read_completions(args.out)[_NAME]
+        drawn.sort(key=lambda one: (one.id, one.sample))
         with VerifierPool(workers=usable_cores()) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
-            classes = answer_classes(scored, pool)
+            grades = make_grades(scored, answer_classes(scored, pool))
         write_verdicts(args.out, {_NAME: scored})
-    return make_grades(scored, classes)
-
-
-def _drawn(
-    args: argparse.Namespace, problems: Sequence[Problem]
-) -> list[SampledCompletion]:
-    """Samples the completions that `--out` lacks; returns all completions."""
-    sampler.prepare(args)
-    model = find_pretrained(args.model, args.dtype)
-    conditions = sampler.conditions_of(args, _CONDITIONS, model)
-    task = run.make_task(args.out, _NAME, problems, model, conditions)
-    if run.check_prompts(task, model.config.max_positions):
-        longest = max(map(len, task.prompts))
-        raise ValueError(
-            f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
-            f" exceed context={conditions.context}; raise --context or lower"
-            " --max_tokens"
-        )
-    drawing = dataclasses.asdict(conditions) | {
-        "model": str(model.folder),
-        "checkpoint": run.checkpoint_hash(model.folder),
-        "dtype": model.dtype,
-        "sampler": args.sampler,
-        "problems": len(problems),  # seeds depend on them
-    }
-    record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-    context = conditions.context
-    run.complete([task], lambda: sampler.open_sampler(args, model, context), model)
-    return run.present(task)
+        name = f"grade:{pathlib.Path(args.model).stem}"
+        level_source = name if args.levels == "percentile" else None
+        add_grades(rows, grades, level_source)
+        files.replace_rows(args.out / "graded.jsonl", rows)
+        rates = [row["solve_rate"] for row in rows]
+        summary = summarise(scored) | {
+            "never_solved": sum(rate == 0 for rate in rates),
+            "always_solved": sum(rate == 1 for rate in rates),
+            "majority_against_gold": sum(g.against_gold for g in grades.values()),
+            "verifier": VERSION,
+            "levels": dict(sorted(Counter(str(row["level"]) for row in rows).items())),
+            "level_source": level_source,
+        }
+        for path in filter(None, (args.out / "summary.json", args.json)):
+            files.replace_json(path, summary)
+    print(json.dumps(summary, indent=2))
 
 
 def make_grades(
@@ -153,7 +137,7 @@ def make_grades(
     """Returns grades by problem id; `classes` is the result of `answer_classes`."""
     grades = {}
     for id, group in by_problem(scored).items():
-        votes = collections.Counter(kind for kind in classes[id] if kind is not None)
+        votes = Counter(kind for kind in classes[id] if kind is not None)
         leader, count = votes.most_common(1)[0] if votes else (None, 0)
         first = group[classes[id].index(leader)] if votes else None
         grades[id] = Grade(
@@ -171,63 +155,20 @@ def make_grades(
 def add_grades(
     rows: list[dict[str, Any]], grades: Mapping[str, Grade], level_source: str | None
 ) -> None:
-    """Adds `graded`, `solve_rate` and `solve_interval` to the rows with a grade.
+    """Adds `graded`, `solve_rate` and `solve_interval` to each row.
 
-    If `level_source` is given, also replaces the levels of all rows by levels computed
-    from their solve rates.
+    If `level_source` is given, also replaces the levels by fifths of the solve rates.
     """
     for row in rows:
-        if grade := grades.get(row["id"]):
-            interval = wilson_interval(grade.correct, grade.samples)
-            row["solve_rate"] = grade.correct / grade.samples
-            row["solve_interval"] = [round(edge, 6) for edge in interval]
-            row["graded"] = dataclasses.asdict(grade)
+        grade = grades[row["id"]]
+        interval = wilson_interval(grade.correct, grade.samples)
+        row["solve_rate"] = grade.correct / grade.samples
+        row["solve_interval"] = [round(edge, 6) for edge in interval]
+        row["graded"] = dataclasses.asdict(grade)
     if level_source is not None:
-        levels = percentile_levels([row.get("solve_rate") for row in rows])
+        levels = percentile_levels([row["solve_rate"] for row in rows])
         for row, level in zip(rows, levels, strict=True):
-            row["level"] = level
-            row["level_source"] = level_source if level is not None else None
-
-
-def _write(
-    args: argparse.Namespace, rows: list[dict[str, Any]], grades: dict[str, Grade]
-) -> None:
-    add_grades(rows, grades, args.level_source)
-    rates = [row["solve_rate"] for row in rows if row["solve_rate"] is not None]
-    if args.levels == "percentile":
-        if not rates:
-            raise ValueError(
-                f"--input={','.join(args.input)}: no row has a solve_rate; give --model"
-            )
-        if not any(row["level"] == 5 for row in rows):
-            print(
-                f"grade: level 5 is empty: all solve rates ({len(rates)}) are"
-                f" {rates[0]:g}; raise --samples or use another --model to find hard"
-                " problems",
-                file=sys.stderr,
-            )
-    args.out.mkdir(parents=True, exist_ok=True)
-    files.replace_rows(args.out / "graded.jsonl", rows)
-    levels = collections.Counter(str(row["level"]) for row in rows)
-    every = grades.values()
-    summary = {
-        "problems": len(rows),
-        "graded": len(grades),
-        "mean_solve_rate": sum(rates) / len(rates) if rates else None,
-        "never_solved": sum(rate == 0 for rate in rates),
-        "always_solved": sum(rate == 1 for rate in rates),
-        "never_answered": sum(g.unparsable == g.samples for g in every),
-        "majority_against_gold": sum(g.against_gold for g in every),
-        "unparsable": sum(g.unparsable for g in every),
-        "truncated": sum(g.truncated for g in every),
-        "completions": sum(g.samples for g in every),
-        "verifier": VERSION,
-        "levels": dict(sorted(levels.items())),
-        "level_source": args.level_source,
-    }
-    for path in filter(None, (args.out / "summary.json", args.json)):
-        files.replace_json(path, summary)
-    print(json.dumps(summary, indent=2))
+            row["level"], row["level_source"] = level, level_source
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -253,16 +194,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " rates share a level; keep: the levels of the input (default)"
     )
     add("--levels", choices=("percentile", "keep"), default="keep", help=text)
-    text = "name of the scale of new levels (default: grade:MODEL)"
-    add("--level_source", help=text)
     args = parser.parse_args(argv)
-    if not args.model and args.levels == "keep":
-        parser.error("nothing to do: give --model, or --levels percentile")
-    if args.limit is not None and args.limit < 1:
-        parser.error(f"--limit {args.limit}: must be at least 1")
-    of = pathlib.Path(args.model or args.input[0]).stem
-    new = args.level_source or f"grade:{of}"
-    args.level_source = new if args.levels == "percentile" else None
+    if not args.model:
+        parser.error("--model is required")
     return args
 
 

@@ -51,14 +51,14 @@ def logprobs(
     found = find_pretrained(model, dtype)
     begin, bare = encode_texts(found, texts)
     ids = [begin + of_text for of_text in bare]
-    score = open_scorer(found, context=max(map(len, ids)))
+    scores = score(found, ids, context=max(map(len, ids)))
     return [
         ScoredText(
             token_ids=np.array(of_text, np.int32),
             tokens=[str(found.tokenizer.decode([i])) for i in of_text],
             logprobs=scored,
         )
-        for of_text, scored in zip(ids, score(ids), strict=True)
+        for of_text, scored in zip(ids, scores, strict=True)
     ]
 
 
@@ -74,12 +74,17 @@ def encode_texts(
     return begin, ids
 
 
-def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.ndarray]]:
-    """Loads a model and returns a function from token ids to log-probabilities.
+def score(
+    found: Pretrained,
+    sequences: Sequence[Sequence[int]],
+    *,
+    context: int,
+    on_scored: Callable[[int], object] = lambda count: None,
+) -> list[np.ndarray]:
+    """Loads a model and returns the log-probabilities of sequences of token ids.
 
-    The function takes sequences of at most `context` token ids, and optionally a
-    callback that gets the number of sequences of each scored batch. The first
-    log-probability of a sequence is NaN.
+    The sequences have at most `context` tokens. Their first log-probability is NaN.
+    `on_scored` gets the number of sequences of each scored batch.
 
     Raises:
       ValueError: `context` exceeds the model's positions, or the weights are not valid.
@@ -95,25 +100,18 @@ def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.nda
     run = jax.jit(
         functools.partial(token_logprobs, model, temperature=1.0, mesh=mesh, chunk=1024)
     )
-
-    def score(
-        sequences: Sequence[Sequence[int]],
-        on_scored: Callable[[int], object] = lambda count: None,
-    ) -> list[np.ndarray]:
-        scored = []
-        for start in range(0, len(sequences), mesh.size):
-            some = sequences[start : start + mesh.size]
-            batch = Batch.padding(mesh.size, context)
-            for row, ids in enumerate(some):
-                batch.token_ids[row, : len(ids)] = ids
-                batch.positions[row, : len(ids)] = np.arange(len(ids))
-                batch.segment_ids[row, : len(ids)] = 1
-                batch.loss_mask[row, 1 : len(ids)] = True
-            found, _ = run(params, place(batch, laid_out(mesh, "batch")))
-            rows = np.array(found, np.float32)
-            rows[:, 0] = np.nan
-            scored += [rows[row, : len(ids)] for row, ids in enumerate(some)]
-            on_scored(len(some))
-        return scored
-
-    return score
+    result = []
+    for start in range(0, len(sequences), mesh.size):
+        some = sequences[start : start + mesh.size]
+        batch = Batch.padding(mesh.size, context)
+        for row, ids in enumerate(some):
+            batch.token_ids[row, : len(ids)] = ids
+            batch.positions[row, : len(ids)] = np.arange(len(ids))
+            batch.segment_ids[row, : len(ids)] = 1
+            batch.loss_mask[row, 1 : len(ids)] = True
+        scored, _ = run(params, place(batch, laid_out(mesh, "batch")))
+        rows = np.array(scored, np.float32)
+        rows[:, 0] = np.nan
+        result += [rows[row, : len(ids)] for row, ids in enumerate(some)]
+        on_scored(len(some))
+    return result

@@ -66,11 +66,6 @@ def details(summary: str, body: str, kind: str = "") -> str:
     return tag("details", tag("summary", html.escape(summary)) + body, class_=kind)
 
 
-def columns(bodies: Sequence[str]) -> str:
-    """Returns HTML bodies next to each other, or stacked on narrow screens."""
-    return tag("div", "".join(tag("div", body) for body in bodies), class_="beside")
-
-
 def plots(charts: Sequence[str]) -> str:
     """Returns a grid of charts, which are HTML, or "" if there are none."""
     return tag("div", "".join(charts), class_="plots") if charts else ""

@@ -24,9 +24,8 @@ from rl.processes.devices import start_cpu_devices
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
-from tools import tables
+from tools import logprobs, tables
 from tools.evaluation.pretrained import Pretrained, find_pretrained
-from tools.logprobs import encode_texts, open_scorer
 
 TEXTS, WINDOWS = 3, 40  # minimum numbers for the interval of a difference
 
@@ -51,7 +50,7 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
     -log2 p, divided by the number of UTF-8 bytes. Raises ValueError if a text or window
     has fewer than 2 tokens.
     """
-    begin, ids = encode_texts(model, texts)
+    begin, ids = logprobs.encode_texts(model, texts)
     length = context - len(begin)
     for number, of_text in enumerate(ids, 1):
         if len(of_text) < 2 or length < 2:
@@ -60,9 +59,11 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
                 " must be at least 2 tokens; use a longer --text or --context"
             )
     cut = [window for of_text in ids for window in windows(of_text, length)]
-    log_probs = open_scorer(model, context=context)
+    sequences = [[*begin, *window] for window in cut]
     with phase("score", str(model.folder), total=len(cut), unit="windows") as scored:
-        rows = log_probs([[*begin, *window] for window in cut], scored.update)
+        rows = logprobs.score(
+            model, sequences, context=context, on_scored=scored.update
+        )
     # The first token of a window is scored in the previous window.
     found = [-row[len(begin) + 1 :].astype(np.float64).mean() for row in rows]
     size = sum(len(text.encode()) for text in texts)
@@ -117,13 +118,10 @@ def markdown(result: Mapping[str, Any]) -> str:
                 "nats above the first": difference,
             }
         )
-    note = "Brackets are 95% intervals over paired windows (Student's t)."
-    first = next(iter(result["models"].values()))
-    if first["texts"] < TEXTS or len(first["of_windows"]) < WINDOWS:
-        note = (
-            f"No interval: {first['texts']} texts, {len(first['of_windows'])} windows;"
-            f" at least {TEXTS} texts and {WINDOWS} windows are needed."
-        )
+    note = (
+        "Brackets are 95% intervals over paired windows (Student's t), for at least"
+        f" {TEXTS} texts and {WINDOWS} windows."
+    )
     return tables.markdown("Perplexity", [tables.Table("", rows, note)])
 
 
@@ -141,29 +139,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--json", type=output_file, metavar="OUT", help="also write the result here")
     args = parser.parse_args(argv)
     try:
-        result = _scored(args)
-        print(markdown(result))
-        if args.json:
-            replace_json(args.json, result)
+        paths = [user_path(name) for name in args.text.split(",")]
+        texts = [*map(_read, paths)]
+        start_cpu_devices(0, rows=1)
+        found = {name: find_pretrained(name, args.dtype) for name in args.models}
+        models = {
+            name: score(model, texts, context=args.context)
+            for name, model in found.items()
+        }
     except (ValueError, OSError) as error:
         print(f"perplexity: {error}", file=sys.stderr)
         return REFUSED
-    return 0
-
-
-def _scored(args: argparse.Namespace) -> dict[str, Any]:
-    paths = [user_path(name) for name in args.text.split(",")]
-    texts = [_read(path) for path in paths]
-    start_cpu_devices(0, rows=1)
-    found = {name: find_pretrained(name, args.dtype) for name in args.models}
-    models = {
-        name: score(model, texts, context=args.context) for name, model in found.items()
-    }
     first, *others = models.values()
     for other in others:
         other["against_first"] = compared(first, other)
     text = ",".join(map(str, paths))
-    return {"text": text, "context": args.context, "models": models}
+    result = {"text": text, "context": args.context, "models": models}
+    print(markdown(result))
+    if args.json:
+        replace_json(args.json, result)
+    return 0
 
 
 def _read(path: pathlib.Path) -> str:

@@ -80,7 +80,7 @@ def describe_repeats(
         first = earlier.setdefault(text, problem)
         if first is not problem:
             duplicates.append(problem.id)
-            if not _agree(first.answers, problem.answers):
+            if not agree(first.answers, problem.answers):
                 contradictions.append(problem.id)
     kinds = (
         (duplicates, "repeat the text of an earlier problem"),
@@ -98,7 +98,8 @@ def _text(problem: Problem) -> str:
     return " ".join(problem.problem.split())
 
 
-def _agree(first: Sequence[str], second: Sequence[str]) -> bool:
+def agree(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Returns whether an answer in `first` equals an answer in `second`."""
     return not set(first).isdisjoint(second) or any(
         is_equivalent(a, b) for a in first for b in second
     )

@@ -5,11 +5,13 @@ import functools
 import numpy as np
 
 from configs import base
+from rl.evaluate import SampledCompletion, Scored
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.judge import build_groups
 from rl.problems.curriculum import Curriculum, Stage
 from rl.types import Group, Problem
+from rl.verifier import Verdict
 from rollout.types import Completion
 
 
@@ -45,6 +47,21 @@ def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version
         rewards=np.array(rewards, np.float32),
         created_step=version,
     )
+
+
+def make_scored(problem, answers, *, ends=None):
+    """Judged completions of a problem, each with its answer or None."""
+    ends = ends or ["stop"] * len(answers)
+    return [
+        Scored(
+            drawn=SampledCompletion(
+                id=problem.id, sample=i, completion="", tokens=10, finish_reason=end
+            ),
+            problem=problem,
+            verdict=Verdict(answer in problem.answers, answer, "text"),
+        )
+        for i, (answer, end) in enumerate(zip(answers, ends, strict=True))
+    ]
 
 
 def make_collector(

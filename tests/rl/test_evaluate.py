@@ -107,7 +107,13 @@ def test_draw_reports_each_completion_once_as_it_ends():
 def test_kept_texts_without_lengths_claim_none():
     drawn = SampledCompletion(id="a", sample=0, completion="x")
     summary = summarise(
-        [Scored(drawn=drawn, verdict=Verdict(False, None, "no_answer"))]
+        [
+            Scored(
+                drawn=drawn,
+                problem=PROBLEMS[0],
+                verdict=Verdict(False, None, "no_answer"),
+            )
+        ]
     )
     assert "truncated" not in summary and "tokens_mean" not in summary
     with pytest.raises(ValueError, match="nothing to summarise"):
@@ -122,7 +128,9 @@ def test_verdicts_are_counted_by_the_rule_that_decided():
         Verdict(False, "x=1", "echo"),
         Verdict(None, "1", "lost"),
     ]
-    summary = summarise([Scored(drawn=drawn, verdict=v) for v in verdicts])
+    summary = summarise(
+        [Scored(drawn=drawn, problem=PROBLEMS[0], verdict=v) for v in verdicts]
+    )
     assert summary["rules"] == {"algebra": 2, "echo": 1, "lost": 1}
     # A score counts what could not be judged as wrong, and says how much that is.
     assert summary["unjudged"] == 0.25 and summary["accuracy"] == 0.5

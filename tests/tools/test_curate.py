@@ -101,8 +101,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         # The real problems would stay in the training set.
         "--config.evaluation=('aime2024',)": f"aime2024 in {tmp_path} differs from the",
         "--config.workers=0": "config.workers=0: must be at least 1",
-        "--config.near.threshold=0.5": "same_answer_threshold=0.6: must be at most",
-        "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
+        "--config.min_evidence=1.5": "config.min_evidence=1.5: must lie in",
         "--config.evidence=x": "evidence='x': must be one of required, preferred",
         "--input=none.jsonl": "none.jsonl: no such file",
         f"--input={tmp_path}/bad.jsonl": "bad.jsonl:2: no field 'problem' (columns: q",
@@ -113,7 +112,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         tmp_path,
         "tools.curate",
         [[*given, argument] for argument in bad],
-        needs=("tools.curation.plan", "tools.curation.pipeline", "rl.files"),
+        needs=("tools.curation.pipeline", "rl.files"),
         cwd=ROOT,
         env=ENVIRONMENT,
     )

@@ -399,9 +399,9 @@ def test_a_name_in_a_folder_leads_nowhere_else(tmp_path, capsys):
 
 
 @pytest.mark.failure(33)
-def test_a_run_without_an_exported_model_says_so(tmp_path, capsys):
+def test_a_run_without_an_exported_model_says_so(sums, tmp_path, capsys):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    assert main(["--model", str(tmp_path / "run"), "--out", str(tmp_path / "o")]) == 2
+    assert main(command(tmp_path / "run", sums, tmp_path / "o")) == 2
     assert "this run has exported no model yet" in capsys.readouterr().err
 
 

@@ -5,12 +5,11 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
+from rl.problems.audit import agree
 from rl.problems.types import Problem
-from tools.curation.answers import AnswerJudge
-from tools.curation.plan import Plan
 from tools.curation.retrieval import Retrieval
 from tools.curation.row import Row
-from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
+from tools.curation.text import NEAR, band_hashes, exact_key, similarity, word_ngrams
 
 # A word n-gram that occurs in more training problems than this is boilerplate, as in
 # GPT-3 (arXiv 2005.14165, appendix C).
@@ -19,36 +18,31 @@ _FRACTION = re.compile(r"(?:\\[dt]?frac\s*)?\{?(\d+)(?:/|\}\s*\{)(\d+)\}?")
 _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
-def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Drops the rows that match an evaluation problem; see `Row.drop_for`."""
-    if not plan.evaluation:
+def decontaminate(rows: Sequence[Row], evaluation: Mapping[str, Problem]) -> None:
+    """Drops the rows that match a problem of `evaluation`, which is by id."""
+    if not evaluation:
         return
-    texts = {name: problem.problem for name, problem in plan.evaluation.items()}
-    index = EvaluationIndex(texts, threshold=plan.near.contamination_threshold)
+    texts = {name: problem.problem for name, problem in evaluation.items()}
+    index = EvaluationIndex(texts)
     runs = [index.runs(row.problem) for row in rows]
     of_texts = {row.key: found for row, found in zip(rows, runs, strict=True)}
     holders = collections.Counter(itertools.chain(*of_texts.values()))
     for row, found in zip(rows, runs, strict=True):
         rare = [run for run in found if holders[run] <= _FEW]
         if near := index.near(row):
-            matches = ", ".join(f"{name} ({score:.2f})" for name, score in near.items())
-            nearest = max(near, key=near.__getitem__)
-            row.drop_for("evaluation_near", matches, plan.evaluation[nearest])
+            scores = (f"{name} ({score:.2f})" for name, score in near.items())
+            row.reasons["evaluation_near"] = ", ".join(scores)
         elif rare:
             names = list(dict.fromkeys(name for run in rare for name in found[run]))
-            first = plan.evaluation[names[0]]
-            row.drop_for("evaluation_ngram", ", ".join(names[:3]), first)
+            row.reasons["evaluation_ngram"] = ", ".join(names[:3])
     left = [row for row in rows if row.survives]
     problems = [row.problem for row in left]
-    reworded = Retrieval(texts, problems).matches(problems)
-    pairs = [(left[m.row], plan.evaluation[m.name]) for m in reworded]
-    equal = judge.equal_pairs(
-        [(_as_asked_by(b, a.answers), _as_asked_by(a, b.answers)) for a, b in pairs]
-    )
-    for match, (row, other), same in zip(reworded, pairs, equal, strict=True):
-        if same and row.survives:
+    for match in Retrieval(texts, problems).matches(problems):
+        row, other = left[match.row], evaluation[match.name]
+        asked = _as_asked_by(other, row.answers), _as_asked_by(row, other.answers)
+        if row.survives and agree(*asked):
             score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
-            row.drop_for("evaluation_reworded", f"{match.name} ({score})", other)
+            row.reasons["evaluation_reworded"] = f"{match.name} ({score})"
 
 
 def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
@@ -61,8 +55,8 @@ def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
 class EvaluationIndex:
     """Finds evaluation problems that resemble a row; `problems` are texts by id."""
 
-    def __init__(self, problems: Mapping[str, str], *, threshold: float):
-        self._problems, self._threshold = problems, threshold
+    def __init__(self, problems: Mapping[str, str]):
+        self._problems = problems
         # Ids of problems by exact key or band hash, and by word n-gram.
         self._met: dict[str | int, list[str]] = collections.defaultdict(list)
         self._runs: dict[str, list[str]] = collections.defaultdict(list)
@@ -74,7 +68,7 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Returns similarities of at least `threshold` to the row, by problem id.
+        """Returns similarities of at least `NEAR` to the row, by problem id.
 
         Only problems that share the key or a band hash with the row are compared.
         """
@@ -85,7 +79,7 @@ class EvaluationIndex:
             n: 1.0 if n in same else similarity(row.problem, self._problems[n])
             for n in sorted(met.union(same))
         }
-        return {n: score for n, score in scores.items() if score >= self._threshold}
+        return {n: score for n, score in scores.items() if score >= NEAR}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
         """Returns ids of problems that contain a word n-gram of `text`, by n-gram."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from rl.verifier import extract_answer, is_equivalent, self_check
 from rl.verifier.parse import tree
 from rl.verifier.parse.answers import parse_answer
 from rl.verifier.parse.tree import Rel, Sym, walk
@@ -133,6 +134,21 @@ def prose_as_gold(row: Row) -> str | None:
         unknown = [word for word in words if not word.endswith(tuple(known))]
         if prose or unknown or _PROOF.match(answer):
             return answer[:60]
+    return None
+
+
+def unverifiable_answer(row: Row) -> str | None:
+    """Finds golds that the verifier cannot parse, or judges unequal to themselves."""
+    # Slow, so rows that another check drops are skipped.
+    for gold in row.answers if row.survives else ():
+        answer = extract_answer(f"\\boxed{{{gold}}}")
+        fault: str | None
+        if answer is None or "\\boxed" in answer:
+            fault = "is empty, has an unclosed brace, or contains a box"
+        elif not (fault := self_check(answer)):
+            fault = None if is_equivalent(answer, gold) else "does not equal itself"
+        if fault:
+            return f"{gold[:80]}: {fault}"
     return None
 
 

@@ -5,13 +5,11 @@ import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rl.statistics import wilson_interval
 from tools import page as pages
-from tools.curation.evidence import Readings
-from tools.curation.row import Row, excerpt
+from tools.curation.row import Row
 from tools.tables import Table
 
-EXAMPLES, PAIRS = 3, 20  # example rows per kind: single rows, and pairs of rows
+EXAMPLES = 5  # example rows per reason or source
 TITLE = "Curation report"
 _MOST_CHARACTERS = 4_000  # of each example problem
 _MOST_SOURCES = 30
@@ -19,14 +17,26 @@ _NO_LEVEL = "no level"
 Steps = Mapping[str, Mapping[str, str]]  # meaning of each reason, by step and reason
 
 
-def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
-    """Returns the counts of summary.json: by step, reason, source, level and repair."""
+def count(rows: Sequence[Row], steps: Steps, least: float) -> dict[str, Any]:
+    """Returns the counts of summary.json: by step, reason, source, level and repair.
+
+    Rows "with evidence" have a strength of at least `least`.
+    """
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
-    by_source: dict[str, collections.Counter[str]] = collections.defaultdict(counts)
+    sources: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
-        by_source[row.source][next(iter(row.reasons), "kept")] += 1
-    counted = sum(by_source.values(), counts())
+        sources[row.source].append(row)
+    by_source = {
+        name: {
+            "rows": len(some),
+            "with evidence": sum(row.strength >= least for row in some),
+            "kept": sum(row.survives for row in some),
+            "reasons": dict(counts(next(iter(r.reasons)) for r in some if r.reasons)),
+        }
+        for name, some in sorted(sources.items(), key=lambda item: -len(item[1]))
+    }
+    counted = counts(next(iter(row.reasons)) for row in rows if row.reasons)
     found = counts(reason for row in rows for reason in row.reasons)
     levels = counts(str(row.level or _NO_LEVEL) for row in kept)
     repairs = counts(name for row in kept for name in row.meta.get("repairs", ()))
@@ -51,44 +61,20 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
             for step, meanings in steps.items()
             for reason, meaning in meanings.items()
         },
-        "by_source": {name: dict(by_source[name]) for name in sorted(by_source)},
+        "by_source": by_source,
         "repairs": dict(sorted(repairs.items())),
     }
 
 
-def evidence_by_source(
-    rows: Sequence[Row], least: float, readings: Readings
-) -> list[dict[str, Any]]:
-    """Returns a table row per source: counts, and the share of wrong golds.
-
-    The share is that of the golds in `readings`, with its 95% interval. The column
-    "with evidence" counts rows whose strength is at least `least`.
-    """
-    groups: dict[str, list[Row]] = collections.defaultdict(list)
-    for row in rows:
-        groups[row.source].append(row)
-    table = []
-    for source, group in sorted(groups.items(), key=lambda item: -len(item[1])):
-        read, wrong = readings.get(source, (0, 0))
-        low, high = wilson_interval(wrong, read) if read else (0, 0)
-        reasons = collections.Counter(next(iter(r.reasons)) for r in group if r.reasons)
-        table.append(
-            {
-                "source": source,
-                "rows": len(group),
-                "with evidence": sum(row.strength >= least for row in group),
-                "kept": sum(row.survives for row in group),
-                "golds read": read,
-                "wrong golds": read and f"{wrong / read:.1%} [{low:.1%}, {high:.1%}]",
-                "main drop reasons": ", ".join(r for r, _ in reasons.most_common(2)),
-            }
-        )
-    return table
-
-
 def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """Yields the tables of the report from the content of summary.json."""
-    reasons, sources = summary["reasons"], summary["evidence_by_source"]
+    reasons = summary["reasons"]
+    sources = []
+    for name, entry in summary["by_source"].items():
+        main = collections.Counter(entry["reasons"]).most_common(2)
+        sources.append(
+            {"source": name} | entry | {"reasons": ", ".join(r for r, _ in main)}
+        )
     outcome = {name: summary[name] for name in ("rows", "kept", "with_level")}
     yield Table("Outcome", [outcome])
     more = len(sources) - _MOST_SOURCES
@@ -119,27 +105,18 @@ def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
 def examples(rows: Iterable[Row]) -> str:
     """Returns example rows as HTML: dropped rows by reason, kept rows by source."""
     found: dict[str, list[str]] = collections.defaultdict(list)
-
-    def show(kind: str, most: int, details: str, *problems: Mapping[str, str]) -> None:
-        if len(found[kind]) < most:
-            columns = [
-                f"<h4>{html.escape(one['id'])}</h4>"
-                f'<div class="text">{html.escape(one["problem"][:_MOST_CHARACTERS])}'
-                f'</div><p class="soft">Gold: {html.escape(one["answer"])}</p>'
-                for one in problems
-            ]
-            note = pages.note(details, "") if details else ""
-            found[kind].append(f"<article>{note}{pages.columns(columns)}</article>")
-
     for row in rows:
-        for n, (reason, details) in enumerate(row.reasons.items()):
-            if reason in row.matches:
-                show(reason, PAIRS, details, excerpt(row), row.matches[reason])
-            elif n == 0:
-                show(reason, EXAMPLES, details, excerpt(row))
+        reason, details = next(iter(row.reasons.items()), ("", ""))
         if row.survives:
+            reason = f"kept from {row.source}"
             solvers = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
-            show(f"kept from {row.source}", EXAMPLES, ", ".join(solvers), excerpt(row))
+            details = ", ".join(solvers)
+        if len(found[reason]) < EXAMPLES:
+            title = pages.tag("h4", html.escape(row.id))
+            text = pages.text(row.problem, _MOST_CHARACTERS)
+            gold = pages.note(f"Gold: {' or '.join(row.answers)}")
+            note = pages.note(details) if details else ""
+            found[reason].append(pages.tag("article", note + title + text + gold))
     kinds = [
         pages.details(f"{kind} (the first {len(some)})", "".join(some))
         for kind, some in sorted(found.items())

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rl.problems.types import Problem
 from tools.curation.evidence import Evidence
 from tools.curation.formats import FIELDS
 
@@ -23,14 +22,11 @@ class Row:
     solution: str = ""
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # other columns
     evidence: Sequence[Evidence] = ()  # results of independent solvers
-    origin: str = ""  # where the golds were made; see `Source.origin`
     key: str = ""  # hash that exact duplicates share; see `text.exact_key`
     # Rows are compared as near duplicates if they share a hash; see `text.band_hashes`.
     bands: Sequence[int] = ()
     # Details by reason to drop the row. Reports count the row under the first reason.
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
-    # The other problem, by reason: a copy, or a problem of an evaluation set.
-    matches: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     @property
     def strength(self) -> float:
@@ -45,18 +41,8 @@ class Row:
     def survives(self) -> bool:
         return not self.reasons
 
-    def drop_for(self, reason: str, details: str, other: "Row | Problem") -> None:
-        """Adds a reason to drop the row, and the problem that the row matches."""
-        self.reasons[reason], self.matches[reason] = details, excerpt(other)
-
     def record(self) -> dict[str, Any]:
         """Returns the row in the schema of problems.jsonl, with its solution added."""
         record = {name: getattr(self, name) for name in (*FIELDS, "meta")}
         evidence = [dataclasses.asdict(one) for one in self.evidence]
         return record | {"answer": self.answer or None, "evidence": evidence}
-
-
-def excerpt(problem: Row | Problem) -> dict[str, str]:
-    """Returns the id, text and joined answers of a problem for the report."""
-    given = " or ".join(problem.answers)
-    return {"id": problem.id, "problem": problem.problem, "answer": given}

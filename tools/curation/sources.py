@@ -9,13 +9,12 @@ import math
 import pathlib
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from configs.schema import call
 from rl.files import fetched, read_rows, sha256
 from tools.curation import formats
-from tools.curation.evidence import BULKY, RATES, Evidence, read_evidence
+from tools.curation.evidence import BULKY, RATES, read_evidence
 from tools.curation.row import Row
 from tools.curation.sets import unwrap
 from tools.page import is_number
@@ -35,7 +34,7 @@ class Source:
     """Describes a .jsonl, .json or .parquet file and how to read it.
 
     Raises:
-      ValueError: the file, its first row, `fields` or `evidence` is not valid.
+      ValueError: the file, its first row or `fields` is not valid.
       OSError: the file cannot be read.
     """
 
@@ -44,19 +43,12 @@ class Source:
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Scale of the levels; None: the row's `level_source`, or else the name of its set.
     level_source: str | None = None
-    # Fields of an `Evidence` that holds for all rows, from the set's documentation.
-    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # Where the golds were made; equal golds of two origins are evidence.
-    origin: str = ""
-    stated: Sequence[Evidence] = dataclasses.field(init=False, default=())
     file: pathlib.Path = dataclasses.field(init=False)  # local copy
     format: str = dataclasses.field(init=False)  # name of the format, or "fields"
     paths: Mapping[str, str] = dataclasses.field(init=False)  # of all fields
 
     def __post_init__(self) -> None:
         try:
-            if self.evidence:
-                self.stated = [call(Evidence, "sources.evidence", self.evidence)]
             fields = formats.all_fields(self.fields or {})
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
@@ -90,6 +82,17 @@ class Source:
                 )
             yield f"{self.file} row {number}", row
 
+    def facts(self, rows: int) -> dict[str, Any]:
+        """Returns the source's entry in summary.json."""
+        return {
+            "name": self.file.stem,
+            "file": self.file.name,
+            "format": self.format,
+            "size": self.file.stat().st_size,
+            "rows": rows,
+            "sha256": sha256(self.file),
+        }
+
 
 def check_output(sources: Iterable[Source], *outputs: pathlib.Path) -> None:
     """Raises ValueError if an output would replace the file of a source."""
@@ -100,42 +103,24 @@ def check_output(sources: Iterable[Source], *outputs: pathlib.Path) -> None:
             )
 
 
-def inspect(source: Source) -> dict[str, Any]:
-    """Checks all rows of a source; returns the source's entry in summary.json.
+def read(source: Source) -> list[Row]:
+    """Reads the rows of a file, with evidence and without shared text (`unwrap`).
 
-    Raises ValueError for a bad row, which stops a run before anything is written.
+    Raises ValueError if a row is not valid.
     """
-    return {
-        "name": source.file.stem,
-        "file": source.file.name,
-        "format": source.format,
-        "size": source.file.stat().st_size,
-        "rows": sum(1 for _ in _rows(source)),
-        "sha256": sha256(source.file),
-    }
-
-
-def read(source: Source) -> Iterator[Row]:
-    """Yields the rows of a file, with evidence and without shared text (`unwrap`)."""
+    rows = []
     sets = collections.defaultdict(list)
-    for row, _ in _rows(source):
-        sets[row.source].append(row.problem)
-    unwrapped = {name: iter(unwrap(problems)) for name, problems in sets.items()}
-    for row, record in _rows(source):
-        evidence = read_evidence(record, row.answers, row.source)
-        evidence += source.stated
-        rates = [one.rate for one in evidence if one.kind in RATES]
-        rate = rates[0] if rates else row.solve_rate
-        problem = next(unwrapped[row.source])
-        yield dataclasses.replace(
-            row, problem=problem, evidence=evidence, solve_rate=rate
-        )
-
-
-def _rows(source: Source) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """Yields (row, JSON object) for each row of the file, before `unwrap`."""
     for index, (where, record) in enumerate(source.records()):
-        yield _row(source, record, where, f"{source.file.stem}-{index}"), record
+        row = _row(source, record, where, f"{source.file.stem}-{index}")
+        row.evidence = read_evidence(record, row.answers, row.source)
+        rates = [one.rate for one in row.evidence if one.kind in RATES]
+        row.solve_rate = rates[0] if rates else row.solve_rate
+        rows.append(row)
+        sets[row.source].append(row)
+    for some in sets.values():
+        for row, text in zip(some, unwrap([r.problem for r in some]), strict=True):
+            row.problem = text
+    return rows
 
 
 def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
@@ -168,7 +153,6 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         "answers": tuple(dict.fromkeys(answers)),
         "source": set_name,
         "level_source": None if values.get("level") is None else scale,
-        "origin": source.origin,
     }
     return Row(**values | changed, meta=meta)
 

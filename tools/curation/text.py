@@ -8,6 +8,7 @@ from collections import Counter
 
 from datasketch import MinHash
 
+NEAR = 0.8  # smallest `similarity` of near duplicates
 # Texts of Jaccard similarity s share a band with probability 1 - (1 - s^4)^32.
 BANDS, ROWS = 32, 4
 

@@ -19,6 +19,7 @@ from rl.evaluate import SampledCompletion, Scored
 from rl.reward.rewards import VERIFIER
 
 COMPLETIONS = "completions.jsonl"
+AUDIT = "audit"  # subfolder with the completions of an audit
 
 
 def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> None:
@@ -101,14 +102,11 @@ def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> 
 
 
 def write_verdicts(
-    folder: pathlib.Path,
-    scored: Mapping[str, Sequence[Scored]],
-    clusters: Mapping[str, Mapping[str, str] | None] | None = None,
+    folder: pathlib.Path, scored: Mapping[str, Sequence[Scored]]
 ) -> None:
-    """Writes verdicts.jsonl; `clusters` has templates by benchmark and problem id."""
+    """Writes verdicts.jsonl."""
     rows = []
     for benchmark, of_benchmark in scored.items():
-        templates = (clusters or {}).get(benchmark)
         for s in of_benchmark:
             row: dict[str, Any] = {"benchmark": benchmark, "id": s.id}
             row |= {"sample": s.drawn.sample, "answer": s.answer}
@@ -116,8 +114,8 @@ def write_verdicts(
             if s.graded:
                 row["reward"] = None if math.isnan(s.reward) else s.reward
                 row["components"] = dict(s.components)
-            if templates:
-                row["cluster"] = templates[s.id]
+            if "template" in s.problem.meta:
+                row["cluster"] = str(s.problem.meta["template"])
             rows.append(row)
     files.replace_rows(folder / "verdicts.jsonl", rows)
 

@@ -10,28 +10,23 @@ only if the origin of each number in its solution is certain:
 * Every other number of the steps is an earlier result or such a value of a word.
 """
 
-import ast
 import collections
 import dataclasses
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from rl.types import Problem
+from rl.verifier.parse.answers import parse_answer
+from rl.verifier.parse.tree import Num
 from rollout.seeds import generator
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _IN_TEXT = re.compile(rf"(?<![\w.,/:])({_NUMBER})(?![\w,/:]|\.\d)")
 _STEP = re.compile(r"<<([^<>=]+)=([^<>=]+)>>")
-_SIGNS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 _TOKEN = re.compile(rf"({_NUMBER}|\.\d+|[-+*/()])")
 
 # Words by the number that they can mean in a solution; a plural may have a final s. If
@@ -102,10 +97,10 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
     return None
 
 
-def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
-    """Returns the numbers of the text, and the steps of the solution as expressions.
+def _chain(problem: Problem) -> tuple[list[str], list[list[str]]] | None:
+    """Returns the numbers of the text, and the steps of the solution as tokens.
 
-    In an expression, `text0` is the first number of the text and `step0` the result of
+    In a step, `text0` is the first number of the text and `step0` the result of
     the first step. None means that the problem does not allow new numbers.
     """
     meta = problem.meta
@@ -122,7 +117,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
     if len(names) < len(numbers) or meant & names.keys():
         return None
     used: collections.Counter[str] = collections.Counter()
-    steps: list[str] = []
+    steps: list[list[str]] = []
     results: list[Fraction] = []
     for expression, value in found:
         tokens = _TOKEN.findall(expression)
@@ -135,10 +130,9 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
                     # Ambiguous (a named number and the value of a word), or of unknown
                     # origin, such as a result without an annotated step.
                     return None
-                whole = number.denominator == 1  # Python does not read 02
-                tokens[i] = names.get(number, str(number) if whole else token)
+                tokens[i] = names.get(number, token)
         used.update(tokens)
-        steps.append(" ".join(tokens))
+        steps.append(tokens)
         result = _TOKEN.fullmatch(value.strip())
         if not result or Fraction(result[0]) in names:
             return None
@@ -152,30 +146,20 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
     return (numbers, steps) if exact and answered else None
 
 
-def _values(steps: Sequence[str], numbers: Sequence[Fraction]) -> list[Fraction] | None:
-    """Returns the result of each step; None if a step cannot be computed."""
+def _values(
+    steps: Sequence[Sequence[str]], numbers: Sequence[Fraction]
+) -> list[Fraction] | None:
+    """Returns the result of each step; None if a step has no value."""
     known = {f"text{i}": value for i, value in enumerate(numbers)}
     results: list[Fraction] = []
     for step in steps:
-        try:
-            results.append(_value(ast.parse(step, mode="eval").body, known))
-        except (ZeroDivisionError, SyntaxError, ValueError):
+        parts = (f"({known[part]})" if part in known else part for part in step)
+        node = parse_answer("".join(parts)).node
+        if not isinstance(node, Num):
             return None
-        known[f"step{len(known) - len(numbers)}"] = results[-1]
+        known[f"step{len(results)}"] = node.value
+        results.append(node.value)
     return results
-
-
-def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
-    match node:
-        case ast.Name(name):
-            return known[name]
-        case ast.Constant(value):
-            return Fraction(str(value))
-        case ast.UnaryOp(ast.USub(), operand):
-            return -_value(operand, known)
-        case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
-            return _SIGNS[type(sign)](_value(left, known), _value(right, known))
-    raise ValueError("no sum, difference, product or quotient")
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:

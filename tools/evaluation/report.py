@@ -1,16 +1,13 @@
 """Computes the results of an evaluation; renders them as tables and as a page."""
 
-import collections
 import html
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from rl.evaluate import Scored, breakdown, by_problem, summarise, templates_of
+from rl.evaluate import Scored, breakdown, by_problem, summarise, templates
 from rl.statistics import mean_interval
-from rl.types import Problem
 from tools import page
 from tools.evaluation.benchmarks import title
 from tools.evaluation.votes import maj_at_k
@@ -43,19 +40,19 @@ Figures = Mapping[str, Any]
 
 def benchmark_result(
     name: str,
-    problems: Sequence[Problem],
+    asked: int,
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
     """Returns the results of `rl.evaluate.summarise`, accuracies by level, and maj@k.
 
-    k is the number of samples; maj@1 is left out. `classes` is the result of
-    `answer_classes`.
+    k is the number of samples; maj@1 is left out. `asked` is the number of problems in
+    the benchmark, and `classes` is the result of `answer_classes`.
     """
-    clusters, groups = templates_of(problems), by_problem(scored)
-    keys = [clusters[id] for id in groups] if clusters else None
-    result: dict[str, Any] = {"title": title(name), "asked": len(problems)}
-    result |= summarise(scored, clusters)
+    groups = by_problem(scored)
+    clusters = templates(groups)
+    result: dict[str, Any] = {"title": title(name), "asked": asked}
+    result |= summarise(scored)
     if result["samples"] > 1:
         majority = maj_at_k(
             [classes[id] for id in groups],
@@ -63,11 +60,10 @@ def benchmark_result(
         )
         key = f"maj@{result['samples']}"
         result[key] = float(majority.mean())
-        result[f"{key}_interval"] = mean_interval(majority, keys)
-    if keys:
-        result["clusters"] = len(set(keys))
-    levels = {p.id: p.level for p in problems}
-    result["by_level"] = breakdown(scored, levels, clusters)
+        result[f"{key}_interval"] = mean_interval(majority, clusters)
+    if clusters:
+        result["clusters"] = len(set(clusters))
+    result["by_level"] = breakdown(scored, lambda problem: problem.level)
     return result
 
 
@@ -208,7 +204,6 @@ _DETAIL: Mapping[str, Callable[[Figures], str]] = {
 
 def results_page(
     results: Mapping[str, Any],
-    problems: Mapping[str, Sequence[Problem]],
     scored: Mapping[str, Sequence[Scored]],
     *,
     max_characters: int = 32_000_000,
@@ -218,7 +213,10 @@ def results_page(
     If all completions together exceed `max_characters`, the last completions of each
     problem are left out.
     """
-    shown, samples = _samples_that_fit(scored, max_characters)
+    every = [s.drawn for of_benchmark in scored.values() for s in of_benchmark]
+    samples = 1 + max(drawn.sample for drawn in every)
+    total = sum(len(drawn.completion) for drawn in every)
+    shown = min(samples, max(1, samples * max_characters // max(1, total)))
     scores = [
         (result["title"], result["accuracy"], result["accuracy_interval"], 0)
         for result in results["benchmarks"].values()
@@ -230,34 +228,13 @@ def results_page(
         )
     for name, result in results["benchmarks"].items():
         groups = by_problem(scored[name])
-        blocks = [
-            _block(f"{name}/{problem.id}", problem, groups[problem.id], shown)
-            for problem in problems[name]
-            if problem.id in groups
-        ]
+        blocks = [_block(f"{name}/{id}", g, shown) for id, g in groups.items()]
         body += page.section(result["title"], page.filtered(_KINDS, blocks, name=name))
     return render_page(f"Evaluation of {results['model']}", tables(results), body)
 
 
-def _samples_that_fit(
-    scored: Mapping[str, Sequence[Scored]], most: int
-) -> tuple[int, int]:
-    """Returns how many samples per problem to show, and how many there are.
-
-    The shown samples fit into `most` characters, unless the first one is longer.
-    """
-    lengths: collections.Counter[int] = collections.Counter()
-    for s in itertools.chain(*scored.values()):
-        lengths[s.drawn.sample] += len(s.drawn.completion)
-    samples = sorted(lengths)
-    totals = itertools.accumulate(lengths[sample] for sample in samples)
-    fit = [s for s, total in zip(samples, totals, strict=True) if total <= most]
-    return 1 + max(fit, default=0), 1 + max(samples, default=-1)
-
-
-def _block(
-    anchor: str, problem: Problem, group: Sequence[Scored], shown: int
-) -> tuple[str, str]:
+def _block(anchor: str, group: Sequence[Scored], shown: int) -> tuple[str, str]:
+    problem = group[0].problem
     right = sum(s.correct for s in group)
     kinds = "solved" if right == len(group) else "mixed" if right else "unsolved"
     if any(s.drawn.finish_reason == "length" for s in group):

@@ -112,13 +112,6 @@ def check_prompts(task: Task, max_positions: int) -> int:
     return sum(len(prompt) > left for prompt in task.prompts)
 
 
-def present(task: Task) -> list[SampledCompletion]:
-    """Returns the completions of a task that are already stored in its folder."""
-    ids = {problem.id for problem in task.problems}
-    stored = read_completions(task.folder).get(task.name, ())
-    return [drawn for drawn in stored if drawn.id in ids]
-
-
 def complete(
     tasks: Sequence[Task], open_sampler: Callable[[], Sampler], model: Pretrained
 ) -> None:
@@ -126,7 +119,11 @@ def complete(
 
     `open_sampler` is called only if a completion is missing.
     """
-    stored = [{(drawn.id, drawn.sample) for drawn in present(task)} for task in tasks]
+    kept = {folder: read_completions(folder) for folder in {t.folder for t in tasks}}
+    stored = [
+        {(drawn.id, drawn.sample) for drawn in kept[task.folder].get(task.name, ())}
+        for task in tasks
+    ]
     total = sum(len(task.problems) * task.conditions.samples for task in tasks)
     there = sum(map(len, stored))
     if there == total:
@@ -148,6 +145,7 @@ def _complete_task(
     on_stored: Callable[[], object],
 ) -> None:
     problems, conditions = task.problems, task.conditions
+    task.folder.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(Rows(task.folder / COMPLETIONS)) as rows:
 
         def keep(drawn: SampledCompletion) -> None:

@@ -1,15 +1,18 @@
-"""Defines the flags of commands that sample, and opens the selected sampler."""
+"""Samples completions of a model, as flags of the command line select."""
 
 import argparse
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 
 from configs.reading import output_file
 from models.hf import load_params
+from rl import files
+from rl.problems.reading import write_problems
 from rl.processes.devices import start_cpu_devices
+from rl.types import Problem
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_memory, make_layout
 from rollout.types import Sampler
@@ -17,8 +20,10 @@ from rollout.vllm.fan_out import FleetSampler
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
 from rollout.vllm.server import ServerProcess, ServerSpec
-from tools.evaluation.pretrained import Pretrained, split_model
-from tools.evaluation.run import Conditions
+from tools.evaluation import audit, run
+from tools.evaluation.benchmarks import BENCHMARKS, content_hash
+from tools.evaluation.files import AUDIT, problems_file, record_conditions
+from tools.evaluation.pretrained import Pretrained, find_pretrained, split_model
 
 
 def comma_separated(text: str) -> list[str]:
@@ -26,10 +31,17 @@ def comma_separated(text: str) -> list[str]:
     return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return int(text)
+
+
 def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
     """Adds the flags for sampling; `default` describes the conditions without flags."""
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
-    parser.add_argument("--limit", type=int, help="use only the first LIMIT problems")
+    text = "use only the first LIMIT problems"
+    parser.add_argument("--limit", type=_positive, help=text)
     parser.add_argument("--json", type=output_file, help="also write the result here")
     add = parser.add_argument_group(f"conditions (default: {default})").add_argument
     add("--template", help="none, qwen_math, r1, model, or a text")
@@ -50,25 +62,67 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> N
     add("--devices", default="", help="GPUs of each server, such as 0,1;2,3 (vllm)")
 
 
-def conditions_of(
-    args: argparse.Namespace, default: Conditions, model: Pretrained
-) -> Conditions:
-    """Returns `default` with the values of the given flags.
+def sample(
+    args: argparse.Namespace,
+    default: run.Conditions,
+    sets: Mapping[str, Sequence[Problem]],
+    *,
+    audited: bool = False,
+) -> None:
+    """Samples the completions that the folder `args.out` lacks.
 
-    The default context is first cut to the number of positions of the model.
+    Args:
+      args: the parsed flags of `add_flags`, and `out`.
+      default: conditions without flags. Their context is first cut to the number of
+        positions of the model.
+      sets: problems by name of the benchmark.
+      audited: also sample the ends of the problem texts; see `tools.evaluation.audit`.
+
+    Raises:
+      ValueError: the model or a flag is not valid, a prompt does not fit, or the folder
+        has completions of other conditions.
     """
-    context = min(default.context, model.config.max_positions)
-    values = dataclasses.asdict(default) | {"context": context}
-    given = {name: getattr(args, name) for name in values}
-    return Conditions(**values | {k: v for k, v in given.items() if v is not None})
-
-
-def prepare(args: argparse.Namespace) -> None:
-    """Selects the JAX devices of this process; call it before JAX runs anything."""
+    # Before JAX runs anything.
     if args.sampler == "jax":
         start_cpu_devices(0, rows=args.slots)
     else:
         jax.config.update("jax_platforms", "cpu")  # vLLM has the GPUs
+    model = find_pretrained(args.model, args.dtype)
+    context = min(default.context, model.config.max_positions)
+    values = dataclasses.asdict(default) | {"context": context}
+    given = {name: getattr(args, name) for name in values}
+    values |= {name: value for name, value in given.items() if value is not None}
+    conditions = run.Conditions(**values)
+    named = sets.items()
+    tasks = [run.make_task(args.out, *item, model, conditions) for item in named]
+    facts = {
+        task.name: {
+            "problems": len(task.problems),
+            "sha256": content_hash(task.problems),
+            "shortened": run.check_prompts(task, model.config.max_positions),
+        }
+        for task in tasks
+    }
+    drawing = dataclasses.asdict(conditions) | {
+        "limit": args.limit,
+        "sampler": args.sampler,
+        "dtype": "the server's own" if args.url else model.dtype,
+        "stop_token_ids": list(model.stop_token_ids),
+        "checkpoint": run.checkpoint_hash(model.folder),
+    }
+    if audited:
+        folder = args.out / AUDIT
+        for item in named:
+            tasks += audit.tasks(folder, *item, model, conditions.context)
+    with files.locked(args.out):
+        recorded = {"model": args.model, "drawing": drawing, "benchmarks": facts}
+        record_conditions(args.out, recorded)
+        for name in sets.keys() - BENCHMARKS.keys():
+            path = problems_file(args.out, name)
+            path.parent.mkdir(exist_ok=True)
+            write_problems(path, sets[name])
+        context = conditions.context
+        run.complete(tasks, lambda: open_sampler(args, model, context), model)
 
 
 def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> Sampler:

@@ -6,15 +6,13 @@ import pathlib
 import pytest
 
 from tools.curation.evidence import Evidence
+from tools.curation.golds import unverifiable_answer
 from tools.curation.row import Row
-from tools.curation.screen import Screen
-
-OPTIONS = {"min_chars": 16, "max_chars": 2500, "max_answer_chars": 120}
-screen = Screen(**OPTIONS)
+from tools.curation.screen import screen
 
 
 def reasons(problem: str, answer: str = "7", **fields) -> set[str]:
-    """What the checks say of a row; for the verifier's own see `test_answers`."""
+    """What the checks say of a row, apart from the verifier's own."""
     row = Row(id="a", problem=problem, answers=(answer,) if answer else (), **fields)
     return set(screen(row).reasons) - {"unverifiable_answer"}
 
@@ -95,3 +93,11 @@ def test_two_orders_stay_where_solvers_agree_on_what_is_asked():
 )
 def test_labels_cost_a_row_but_where_they_are_conditions(problem):
     assert reasons(problem) == {"multi_part"}
+
+
+def test_a_gold_that_says_where_its_boxes_go_is_none():
+    gold = r"\boxed{2} \text{ and } \boxed{3}"
+    fault = unverifiable_answer(Row(id="a", problem="?", answers=(gold,)))
+    assert fault == f"{gold}: is empty, has an unclosed brace, or contains a box"
+    sound = Row(id="a", problem="?", answers=(r"[0, \infty)",))
+    assert unverifiable_answer(sound) is None

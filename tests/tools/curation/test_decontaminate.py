@@ -6,8 +6,6 @@ import json
 import pytest
 
 from rl.types import Problem
-from tests.tools.curation.test_pipeline import BASE
-from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex, decontaminate
 from tools.curation.row import Row
 from tools.curation.text import band_hashes, exact_key
@@ -17,7 +15,7 @@ EVALUATION = {
     " expected number of tosses that this takes in the long run?",
     "set/1": "Convert the point $(0,3)$ to polar coordinates.",
 }
-index = EvaluationIndex(EVALUATION, threshold=0.8)
+index = EvaluationIndex(EVALUATION)
 
 
 def row(text):
@@ -54,11 +52,9 @@ def test_a_run_in_more_problems_than_a_few_is_boilerplate(copies, leaks):
     ]
     rows = [Row(id=text, problem=text, key=text) for text in asked[:copies]]
     # The same problem again, whose key it has, counts once.
-    rows.append(dataclasses.replace(rows[0], reasons={}, matches={}))
+    rows.append(dataclasses.replace(rows[0], reasons={}))
     problem = Problem(id="set/0", problem=EVALUATION["set/0"], answers=("6",))
-    plan = dataclasses.replace(BASE, evaluation={"set/0": problem})
-    with AnswerJudge(workers=1, timeout=10.0) as judge:
-        decontaminate(plan, rows, judge)
+    decontaminate(rows, {"set/0": problem})
     assert [*rows[0].reasons] == ["evaluation_ngram"] * bool(leaks)
     assert sum("evaluation_ngram" in r.reasons for r in rows[:copies]) == leaks
 
@@ -66,7 +62,7 @@ def test_a_run_in_more_problems_than_a_few_is_boilerplate(copies, leaks):
 def test_word_for_word_with_a_number_set_otherwise():
     """Of their 3-grams they share less than half."""
     asked = "How many positive integers less than $1{,}000$ are multiples of 7?"
-    index = EvaluationIndex({"e": asked}, threshold=0.8)
+    index = EvaluationIndex({"e": asked})
     assert index.near(row(asked.replace("{,}", ""))) == {"e": 1.0}
     assert index.near(row(asked.replace("7", "11"))) != {"e": 1.0}
 
@@ -77,7 +73,7 @@ def test_every_evaluation_problem_contaminates_itself(shared_data):
         for line in path.read_text().splitlines():
             problem = json.loads(line)
             problems[problem["id"]] = problem["problem"]
-    full = EvaluationIndex(problems, threshold=0.8)
+    full = EvaluationIndex(problems)
     for name, text in problems.items():
         assert full.near(row(text))[name] == 1.0
 
@@ -93,7 +89,5 @@ def test_a_fraction_leaks_where_a_contest_asks_for_its_sum(gold, leaks):
     row = Row(
         id="a", problem=f"{reworded} Find the chance that Ann wins.", answers=(gold,)
     )
-    plan = dataclasses.replace(BASE, evaluation={"set/0": problem})
-    with AnswerJudge(workers=1, timeout=10.0) as judge:
-        decontaminate(plan, [row], judge)
+    decontaminate([row], {"set/0": problem})
     assert [*row.reasons] == ["evaluation_reworded"] * leaks

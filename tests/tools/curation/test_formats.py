@@ -7,7 +7,7 @@ import pytest
 from tests.tools.curation.test_sources import write
 from tools.curation.formats import find_format, parse_fields
 from tools.curation.repair import with_answer
-from tools.curation.sources import Source, inspect, read
+from tools.curation.sources import Source, read
 
 ASKED = "What is {i} plus seven, and is it more than the number of a week's days?"
 DAPO = (
@@ -160,7 +160,7 @@ def ten_rows(folder, made):
 def test_a_public_set_is_read_as_it_is(tmp_path, made):
     source = Source(path=str(ten_rows(tmp_path, made)))
     rows = [with_answer(row) for row in read(source)]
-    assert inspect(source)["format"] == FORMATS[made][1]
+    assert source.format == FORMATS[made][1]
     assert [row.problem for row in rows] == [ASKED.format(i=i) for i in range(10)]
     golds = [(str(i + 7),) for i in range(10)]
     if made is numina:
@@ -221,5 +221,5 @@ def test_fields_are_paths(tmp_path):
 def test_an_unknown_format_is_one_line(tmp_path, fields, message):
     path = write(tmp_path / "rows.jsonl", {"task": ASKED, "gold": "8"})
     with pytest.raises(ValueError) as error:
-        inspect(Source(path=str(path), fields=parse_fields(fields)))
+        read(Source(path=str(path), fields=parse_fields(fields)))
     assert message in str(error.value) and "\n" not in str(error.value)

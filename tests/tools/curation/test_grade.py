@@ -4,11 +4,13 @@ import dataclasses
 
 import pytest
 
-from rl.evaluate import SampledCompletion, Scored
-from rl.verifier import Verdict
+from rl.types import Problem
+from tests.rl.examples import make_scored
 from tools.curation.row import Row
+from tools.curation.screen import screen
 from tools.grade import Grade, add_grades, make_grades
 
+PROBLEM = Problem(id="a", problem="?", answers=("2",))
 GRADE = Grade(
     samples=4, correct=1, unparsable=0, truncated=0, majority="3",
     agreement=0.5, against_gold=True,
@@ -23,27 +25,11 @@ def rated(correct, samples=16):
     return row
 
 
-def scored(answers, gold="2", reasons=None):
-    """Judged completions of problem `a`, each with its answer or None."""
-    return [
-        Scored(
-            drawn=SampledCompletion(
-                id="a", sample=i, completion="", tokens=5, finish_reason=reason
-            ),
-            verdict=Verdict(answer == gold, answer, "text"),
-        )
-        for i, (answer, reason) in enumerate(
-            zip(answers, reasons or ["stop"] * len(answers), strict=True)
-        )
-    ]
-
-
 def test_a_majority_against_the_gold_is_told():
     answers = ["3", None, "3", "2"]
     ends = ["stop", "length", "stop", "stop"]
-    (grade,) = make_grades(
-        scored(answers, reasons=ends), {"a": [0, None, 0, 1]}
-    ).values()
+    scored = make_scored(PROBLEM, answers, ends=ends)
+    (grade,) = make_grades(scored, {"a": [0, None, 0, 1]}).values()
     assert grade == Grade(
         samples=4, correct=1, unparsable=1, truncated=1, majority="3",
         agreement=0.5, against_gold=True,
@@ -52,7 +38,9 @@ def test_a_majority_against_the_gold_is_told():
 
 
 def test_where_nobody_answers_there_is_no_majority():
-    (grade,) = make_grades(scored([None, None]), {"a": [None, None]}).values()
+    (grade,) = make_grades(
+        make_scored(PROBLEM, [None, None]), {"a": [None, None]}
+    ).values()
     assert (grade.majority, grade.agreement, grade.against_gold) == (None, 0.0, False)
     assert grade.unparsable == grade.samples == 2
 
@@ -60,8 +48,8 @@ def test_where_nobody_answers_there_is_no_majority():
 def test_rows_get_rates_and_levels():
     rows = [{"id": f"p{i}", "level": 9, "level_source": "old"} for i in range(5)]
     grades = {f"p{i}": dataclasses.replace(GRADE, correct=i) for i in range(5)}
-    add_grades(rows, {}, None)
-    assert rows[0] == {"id": "p0", "level": 9, "level_source": "old"}
+    add_grades(rows, grades, None)
+    assert (rows[0]["level"], rows[0]["level_source"]) == (9, "old")
     add_grades(rows, grades, "grade:m")
     assert [r["level"] for r in rows] == [5, 4, 3, 2, 1]
     assert {r["level_source"] for r in rows} == {"grade:m"}
@@ -82,8 +70,6 @@ def test_rows_get_rates_and_levels():
     ],
 )
 def test_curation_reads_what_a_grading_says(changes, reason):
-    from tests.tools.curation.test_checks import screen
-
     graded = dataclasses.asdict(dataclasses.replace(GRADE, **changes))
     row = Row(
         id="a",

@@ -1,6 +1,5 @@
 """Whole runs: duplicates, conflicts, contamination, levels, restarts, same bytes."""
 
-import dataclasses
 import html
 import json
 import re
@@ -10,8 +9,6 @@ import pytest
 from rl.types import Problem
 from tests.tools.browser import browser  # noqa: F401
 from tools.curation.pipeline import curate
-from tools.curation.plan import Near, Plan
-from tools.curation.screen import Screen
 from tools.curation.sources import Source
 from tools.curation.text import similarity
 
@@ -23,21 +20,12 @@ EVALUATION = {
         " expected number of tosses that this takes in the long run?",
     )
 }
-BASE = Plan(
-    sources=(),
-    evaluation=EVALUATION,
-    screen=Screen(min_chars=16, max_chars=2500, max_answer_chars=120),
-    near=Near(
-        threshold=0.8,
-        same_answer_threshold=0.6,
-        conflict_threshold=0.9,
-        contamination_threshold=0.8,
-    ),
-    evidence="preferred",
-    min_evidence=0.25,
-    readings={},
-    workers=1,
-)
+BASE = {
+    "evaluation": EVALUATION,
+    "evidence": "preferred",
+    "min_evidence": 0.25,
+    "workers": 1,
+}
 LONG = (
     "Find the number of ordered pairs of positive whole numbers, neither of them larger"
     " than the other one by more than a hundred, whose product is {} exactly."
@@ -78,8 +66,7 @@ def run(tmp_path, rows=ROWS, out="out", **changes):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
     changes.setdefault("sources", (Source(path=str(path)),) if rows else ())
-    plan = dataclasses.replace(BASE, **changes)
-    summary = curate(plan, tmp_path / out)
+    summary = curate(tmp_path / out, **BASE | changes)
     return summary, tmp_path / out
 
 
@@ -136,7 +123,7 @@ def test_the_funnel_adds_up_and_evidence_names_the_other_row(finished):
     assert "exam/0" in dropped["leaked"]["details"]["evaluation_near"]
 
 
-def test_the_page_shows_pairs_and_what_was_kept(finished):
+def test_the_page_shows_dropped_and_kept_rows(finished):
     page = html.unescape((finished[1] / "report.html").read_text())
     kinds = dict(
         re.findall(
@@ -144,14 +131,11 @@ def test_the_page_shows_pairs_and_what_was_kept(finished):
         )
     )
     for kind, row, other in (
-        ("evaluation_near", "leaked", "exam/0"),
-        ("near_duplicate", "reworded", "levelled"),
-        ("conflicting_answers", "tied 2", "tied 1"),
+        ("evaluation_near", "leaked", "exam/0 (0.80)"),
+        ("near_duplicate", "reworded", "of levelled"),
+        ("conflicting_answers", "tied 2", "12 / 18"),
     ):
-        pair = rf'<div class="beside"><div><h4>{row}</h4>.*?</div><div><h4>{other}</h4>'
-        assert re.search(pair, kinds[kind], re.S), kind
-    assert "exam/0 (0.80)" in kinds["evaluation_near"]
-    assert EVALUATION["exam/0"].problem in kinds["evaluation_near"]
+        assert f"<h4>{row}</h4>" in kinds[kind] and other in kinds[kind], kind
     assert "<h4>twice 1</h4>" in kinds["kept from rows"]
 
 
@@ -179,9 +163,9 @@ def test_a_copy_of_a_rewording_that_disagrees_costs_all(tmp_path, order):
 def test_an_input_is_not_replaced(tmp_path):
     path = tmp_path / "problems.jsonl"
     path.write_text(json.dumps(ROWS[0]) + "\n")
-    plan = dataclasses.replace(BASE, sources=(Source(path=str(path)),))
+    sources = (Source(path=str(path)),)
     with pytest.raises(ValueError, match="problems.jsonl: is an input, which would"):
-        curate(plan, tmp_path)
+        curate(tmp_path, sources=sources, **BASE)
     assert [*tmp_path.iterdir()] == [path]
 
 

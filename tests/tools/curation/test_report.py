@@ -1,6 +1,6 @@
 """Counts and tables of a run, without running it."""
 
-from tools.curation.report import count, evidence_by_source, tables
+from tools.curation.report import count, tables
 from tools.curation.row import Row
 from tools.tables import markdown
 
@@ -8,8 +8,7 @@ STEPS = {"noise": {"not_text": "A link."}, "decontamination": {}, "duplicates": 
 
 
 def report(rows):
-    summary = count(rows, STEPS) | {"level_scale": "ours", "linked_scales": {}}
-    summary["evidence_by_source"] = evidence_by_source(rows, 0.25, {})
+    summary = count(rows, STEPS, 0.25) | {"level_scale": "ours", "linked_scales": {}}
     return summary, {table.title: table for table in tables(summary)}
 
 
@@ -22,10 +21,10 @@ def test_many_sources_are_cut_and_all_of_them_counted():
     ]
     summary, made = report([*rows, Row(id="kept", problem="?", source="s34")])
     assert len(summary["by_source"]) == 35
-    assert summary["by_source"]["s34"] == {"not_text": 35, "kept": 1}
+    assert summary["by_source"]["s34"]["reasons"] == {"not_text": 35}
     shown = made["Sources"].rows
     assert (shown[0]["source"], shown[0]["rows"], shown[0]["kept"]) == ("s34", 36, 1)
-    assert shown[0]["main drop reasons"] == "not_text"
+    assert shown[0]["reasons"] == "not_text"
     assert [row["source"] for row in shown][-1] == "s05" and len(shown) == 30
     assert made["Sources"].note == "5 smaller sources are in `summary.json`."
 

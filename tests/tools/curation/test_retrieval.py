@@ -7,24 +7,15 @@ import re
 
 import pytest
 
+from rl.problems.audit import agree
 from rl.types import Problem
 from tests.tools.curation.test_decontaminate import row as screened
-from tests.tools.curation.test_formats import DAPO
-from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex
 from tools.curation.retrieval import Retrieval
-from tools.curation.sets import unwrap
 from tools.evaluation.benchmarks import load_benchmark
 
 SETS = "aime2024 amc83 math500 minerva272 olympiadbench675 gsm8k_test".split()
 PARAPHRASES = pathlib.Path(__file__).with_name("paraphrases.jsonl")
-WRAPPERS = (
-    DAPO,
-    "{}\nLet's think step by step and output the final answer within \\boxed{{}}.",
-    "You are a helpful assistant. A user asks: {} Show your work.",
-    "Example 4 (2009 Regional Olympiad, 12 points). {}",
-    "Question: {}\nAnswer:",
-)
 # Signs, spacing and words of the same meaning, as another typesetter would have them.
 FORMATS = (
     (r"\\frac", r"\\dfrac"),
@@ -81,7 +72,7 @@ def index(evaluation, train):
     texts = {name: problem.problem for name, problem in evaluation.items()}
     return (
         Retrieval(texts, (row["problem"] for row in train)),
-        EvaluationIndex(texts, threshold=0.8),
+        EvaluationIndex(texts),
     )
 
 
@@ -92,18 +83,11 @@ def caught(index, evaluation, texts, answers):
     for i, text in enumerate(texts):
         if words.near(screened(text)):
             found.add(i)
-    matches = retrieval.matches(texts)
-    with AnswerJudge(workers=1, timeout=10.0) as judge:
-        equal = judge.equal_pairs(
-            [(answers[m.row], evaluation[m.name].answers) for m in matches]
-        )
-    return found | {m.row for m, same in zip(matches, equal, strict=True) if same}
-
-
-def unwrapped(text, wrapper, evaluation):
-    """The text from a set of which all rows came in the wrapper."""
-    problems = [wrapper.format(problem.problem) for problem in evaluation.values()]
-    return unwrap([*problems[:100], wrapper.format(text)])[-1]
+    return found | {
+        match.row
+        for match in retrieval.matches(texts)
+        if agree(answers[match.row], evaluation[match.name].answers)
+    }
 
 
 def planted(kind, evaluation, rng):
@@ -113,7 +97,6 @@ def planted(kind, evaluation, rng):
     names = rng.sample(sorted(evaluation), 50)
     make = {
         "format": reformatted,
-        "wrapper": lambda text: unwrapped(text, rng.choice(WRAPPERS), evaluation),
         "renamed": lambda text: renamed(text, rng),
     }[kind]
     return [(name, make(evaluation[name].problem)) for name in names]
@@ -121,7 +104,7 @@ def planted(kind, evaluation, rng):
 
 @pytest.mark.parametrize(
     ("kind", "least"),
-    [("format", 48), ("wrapper", 48), ("renamed", 48), ("paraphrase", 40)],
+    [("format", 48), ("renamed", 48), ("paraphrase", 40)],
 )
 def test_fifty_rewordings_of_each_kind(index, evaluation, kind, least):
     rows = planted(kind, evaluation, random.Random(kind))

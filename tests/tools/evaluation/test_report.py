@@ -3,6 +3,7 @@ import pytest
 from rl.evaluate import SampledCompletion, Scored
 from rl.types import Problem
 from rl.verifier import Verdict
+from tests.rl.examples import make_scored
 from tools.evaluation.report import (
     FIVE,
     PUBLISHED,
@@ -20,25 +21,15 @@ PROBLEMS = [
 ]
 
 
-def scored(id, *correct):
-    return [
-        Scored(
-            drawn=SampledCompletion(
-                id=id, sample=i, completion="", tokens=10, finish_reason="stop"
-            ),
-            verdict=Verdict(
-                right, "1" if right else "0", "text" if right else "different"
-            ),
-        )
-        for i, right in enumerate(correct)
-    ]
-
-
 def result():
-    rows = scored("a", True, True, False, True) + scored("b", *[False] * 4)
-    rows += scored("c", False, True, False, False)
+    rights = ("1101", "0000", "0100")  # of four completions of each problem
+    rows = [
+        scored
+        for problem, right in zip(PROBLEMS, rights, strict=True)
+        for scored in make_scored(problem, right.replace("1", problem.answers[0]))
+    ]
     classes = {"a": [0, 0, 1, 0], "b": [2, 2, 2, 2], "c": [3, 4, 5, 6]}
-    return benchmark_result("math500", PROBLEMS, rows, classes)
+    return benchmark_result("math500", len(PROBLEMS), rows, classes)
 
 
 def test_figures_by_level():
@@ -149,6 +140,7 @@ def evaluation():
                 tokens=10 * (12 - i) + j,
                 finish_reason="length" if i == 5 else "stop",
             ),
+            problem=p,
             verdict=Verdict(
                 j < i % 4,
                 None if i == 4 else f"{i}",
@@ -162,15 +154,14 @@ def evaluation():
     results = {
         "model": "runs/q <b>",
         "benchmarks": {
-            "math500": benchmark_result("math500", problems, scored, classes),
-            "own": benchmark_result("own", problems[:2], scored[:6], classes),
+            "math500": benchmark_result("math500", 12, scored, classes),
+            "own": benchmark_result("own", 2, scored[:6], classes),
         },
         "average_of_five": None,
         "verifier": "abc123",
         "conditions": {"drawing": {"template": "none", "temperature": 0.0}},
     }
-    by_name = {"math500": problems, "own": problems[:2]}
-    return results, by_name, {"math500": scored, "own": scored[:6]}
+    return results, {"math500": scored, "own": scored[:6]}
 
 
 def test_the_page_of_an_evaluation():

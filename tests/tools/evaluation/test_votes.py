@@ -1,5 +1,5 @@
-from rl.evaluate import SampledCompletion, Scored
-from rl.verifier import Verdict, VerifierPool
+from rl.verifier import VerifierPool
+from tests.rl.examples import make_problem, make_scored
 from tools.evaluation.votes import answer_classes, maj_at_k
 
 
@@ -12,21 +12,14 @@ def test_majority_shares_a_tie_and_ignores_silence():
 
 
 def test_answers_fall_into_classes_of_equal_value():
-    def scored(id, *answers):
-        return [
-            Scored(
-                drawn=SampledCompletion(id=id, sample=i, completion=""),
-                verdict=Verdict(False, answer, "different"),
-            )
-            for i, answer in enumerate(answers)
-        ]
-
-    rows = scored("a", "0.5", "7", "\\frac{1}{2}", None, "1/2", "7.0")
-    rows += scored("b", "0.5", None) + scored("c", None)
+    answers = ["0.5", "7", "\\frac{1}{2}", None, "1/2", "7.0"]
+    rows = make_scored(make_problem(0), answers)
+    rows += make_scored(make_problem(1), ["0.5", None])
+    rows += make_scored(make_problem(2), [None])
     with VerifierPool(workers=1) as pool:
         classes = answer_classes(rows, pool)
-    half, seven = classes["a"][0], classes["a"][1]
+    half, seven = classes["p0"][0], classes["p0"][1]
     # By text alone there would be five classes, each with one vote.
-    assert classes["a"] == [half, seven, half, None, half, seven]
+    assert classes["p0"] == [half, seven, half, None, half, seven]
     assert half != seven
-    assert classes["b"][1] is None and classes["c"] == [None]
+    assert classes["p1"][1] is None and classes["p2"] == [None]
