@@ -29,9 +29,12 @@ def _load(folder, mesh, **options):
     return model, load_params(folder, model, mesh)
 
 
-def _logits(model, params, *inputs):
-    hidden = model.apply({"params": params}, *inputs)
-    return np.asarray(hidden @ head_table(params).T)
+def _logits_of(model):
+    @jax.jit
+    def logits(params, *inputs):
+        return model.apply({"params": params}, *inputs) @ head_table(params).T
+
+    return logits
 
 
 def _torch_logits(theirs, token_ids):
@@ -49,8 +52,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("changes", CASES)
-@pytest.mark.parametrize("remat", ["full", "none"])
+@pytest.mark.parametrize(
+    ("changes", "remat"), [(CASES[1], "full"), *((case, "none") for case in CASES)]
+)
 def test_logits_equal_transformers(tmp_path, mesh, changes, remat):
     theirs = reference.make(tmp_path, **changes)
     model, params = _load(tmp_path, mesh, remat=remat)
@@ -61,12 +65,13 @@ def test_logits_equal_transformers(tmp_path, mesh, changes, remat):
     ids = jnp.concatenate([a, b, np.zeros((2, 6), int)], axis=1).astype(jnp.int32)
     segments = jnp.array([[1] * 23 + [2] * 41 + [0] * 6] * 2, jnp.int32)
     positions = jnp.array([[*range(23), *range(41), *range(6)]] * 2, jnp.int32)
-    logits = _logits(model, params, ids, positions, segments)
+    logits_of = _logits_of(model)
+    logits = logits_of(params, ids, positions, segments)
 
     np.testing.assert_allclose(logits[:, :23], expected_a, atol=1e-4)
     np.testing.assert_allclose(logits[:, 23:64], expected_b, atol=1e-4)
     # Without segments the second part would see the first: this is what it would give.
-    leaked = _logits(model, params, ids, positions, jnp.ones_like(segments))
+    leaked = logits_of(params, ids, positions, jnp.ones_like(segments))
     assert np.abs(leaked[:, 23:64] - expected_b).max() > 1e-2
 
 
@@ -136,16 +141,10 @@ def test_slower_rotary_frequencies_equal_transformers():
 # (hidden, intermediate, layers, heads, kv heads, vocabulary, tied) -> parameters
 SIZES = {
     "qwen2 0.5B": ((896, 4864, 24, 14, 2, 151936, True), 494_032_768),
-    "qwen2 1.5B": ((1536, 8960, 28, 12, 2, 151936, True), 1_543_714_304),
-    "qwen2 3B": ((2048, 11008, 36, 16, 2, 151936, True), 3_085_938_688),
     "qwen2 7B": ((3584, 18944, 28, 28, 4, 152064, False), 7_615_616_512),
-    "qwen2 14B": ((5120, 13824, 48, 40, 8, 152064, False), 14_770_033_664),
-    "qwen2 32B": ((5120, 27648, 64, 40, 8, 152064, False), 32_763_876_352),
     "qwen2 72B": ((8192, 29568, 80, 64, 8, 152064, False), 72_706_203_648),
     "qwen3 0.6B": ((1024, 3072, 28, 16, 8, 151936, True), 596_049_920),
-    "qwen3 4B": ((2560, 9728, 36, 32, 8, 151936, True), 4_022_468_096),
     "qwen3 8B": ((4096, 12288, 36, 32, 8, 151936, False), 8_190_735_360),
-    "qwen3 14B": ((5120, 17408, 40, 40, 8, 151936, False), 14_768_307_200),
     "llama 1B": ((2048, 8192, 16, 32, 8, 128256, True), 1_235_814_400),
     "llama 8B": ((4096, 14336, 32, 32, 8, 128256, False), 8_030_261_248),
 }
