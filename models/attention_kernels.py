@@ -6,8 +6,8 @@ of queries and loops over blocks of keys. In the kernel for the gradients of key
 values, a program computes one block of keys and loops over blocks of queries. Blocks
 that cannot contribute are skipped. Scores are scaled by log2(e), to use `exp2`.
 
-Axes: B rows, T positions, N query heads, K kv heads, G = N/K query heads of a kv head,
-H head width; I blocks of queries, J blocks of keys.
+Axes: B rows, T positions, N query heads, K kv heads, H head width; I blocks of queries,
+J blocks of keys.
 """
 
 import functools
@@ -39,16 +39,13 @@ class Tiling(NamedTuple):
 
 
 class Tilings(NamedTuple):
-    forward: Tiling
-    d_queries: Tiling
-    d_keys: Tiling
+    queries: Tiling  # of the kernels for outputs and query gradients
+    keys: Tiling  # of the kernel for the gradients of keys and values
 
 
-# For head widths up to 128 bytes, up to 256 bytes, and above.
-NARROW = Tilings(Tiling(128, 64, 8, 3), Tiling(128, 64, 8, 3), Tiling(64, 64, 4, 3))
-WIDE = Tilings(Tiling(128, 64, 8, 3), Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 2))
-# Larger blocks or more stages exceed the shared memory of an A100.
-WIDER = Tilings(Tiling(128, 64, 8, 2), Tiling(64, 64, 8, 2), Tiling(64, 64, 8, 2))
+# For head widths up to 128 bytes, and above.
+NARROW = Tilings(Tiling(128, 64, 8, 3), Tiling(64, 64, 4, 3))
+WIDE = Tilings(Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 2))
 
 
 class Options(NamedTuple):
@@ -60,7 +57,7 @@ class Options(NamedTuple):
 class _Pairs(NamedTuple):
     """Lists the key blocks that each query block visits.
 
-    `_Rows.d_keys` instead lists the query blocks that each key block visits.
+    `_Rows.of_keys` instead lists the query blocks that each key block visits.
     """
 
     # int32 [B, I, J], all key blocks: first those to visit without a mask, then those
@@ -70,11 +67,10 @@ class _Pairs(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    ids: jax.Array  # int32 [B, 1, T], the segment of each position
-    prefixes: jax.Array  # int32 [B, 1, T], the prefix id; 0 for none
-    forward: _Pairs
-    d_queries: _Pairs
-    d_keys: _Pairs  # the query blocks of each key block, [B, J, I] and [B, J, 2]
+    ids: jax.Array  # int32 [B, T], the segment of each position
+    prefixes: jax.Array  # int32 [B, T], the prefix id; 0 for none
+    of_queries: _Pairs
+    of_keys: _Pairs  # the query blocks of each key block, [B, J, I] and [B, J, 2]
 
 
 def _rows(segment_ids, prefix_ids, tilings: Tilings) -> _Rows:
@@ -86,19 +82,17 @@ def _rows(segment_ids, prefix_ids, tilings: Tilings) -> _Rows:
         return _Pairs(order.astype(jnp.int32), counts.astype(jnp.int32))
 
     return _Rows(
-        segment_ids[:, None],
-        prefix_ids[:, None],
-        pairs(tilings.forward),
-        pairs(tilings.d_queries),
-        pairs(tilings.d_keys, by_key=True),
+        segment_ids,
+        prefix_ids,
+        pairs(tilings.queries),
+        pairs(tilings.keys, by_key=True),
     )
 
 
 def triton_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
     """Implements `models.attention.segment_attention` on a GPU."""
-    length, width, sharing = q.shape[1], q.shape[3], q.shape[2] // k.shape[2]
-    size = width * q.dtype.itemsize
-    tilings = NARROW if size <= 128 else WIDE if size <= 256 else WIDER
+    length, width = q.shape[1], q.shape[3]
+    tilings = NARROW if width * q.dtype.itemsize <= 128 else WIDE
     pad = -length % max(max(x.q_block, x.k_block) for x in tilings)
     widen = -width % min(_WIDEST, 1 << (width - 1).bit_length())
 
@@ -108,17 +102,14 @@ def triton_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.A
 
     ids, prefixes = (jnp.pad(x, ((0, 0), (0, pad))) for x in (segment_ids, prefix_ids))
     rows = _rows(ids, prefixes, tilings)
-    queries = heads_first(q)
-    grouped = queries.reshape(len(q), -1, sharing, *queries.shape[2:])
     options = Options(tilings, width**-0.5, interpret)
-    mixed = _attend(grouped, heads_first(k), heads_first(v), rows, options)
-    mixed = mixed.reshape(queries.shape).transpose(0, 2, 1, 3)
-    return mixed[:, :length, :, :width]
+    mixed = _attend(*map(heads_first, (q, k, v)), rows, options)
+    return mixed.transpose(0, 2, 1, 3)[:, :length, :, :width]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _attend(q, k, v, rows: _Rows, options: Options) -> jax.Array:
-    """Attends from `q [B, K, G, T, H]` to k and v `[B, K, T, H]`."""
+    """Attends from `q [B, N, T, H]` to k and v `[B, K, T, H]`."""
     return _forward(q, k, v, rows, options)[0]
 
 
@@ -130,27 +121,17 @@ def _attend_forward(q, k, v, rows, options):
 def _attend_backward(options, saved, d_out):
     q, k, v, rows, out, logsumexp = saved
     shift = jnp.sum(out.astype(jnp.float32) * d_out.astype(jnp.float32), axis=-1)
-    arrays = logsumexp, shift, q, k, v, d_out.astype(q.dtype)
+    arrays = q, k, v, d_out.astype(q.dtype), logsumexp, shift
 
-    def call(kernel, tiling, pairs, of_keys, wanted):
-        grid, width = _Grid(q, tiling, options, of_keys), q.shape[-1]
-        scalars = grid.queries(whole=of_keys)
-        queries = grid.queries(width, whole=of_keys)
-        keys = grid.keys(whole=not of_keys)
-        specs = scalars, scalars, queries, keys, keys, queries
-        outputs = [
-            (jax.ShapeDtypeStruct(q.shape, x.dtype), grid.queries(width))
-            for x in wanted
-        ]
-        inputs = zip(arrays, specs, strict=True)
-        return _call(kernel, grid, rows, pairs, inputs, outputs)
-
-    tilings = options.tilings
-    (d_q,) = call(_d_queries_kernel, tilings.d_queries, rows.d_queries, False, [q])
+    queries, keys = options.tilings
+    (d_q,) = _call(
+        _d_queries_kernel, queries, rows, rows.of_queries, options, arrays, [q]
+    )
     # Each program computes the part of one query head. Fewer and longer programs would
     # leave processors idle at the end.
-    parts = call(_d_keys_kernel, tilings.d_keys, rows.d_keys, True, [k, v])
-    d_k, d_v = (jnp.sum(x, axis=2, dtype=jnp.float32).astype(x.dtype) for x in parts)
+    parts = _call(_d_keys_kernel, keys, rows, rows.of_keys, options, arrays, [q, q])
+    grouped = (x.reshape(*k.shape[:2], -1, *k.shape[2:]) for x in parts)
+    d_k, d_v = (jnp.sum(x, axis=2, dtype=jnp.float32).astype(q.dtype) for x in grouped)
     return d_q, d_k, d_v, None
 
 
@@ -208,172 +189,143 @@ def _exp2(x, scale: float, shift, interpret: bool):
     return result
 
 
-def _visit(counts, visit, carry):
-    """Repeats `carry = visit(masked, n, carry)` for all n from 0 to `counts[1] - 1`.
+def _visit(order, counts, of_block, size: int, visit, carry):
+    """Repeats `carry = visit(masked, start, carry)` for the blocks to visit.
 
-    `masked` is False for n < `counts[0]`; see `_Pairs`.
-    """
-    full, every = counts[0], counts[1]
-    carry = jax.lax.fori_loop(0, full, functools.partial(visit, False), carry)
-    return jax.lax.fori_loop(full, every, functools.partial(visit, True), carry)
-
-
-class _Grid:
-    """Defines a grid `[N, B, I or J]`: a program for each query head, row and block.
-
-    Programs that visit many blocks start first: those of the last blocks of queries, or
-    of the first blocks of keys. `pairs`, `ids`, `queries` and `keys` return block
-    specs, which select the part of an array that a program uses.
+    `order` and `counts` are those of `_Pairs`, and `of_block` indexes their first two
+    axes. `start` is the first position of a visited block of `size` positions.
     """
 
-    def __init__(self, q, tiling: Tiling, options: Options, of_keys: bool):
-        self.tiling, self.options = tiling, options
-        batch, kv_heads, self._sharing, self._length, self._width = q.shape
-        self._block = tiling.k_block if of_keys else tiling.q_block
-        self._blocks = self._length // self._block
-        self._last_first = not of_keys
-        self.shape = kv_heads * self._sharing, batch, self._blocks
+    def visit_block(masked, n, carry):
+        return visit(masked, order[*of_block, n] * size, carry)
 
-    def block(self, n):
-        return self._blocks - 1 - n if self._last_first else n
-
-    def _head(self, head, b):
-        return b, head // self._sharing, head % self._sharing
-
-    def pairs(self, size: int):
-        """Selects the program's block in `[B, I, size]` or `[B, J, size]`."""
-        return pl.BlockSpec((None, None, size), lambda h, b, n: (b, self.block(n), 0))
-
-    def ids(self):
-        return pl.BlockSpec((None, None, self._length), lambda h, b, n: (b, 0, 0))
-
-    def queries(self, *width: int, whole: bool = False):
-        """Selects a head of `[B, K, G, T, *width]`, and a block of T unless `whole`."""
-        return pl.BlockSpec(
-            (None, None, None, self._length if whole else self._block, *width),
-            lambda h, b, n: (
-                *self._head(h, b),
-                0 if whole else self.block(n),
-                *[0] * len(width),
-            ),
-        )
-
-    def keys(self, whole: bool = False):
-        """Selects a head of `[B, K, T, H]`, and a block of T unless `whole`."""
-        return pl.BlockSpec(
-            (None, None, self._length if whole else self._block, self._width),
-            lambda h, b, n: (*self._head(h, b)[:2], 0 if whole else self.block(n), 0),
-        )
+    full, every = counts[*of_block, 0], counts[*of_block, 1]
+    carry = jax.lax.fori_loop(0, full, functools.partial(visit_block, False), carry)
+    return jax.lax.fori_loop(full, every, functools.partial(visit_block, True), carry)
 
 
-def _call(kernel, grid: _Grid, rows: _Rows, pairs: _Pairs, inputs, outputs):
-    """Calls a kernel; `inputs` contains (array, spec), and `outputs` (shape, spec)."""
-    arrays, specs = zip(*inputs, strict=True)
-    out_shape, out_specs = zip(*outputs, strict=True)
-    of_pairs = [grid.pairs(x.shape[2]) for x in pairs]
+def _call(kernel, tiling: Tiling, rows: _Rows, pairs: _Pairs, options, arrays, outputs):
+    """Runs a program of `kernel` for each query head, row, and block of `pairs`.
+
+    `arrays` are the inputs, first q. `outputs` have the shapes and dtypes of results.
+    """
+    batch, heads = arrays[0].shape[:2]
     return pl.pallas_call(
-        functools.partial(kernel, grid),
-        grid=grid.shape,
-        in_specs=[*of_pairs, grid.ids(), grid.ids(), *specs],
-        out_specs=out_specs,
-        out_shape=out_shape,
+        functools.partial(kernel, tiling, options),
+        grid=(heads, batch, pairs.order.shape[1]),
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         compiler_params=triton.CompilerParams(
-            num_warps=grid.tiling.warps, num_stages=grid.tiling.stages
+            num_warps=tiling.warps, num_stages=tiling.stages
         ),
-        interpret=grid.options.interpret,
+        interpret=options.interpret,
     )(*pairs, rows.ids, rows.prefixes, *arrays)
 
 
 def _forward(q, k, v, rows: _Rows, options: Options):
-    """Returns the output `[B, K, G, T, H]` and base-2 log-sum-exp `[B, K, G, T]`."""
-    width = q.shape[-1]
-    grid = _Grid(q, options.tilings.forward, options, of_keys=False)
-    keys = grid.keys(whole=True)
-    inputs = [(q, grid.queries(width)), (k, keys), (v, keys)]
-    outputs = [
-        (jax.ShapeDtypeStruct(q.shape, v.dtype), grid.queries(width)),
-        (jax.ShapeDtypeStruct(q.shape[:4], jnp.float32), grid.queries()),
-    ]
-    return _call(_forward_kernel, grid, rows, rows.forward, inputs, outputs)
+    """Returns the output `[B, N, T, H]` and the base-2 log-sum-exp `[B, N, T]`."""
+    outputs = q, jax.ShapeDtypeStruct(q.shape[:3], jnp.float32)
+    tiling, pairs = options.tilings.queries, rows.of_queries
+    return _call(_forward_kernel, tiling, rows, pairs, options, (q, k, v), outputs)
 
 
-def _forward_kernel(grid, order, counts, ids, prefixes, q, k, v, out, logsumexp):
-    tiling, options = grid.tiling, grid.options
-    start = grid.block(pl.program_id(2)) * tiling.q_block
+def _place(q, k):
+    """Returns the row and query head of a program, and its row and kv head."""
+    head, row = pl.program_id(0), pl.program_id(1)
+    return (row, head), (row, head // (q.shape[1] // k.shape[1]))
+
+
+def _forward_kernel(
+    tiling, options, order, counts, ids, prefixes, q, k, v, out, logsumexp
+):
+    (row, head), kv_head = _place(q, k)
+    # Programs that visit many blocks start first: those of the last blocks.
+    block = order.shape[1] - 1 - pl.program_id(2)
+    start = block * tiling.q_block
     own = pl.ds(start, tiling.q_block)
-    queries, own_ids, own_prefixes = q[...], ids[own], prefixes[own]
+    queries, own_ids, own_prefixes = (
+        q[row, head, own],
+        ids[row, own],
+        prefixes[row, own],
+    )
     scale = options.scale * _LOG2_E
 
-    def visit(masked, n, carry):
+    def visit(masked, at, carry):
         top, total, mixed = carry
-        at = order[n] * tiling.k_block
         keys = pl.ds(at, tiling.k_block)
-        scores = _dot(queries, k[keys, :], (1, 1))
+        scores = _dot(queries, k[*kv_head, keys], (1, 1))
         if masked:
-            scores += _mask(own_ids, own_prefixes, ids[keys], start, at, True)
+            scores += _mask(own_ids, own_prefixes, ids[row, keys], start, at, True)
         new = jnp.maximum(top, jnp.max(scores, axis=1) * scale)
         weights = _exp2(scores, scale, new[:, None], options.interpret)
         keep = jnp.exp2(top - new)
-        part = _dot(weights.astype(v.dtype), v[keys, :], (1, 0))
+        part = _dot(weights.astype(v.dtype), v[*kv_head, keys], (1, 0))
         total = total * keep + jnp.sum(weights, axis=1)
         return new, total, mixed * keep[:, None] + part
 
     carry = (
         jnp.full(tiling.q_block, _MASKED, jnp.float32),
         jnp.zeros(tiling.q_block, jnp.float32),
-        jnp.zeros(q.shape, jnp.float32),
+        jnp.zeros(queries.shape, jnp.float32),
     )
-    top, total, mixed = _visit(counts, visit, carry)
-    out[...] = (mixed / total[:, None]).astype(out.dtype)
-    logsumexp[...] = top + jnp.log(total) * _LOG2_E
+    of_block = row, block
+    top, total, mixed = _visit(order, counts, of_block, tiling.k_block, visit, carry)
+    out[row, head, own] = (mixed / total[:, None]).astype(out.dtype)
+    logsumexp[row, head, own] = top + jnp.log(total) * _LOG2_E
 
 
-def _d_queries_kernel(grid, order, counts, ids, prefixes, *refs):
-    tiling, options = grid.tiling, grid.options
-    logsumexp, shift, q, k, v, d_out, d_q = refs
-    start = grid.block(pl.program_id(2)) * tiling.q_block
+def _d_queries_kernel(tiling, options, order, counts, ids, prefixes, *refs):
+    q, k, v, d_out, logsumexp, shift, d_q = refs
+    (row, head), kv_head = _place(q, k)
+    block = order.shape[1] - 1 - pl.program_id(2)  # as in the forward kernel
+    start = block * tiling.q_block
     own = pl.ds(start, tiling.q_block)
-    queries, d_mixed = q[...], d_out[...]
-    own_ids, own_prefixes = ids[own], prefixes[own]
-    normal, moved = logsumexp[...][:, None], shift[...][:, None]
+    queries, d_mixed = q[row, head, own], d_out[row, head, own]
+    own_ids, own_prefixes = ids[row, own], prefixes[row, own]
+    normal, moved = logsumexp[row, head, own][:, None], shift[row, head, own][:, None]
 
-    def visit(masked, n, total):
-        at = order[n] * tiling.k_block
+    def visit(masked, at, total):
         keys = pl.ds(at, tiling.k_block)
-        scores = _dot(queries, k[keys, :], (1, 1))
+        scores = _dot(queries, k[*kv_head, keys], (1, 1))
         if masked:
-            scores += _mask(own_ids, own_prefixes, ids[keys], start, at, True)
+            scores += _mask(own_ids, own_prefixes, ids[row, keys], start, at, True)
         weights = _exp2(scores, options.scale * _LOG2_E, normal, options.interpret)
-        d_weights = _dot(d_mixed, v[keys, :], (1, 1))
+        d_weights = _dot(d_mixed, v[*kv_head, keys], (1, 1))
         d_scores = weights * (d_weights - moved)
-        return total + _dot(d_scores.astype(k.dtype), k[keys, :], (1, 0))
+        return total + _dot(d_scores.astype(k.dtype), k[*kv_head, keys], (1, 0))
 
-    total = _visit(counts, visit, jnp.zeros(q.shape, jnp.float32))
-    d_q[...] = (total * options.scale).astype(d_q.dtype)
+    zero = jnp.zeros(queries.shape, jnp.float32)
+    total = _visit(order, counts, (row, block), tiling.k_block, visit, zero)
+    d_q[row, head, own] = (total * options.scale).astype(d_q.dtype)
 
 
-def _d_keys_kernel(grid, order, counts, ids, prefixes, *refs):
-    tiling, options = grid.tiling, grid.options
-    logsumexp, shift, q, k, v, d_out, d_k, d_v = refs
-    start = grid.block(pl.program_id(2)) * tiling.k_block
-    keys, values, own_ids = k[...], v[...], ids[pl.ds(start, tiling.k_block)]
+def _d_keys_kernel(tiling, options, order, counts, ids, prefixes, *refs):
+    q, k, v, d_out, logsumexp, shift, d_k, d_v = refs
+    (row, head), kv_head = _place(q, k)
+    block = pl.program_id(2)  # programs of the first blocks visit the most
+    start = block * tiling.k_block
+    own = pl.ds(start, tiling.k_block)
+    keys, values, own_ids = k[*kv_head, own], v[*kv_head, own], ids[row, own]
 
-    def visit(masked, n, carry):
+    def visit(masked, at, carry):
         k_sum, v_sum = carry
-        at = order[n] * tiling.q_block
-        own = pl.ds(at, tiling.q_block)
-        queries, d_mixed = q[own, :], d_out[own, :]
+        seeing = pl.ds(at, tiling.q_block)
+        queries, d_mixed = q[row, head, seeing], d_out[row, head, seeing]
         scores = _dot(keys, queries, (1, 1))
         if masked:
-            scores += _mask(ids[own], prefixes[own], own_ids, at, start, False)
-        normal, moved = logsumexp[own][None], shift[own][None]
+            of_queries = ids[row, seeing], prefixes[row, seeing]
+            scores += _mask(*of_queries, own_ids, at, start, False)
+        normal, moved = (
+            logsumexp[row, head, seeing][None],
+            shift[row, head, seeing][None],
+        )
         weights = _exp2(scores, options.scale * _LOG2_E, normal, options.interpret)
         d_weights = _dot(values, d_mixed, (1, 1))
         d_scores = weights * (d_weights - moved)
         v_sum += _dot(weights.astype(v.dtype), d_mixed, (1, 0))
         return k_sum + _dot(d_scores.astype(q.dtype), queries, (1, 0)), v_sum
 
-    zero = jnp.zeros(k.shape, jnp.float32)
-    k_sum, v_sum = _visit(counts, visit, (zero, zero))
-    d_k[...] = (k_sum * options.scale).astype(d_k.dtype)
-    d_v[...] = v_sum.astype(d_v.dtype)
+    zero = jnp.zeros(keys.shape, jnp.float32)
+    of_block = row, block
+    k_sum, v_sum = _visit(order, counts, of_block, tiling.q_block, visit, (zero, zero))
+    d_k[row, head, own] = (k_sum * options.scale).astype(d_k.dtype)
+    d_v[row, head, own] = v_sum.astype(d_v.dtype)

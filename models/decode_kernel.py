@@ -29,24 +29,11 @@ def decode_kernel(q, cached: Cached, *, block: int, interpret: bool) -> jax.Arra
     if k.ndim == 5:
         pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
         k, v = pick(k, cached.layer), pick(v, cached.layer)
-    rows, heads, size, width = v.shape
+    rows, heads, _, width = v.shape
     grouped = q.reshape(rows, heads, -1, width)
-    sharing = grouped.shape[2]
-
-    def of_head(*shape):
-        return pl.BlockSpec((None, None, *shape), lambda b, head: (b, head, 0, 0))
-
     mixed = pl.pallas_call(
         functools.partial(_kernel, block=block),
         grid=(rows, heads),
-        in_specs=[
-            of_head(sharing, width),
-            of_head(width, size),
-            of_head(size, width),
-            pl.BlockSpec((None,), lambda b, head: (b,)),
-            pl.BlockSpec((None,), lambda b, head: (0,)),
-        ],
-        out_specs=of_head(sharing, width),
         out_shape=jax.ShapeDtypeStruct(grouped.shape, v.dtype),
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
         interpret=interpret,
@@ -56,26 +43,29 @@ def decode_kernel(q, cached: Cached, *, block: int, interpret: bool) -> jax.Arra
 
 
 def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
-    sharing, width = q_ref.shape
-    size = v_ref.shape[0]
+    row, kv_head = pl.program_id(0), pl.program_id(1)
+    sharing, width = q_ref.shape[2:]
+    size = v_ref.shape[2]
     # Pad the query heads with zeros to the minimum size of a matrix product.
     padded = -(-sharing // _LEAST_ROWS) * _LEAST_ROWS
     head = jax.lax.broadcasted_iota(jnp.int32, (padded, width), 0)
-    heads = pl.ds(0, padded), slice(None)
+    heads = row, kv_head, pl.ds(0, padded), slice(None)
     q = triton.load(q_ref.at[heads], mask=head < sharing, other=0.0)
-    seen, newest = length_ref[...] + 1, newest_ref[...]
+    seen, newest = length_ref[row] + 1, newest_ref[0]
 
     def visit(n, carry):
         top, total, mixed = carry
         start = (newest // block + size // block - n) % (size // block) * block
         columns = start + jnp.arange(block)
-        scores = triton.dot(q, k_ref[:, pl.ds(start, block)]).astype(jnp.float32)
+        keys = k_ref[row, kv_head, :, pl.ds(start, block)]
+        scores = triton.dot(q, keys).astype(jnp.float32)
         visible = (newest + size - columns) % size < seen
         scores = jnp.where(visible[None], scores * width**-0.5, _MASKED)
         new_top = jnp.maximum(top, jnp.max(scores, axis=1))
         weights = jnp.exp(scores - new_top[:, None])
         keep = jnp.exp(top - new_top)
-        part = triton.dot(weights.astype(v_ref.dtype), v_ref[pl.ds(start, block), :])
+        values = v_ref[row, kv_head, pl.ds(start, block), :]
+        part = triton.dot(weights.astype(v_ref.dtype), values)
         return (
             new_top,
             total * keep + jnp.sum(weights, axis=1),

