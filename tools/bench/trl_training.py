@@ -1,30 +1,49 @@
-"""Trains a model with TRL's `GRPOTrainer`, for `tools.bench learning`.
+"""Trains the quickstart's base model with TRL's `GRPOTrainer`, for `learning`.
 
-`python -m tools.bench.trl_training SETTINGS CURVE` reads the JSON file SETTINGS and
-writes the JSON file CURVE. `pip install trl==1.16.0` installs TRL.
+`python -m tools.bench.trl_training DIR SEED STEPS UPDATES_PER_STEP` writes the learning
+curve to DIR/curve.json. `pip install trl==1.16.0` installs TRL.
 """
 
-import json
 import pathlib
 import sys
 import time
 from typing import Any
 
+import torch  # before transformers looks for it; see rl/problems/tokenizer.py
+
+from configs import quickstart
+from configs.base import RunConfig, from_config
+from rl.base_model import base_folder
 from rl.files import replace_json
+from rl.problems.arithmetic import problems
+from rl.processes.devices import start_devices
 from rl.verifier.trl import reward
 
 
-def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, float]]:
-    """Trains with TRL and returns the learning curve; its seconds exclude evaluation.
+def train(
+    folder: pathlib.Path, seed: int, steps: int, updates: int
+) -> list[dict[str, float]]:
+    """Trains with the settings of configs/quickstart.py, except dynamic sampling.
 
-    `settings` is the content of SETTINGS, which `tools.bench.learning` writes.
+    Returns the learning curve. Its seconds exclude evaluation.
     """
-    import torch
     import transformers
     import trl
     from datasets import Dataset
 
-    base, held_out = settings["base"], settings["held_out"]
+    c: RunConfig = from_config(quickstart.get_config())
+    start_devices(c)  # the number of devices changes rounding in the base model
+    base = str(base_folder(c))
+
+    def rows(arguments: Any) -> list[dict[str, str]]:
+        return [
+            {
+                "prompt": c.data.template.format(problem=p.problem),
+                "answer": p.answers[0],
+            }
+            for p in problems(**arguments)
+        ]
+
     tokenizer = transformers.AutoTokenizer.from_pretrained(base, padding_side="left")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -32,48 +51,62 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
     )
     config = trl.GRPOConfig(
         output_dir=str(folder),
-        seed=settings["seed"],
+        seed=seed,
+        max_steps=updates * steps,
+        steps_per_generation=updates,
+        logging_steps=updates,
+        per_device_train_batch_size=(
+            c.batch.prompts_per_step * c.rollout.group_size // updates
+        ),
+        num_generations=c.rollout.group_size,
+        max_completion_length=c.rollout.max_response_tokens,
         temperature=1.0,
         top_p=1.0,
         top_k=0,
         beta=0.0,  # no KL term
+        epsilon=c.objective.eps_low,
+        epsilon_high=c.objective.eps_high,
         loss_type="dapo",
         scale_rewards="group",
-        weight_decay=0.0,
+        learning_rate=c.schedule.learning_rate,
+        warmup_steps=c.schedule.warmup_updates,
         lr_scheduler_type="constant_with_warmup",
+        adam_beta1=c.optimizer.b1,
+        adam_beta2=c.optimizer.b2,
+        max_grad_norm=c.optimizer.max_grad_norm,
+        weight_decay=0.0,
         use_cpu=True,
         bf16=False,
         gradient_checkpointing=False,
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,
-        **settings["trl"],
     )
-    updates = config.steps_per_generation
 
     @torch.no_grad()
     def accuracy(problems: list[dict[str, str]]) -> float:
         model.eval()
-        right = 0
+        right, samples = 0, c.eval.samples
         for start in range(0, len(problems), 64):
-            rows = problems[start : start + 64]
-            prompts = [row["prompt"] for row in rows]
+            prompts = [row["prompt"] for row in problems[start : start + 64]]
             inputs = tokenizer(prompts, return_tensors="pt", padding=True)
             drawn = model.generate(
                 **inputs,
                 max_new_tokens=config.max_completion_length,
                 do_sample=True,
                 top_k=0,
-                num_return_sequences=settings["samples"],
+                num_return_sequences=samples,
                 pad_token_id=tokenizer.pad_token_id,
             )
             new = drawn[:, inputs["input_ids"].shape[1] :]
             texts = tokenizer.batch_decode(new, skip_special_tokens=True)
-            golds = [row["answer"] for row in rows for _ in range(settings["samples"])]
+            golds = [row["answer"] for row in problems[start : start + 64]]
+            golds = [gold for gold in golds for _ in range(samples)]
             right += sum(r == 1 for r in reward(texts, golds))
         model.train()
-        return right / (len(problems) * settings["samples"])
+        return right / (len(problems) * samples)
 
+    held_out = rows(c.data.eval_args)
     curve = [{"step": 0, "seconds": 0.0, "accuracy": accuracy(held_out)}]
     clock = {"begin": 0.0}  # moved forward by the duration of each evaluation
 
@@ -84,9 +117,9 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
         def on_step_end(self, args, state, control, **_):
             step, part = divmod(state.global_step, updates)
             last = state.global_step == config.max_steps
-            if part == 0 and (last or step % settings["every"] == 0):
+            if part == 0 and (last or step % c.eval.every_steps == 0):
                 now = time.monotonic()
-                some = held_out if last else held_out[: settings["problems"]]
+                some = held_out if last else held_out[: c.eval.problems]
                 point = {"step": step, "seconds": now - clock["begin"]}
                 curve.append(point | {"accuracy": accuracy(some)})
                 clock["begin"] += time.monotonic() - now
@@ -96,12 +129,13 @@ def train(settings: dict[str, Any], folder: pathlib.Path) -> list[dict[str, floa
         args=config,
         processing_class=tokenizer,
         reward_funcs=reward,
-        train_dataset=Dataset.from_list(settings["train"]),
+        train_dataset=Dataset.from_list(rows(c.data.train_args)),
         callbacks=[Curve()],
     ).train()
     return curve
 
 
 if __name__ == "__main__":
-    saved, out = map(pathlib.Path, sys.argv[1:])
-    replace_json(out, train(json.loads(saved.read_text("utf-8")), out.parent))
+    out = pathlib.Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    replace_json(out / "curve.json", train(out, *map(int, sys.argv[2:])))

@@ -7,13 +7,16 @@ padding. Shared prompts count once per completion.
 
 import argparse
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 
 from models.decoder import init_params
-from rl.groups.packing import padding_fraction
+from rl.groups.packing import pack, padding_fraction, weigh
 from rl.processes.devices import start_cpu_devices
+from rl.types import Batch
 from sharding.mesh import make_mesh
 from sharding.rules import place, shards
 from tools.bench import work
@@ -36,43 +39,65 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     segments = work.make_segments(shape)
     start_cpu_devices(0, rows=64)
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    model, step = work.make_trainer(
-        shape, mesh, dtype="float32", remat="none", attention="xla", head_chunk=256
-    )
-    batches = work.make_batches(
-        shape,
+    packed = pack(
         segments,
-        row_length=arguments.row_length or shape.prompt + shape.completion,
+        row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
         micro_tokens=arguments.micro_tokens,
         row_multiple=shards("batch", mesh),
         share_prompts=not arguments.no_sharing,
     )
-    placed = [place(batch, step.rows) for batch in batches]
-    state = step.init(init_params(model, mesh, 0))
-
-    def logprobs() -> Any:
-        return [step.score(state.params, batch, SCALARS) for batch in placed]
-
-    def update() -> Any:
-        nonlocal state
-        state, stats = step.update(state, placed, SCALARS)
-        return stats
-
+    batches = weigh(packed, aggregation="token", constant=shape.completion)
     lengths = np.array([len(segment.token_ids) for segment in segments])
-    forward = shape.forward_flops(lengths)
-    figures = {}
-    for call, flops in ((logprobs, forward), (update, 3 * forward)):
-        seconds = work.median_seconds(call, repeat=arguments.repeat)
-        figures[call.__name__] = {
-            "median_s": seconds,
-            "tokens_per_s": int(lengths.sum()) / seconds,
-            "gflop_per_s": flops / seconds / 1e9,
-        }
+    calls = make_calls(
+        shape, mesh, batches, dtype="float32", remat="none", head_chunk=256
+    )
     return {
         "shape": dataclasses.asdict(shape),
         "machine": work.machine(),
         "peak_gflop_per_s": work.matmul_peak() / 1e9,
         "rows": [batch.token_ids.shape for batch in batches],
         "padding": padding_fraction(batches),
-        work.THIS: figures,
+        work.THIS: {
+            name: figures(shape, lengths, name, call, arguments.repeat)
+            for name, call in calls.items()
+        },
+    }
+
+
+def make_calls(
+    shape: work.Shape, mesh: Mesh, batches: Sequence[Batch], **options: Any
+) -> dict[str, Callable[[], object]]:
+    """Returns a function for the log-probabilities of `batches`, and one for an update.
+
+    `options` sets keys of `config.model`.
+    """
+    model, step = work.make_trainer(shape, mesh, **options)
+    placed = [place(batch, step.rows) for batch in batches]
+    state = step.init(init_params(model, mesh, 0))
+
+    def logprobs() -> object:
+        return [step.score(state.params, batch, SCALARS) for batch in placed]
+
+    def update() -> object:
+        nonlocal state
+        state, stats = step.update(state, placed, SCALARS)
+        return stats
+
+    return {"logprobs": logprobs, "update": update}
+
+
+def figures(
+    shape: work.Shape,
+    lengths: np.ndarray,
+    name: str,
+    call: Callable[[], object],
+    repeat: int = 5,
+) -> dict[str, float]:
+    """Times a function of `make_calls`; `lengths` are those of the texts, in tokens."""
+    seconds = work.median_seconds(call, repeat=repeat)
+    flops = shape.forward_flops(lengths) * (3 if name == "update" else 1)
+    return {
+        "median_s": seconds,
+        "tokens_per_s": int(lengths.sum()) / seconds,
+        "gflop_per_s": flops / seconds / 1e9,
     }

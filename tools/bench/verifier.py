@@ -1,16 +1,14 @@
-"""Measures the verifier and Math-Verify (accuracy, speed) and `VerifierPool` (speed).
+"""Measures accuracy and speed of the verifier, and of Math-Verify.
 
 The JSONL file --pairs has rows {gold, pred, label, mode, kind, source}. Only rows of
 mode "answer" and kind "exact" are used. Both verifiers judge the same pairs in this
-process, one pair at a time; no verdict is cached. Their times are CPU times. The time
-of `VerifierPool` is wall-clock time.
+process, one pair at a time; no verdict is cached. Times are CPU times.
 """
 
 import argparse
 import logging
 import os
 import pathlib
-import random
 import time
 from collections.abc import Callable
 
@@ -18,7 +16,7 @@ import numpy as np
 
 from configs.reading import user_path
 from rl.files import read_rows
-from rl.verifier import VerifierPool, is_equivalent
+from rl.verifier import is_equivalent
 from tools.bench.work import THIS, compare
 
 _WARM_UP = ("\\sin x + \\sqrt[3]{2}", "\\int_0^1 x dx")
@@ -29,15 +27,12 @@ _GROUPS = {
     "qwen2.5-math-outputs": "model outputs",
     "": "test suites",
 }
-_FILLER = "so we compute \\frac{1}{2} of the total and check each case in turn. "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = pathlib.Path(os.environ.get("SHARED_DATA", "../shared/data"))
     parser.add_argument("--pairs", type=user_path, default=data / "verifier_dev.jsonl")
     parser.add_argument("--repeat", type=int, default=3, help="passes over the pairs")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--completions", type=int, default=2048)
     parser.add_argument("--without_peers", action="store_true")
 
 
@@ -57,7 +52,6 @@ def run(arguments: argparse.Namespace) -> dict:
             return _measure(rows, _math_verify(), arguments.repeat)
 
         compare(result, "math_verify", measure, rate="pairs_per_second")
-    result["pool"] = _measure_pool(arguments.workers, arguments.completions)
     return result
 
 
@@ -104,29 +98,3 @@ def _math_verify() -> Callable[[str, str], bool]:
         return verify(parse(f"${gold}$"), parse(f"${predicted}$"))
 
     return judge
-
-
-def _measure_pool(workers: int, completions: int) -> dict:
-    """Measures the pool on long completions; every 100th has an adversarial answer."""
-    drawn = random.Random(0)
-    hostile = ["9^{9^{9^9}}", "(" * 5_000, "1+" * 3_000 + "1", "99999!" * 9, "{" * 900]
-    items = []
-    for index in range(completions):
-        a, b = index // 16 + 1, index // 16 + 2
-        gold = f"\\frac{{{a}}}{{7}} + \\sqrt{{{b}}}"
-        answer = drawn.choice([gold, f"\\sqrt{{{b}}} + {a}/7", "3"])
-        if index % 100 == 99:
-            answer = drawn.choice(hostile)
-        items.append((_FILLER * 170 + f"\\boxed{{{answer}}}", (gold,), _FILLER))
-    with VerifierPool(workers) as pool:
-        started = time.perf_counter()
-        verdicts = pool.judge(items)
-        seconds = time.perf_counter() - started
-        counts = pool.counts
-    return {
-        "completions": completions,
-        "characters": sum(len(text) for text, _, _ in items) // completions,
-        "seconds": seconds,
-        "correct": sum(verdict.correct is True for verdict in verdicts),
-        "rules": {rule: n for rule, n in counts.items() if n},
-    }

@@ -179,43 +179,27 @@ def make_segments(shape: Shape) -> list[Segment]:
     ]
 
 
-def make_batches(
-    shape: Shape,
-    segments: list[Segment],
-    *,
-    row_length: int,
-    micro_tokens: int,
-    row_multiple: int = 1,
-    share_prompts: bool = False,
-) -> list[Batch]:
-    """Packs segments into micro-batches with a multiple of `row_multiple` rows."""
-    packed = pack(
-        segments,
-        row_lengths=(row_length,),
-        micro_tokens=micro_tokens,
-        row_multiple=row_multiple,
-        share_prompts=share_prompts,
-    )
-    return weigh(packed, aggregation="token", constant=shape.completion)
-
-
-def make_batch(shape: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
+def make_batch(shape: Shape, rows: int, length: int) -> tuple[Shape, Batch, np.ndarray]:
     """Returns a micro-batch of `rows` rows of `length` tokens, with little padding.
 
-    Also returns the lengths of its texts, and the FLOPs of its gradient without
-    recomputation. Uses only the model's sizes and `lengths` of `shape`.
+    Uses only the model's sizes and `lengths` of `shape`. Also returns the shape of this
+    batch, and the lengths of its texts.
     """
     prompt, groups = 150 if length >= 1024 else 8, max(2, rows * length // 2048)
     shape = dataclasses.replace(
         shape, prompt=prompt, completion=length - prompt, groups=groups, group_size=16
     )
-    batch, *_ = make_batches(
-        shape, make_segments(shape), row_length=length, micro_tokens=rows * length
+    packed = pack(
+        make_segments(shape),
+        row_lengths=(length,),
+        micro_tokens=rows * length,
+        row_multiple=1,
+        share_prompts=False,
     )
+    batch, *_ = weigh(packed, aggregation="token", constant=1)
     ids = np.asarray(batch.segment_ids)
     lengths = [np.unique(row[row > 0], return_counts=True)[1] for row in ids]
-    every = np.concatenate(lengths)
-    return batch, every, 3 * shape.forward_flops(every)
+    return shape, batch, np.concatenate(lengths)
 
 
 def error(found: Any, exact: Any) -> float:

@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 from models import attention
 from models.cache import Cached, Seen
 from models.decoder import init_params
-from rollout.inverse_cdf import draw_tokens
 from sharding.mesh import make_mesh
 from sharding.rules import place
 from tools.bench import work
@@ -47,7 +46,7 @@ def machine(tiny: bool) -> Rows:
 
 
 def kernels(tiny: bool) -> Rows:
-    """Yields errors and speeds of attention, and a test of sampled tokens."""
+    """Yields errors and speeds of attention."""
     cases = [("0.5B", "bfloat16", 8, 4096), ("1.5B", "bfloat16", 4, 4096)]
     cases += [("0.5B", "float32", 1, 1024)]
     for name, dtype, rows, length in [("tiny", "float32", 1, 256)] if tiny else cases:
@@ -55,7 +54,6 @@ def kernels(tiny: bool) -> Rows:
         case = {"case": name, "dtype": dtype, "implementation": how}
         yield case | _attention(name, dtype, rows, length, how)
         yield case | _decode_attention(name, dtype, 16 * rows, length, how)
-    yield _draws(*((2048, 1024) if tiny else (8192, 151936)))
 
 
 def _normal(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
@@ -68,7 +66,7 @@ def _attention(
     name: str, dtype: str, rows: int, length: int, how: attention.Implementation
 ) -> dict[str, Any]:
     """Compares attention in one row with dense float32 attention; times all rows."""
-    size, (batch, lengths, _) = SIZES[name], make_batch(SIZES[name], rows, length)
+    size, batch, lengths = make_batch(SIZES[name], rows, length)
     width = size.hidden // size.heads
     heads = rows, length, size.heads, width
     kv_heads = rows, length, size.kv_heads, width
@@ -132,27 +130,6 @@ def _decode_attention(
     return {"what": "decode_attention", "error": far, "s": seconds, "tb_per_s": rate}
 
 
-def _draws(rows: int, words: int) -> dict[str, Any]:
-    """Samples tokens and computes the chi-square statistic of their counts.
-
-    The tokens are split into 32 bins of about equal total probability.
-    """
-    (logits,) = _normal("float32", (words,))
-    draw = jax.jit(lambda *x: draw_tokens(*x, truncates=False, one_pass=True)[0])
-    tiled, tokens = jnp.tile(3 * logits, (rows // 8, 1)), []
-    for i in range(8):
-        uniforms = jax.random.uniform(jax.random.key(i), (rows // 8, 2))
-        tokens.append(draw(tiled, uniforms, 1.0, 1.0))
-    counts = np.bincount(np.concatenate(tokens), minlength=words)
-    p = np.asarray(jax.nn.softmax(3 * logits), np.float64)
-    order = np.argsort(-p)
-    part = np.empty(words, int)
-    part[order] = np.minimum(32 * (np.cumsum(p[order]) - p[order]), 31)
-    wanted, seen = (np.bincount(part, x, 32) for x in (p * rows, counts))
-    chi = float(((seen - wanted) ** 2 / np.maximum(wanted, 1)).sum())
-    return {"what": "draws", "words": words, "chi_square": chi, "bins": 32}
-
-
 def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
     """Returns the float32 gradient and log-probabilities of a micro-batch, by name."""
     mesh, size = mesh or work.one_device(), SIZES["equal"]
@@ -161,7 +138,7 @@ def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
     )
     with jax.default_matmul_precision("highest"):
         params = init_params(model, mesh, 0)
-    batch = place(make_batch(size, 2, 512)[0], step.rows)
+    batch = place(make_batch(size, 2, 512)[1], step.rows)
     scored = step.score(params, batch, work.SCALARS)
     carry = step.zeros(params, batch, work.SCALARS)
     sums, *_ = step.accumulate(carry, params, batch, work.SCALARS)

@@ -44,7 +44,8 @@ def peer(tiny: bool) -> Rows:
     speed = {"context": prompt + 24, "tokens_per_s": rows / each}
     version = {"version": torch.__version__}
     yield {"what": "torch_decode", **version, "slots": rows, **speed}
-    _, lengths, flops = work.make_batch(size, *((2, 128) if tiny else (8, 4096)))
+    shape, _, lengths = work.make_batch(size, *((2, 128) if tiny else (8, 4096)))
+    flops = 3 * shape.forward_flops(lengths)
     tokens, lengths = int(lengths.sum()), np.sort(lengths)[::-1].copy()
     model.train()
     model.gradient_checkpointing_enable()

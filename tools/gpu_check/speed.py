@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import pathlib
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +17,7 @@ from rollout import decoding
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import Layout, make_layout
 from rollout.types import SamplingParams
-from sharding.rules import place
-from tools.bench import work
+from tools.bench import update, work
 from tools.gpu_check import PEAK, Rows
 
 # Bytes/s of memory, by a part of the device's name.
@@ -53,49 +51,21 @@ def _peak_gib() -> float:
 
 
 def update_small(tiny: bool, name: str = "0.5B") -> Rows:
-    """Yields the speed and memory of a gradient for each case in `UPDATES[name]`.
+    """Yields the speed and memory of an update for each case in `UPDATES[name]`.
 
-    Also yields a trace of the first case.
+    Also yields the speed of its log-probabilities, and a trace of the first case.
     """
     name = "tiny" if tiny else name
-    model, _ = work.make_trainer(work.SIZES[name])
-    params = init_params(model, work.one_device(), 0)
-    for case in UPDATES[name]:
-        yield from _gradient(name, params, *case, trace=case is UPDATES[name][0])
-
-
-def _gradient(
-    name: str, params: Params, rows: int, length: int, options: Options, trace: bool
-) -> Rows:
-    _, step = work.make_trainer(work.SIZES[name], **options)
-    host, lengths, flops = work.make_batch(work.SIZES[name], rows, length)
-    batch = place(host, step.rows)
-    carry = step.zeros(params, batch, work.SCALARS)
-    began = time.perf_counter()
-    accumulate = jax.jit(step.accumulate, donate_argnums=0)
-    program = accumulate.lower(carry, params, batch, work.SCALARS).compile()
-    compile_s = time.perf_counter() - began
-    memory: Any = program.memory_analysis()
-    compiled = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    compiled += memory.temp_size_in_bytes - memory.alias_size_in_bytes
-
-    def run():
-        nonlocal carry
-        carry = program(carry, params, batch, work.SCALARS)
-        return carry[1]
-
-    seconds = work.median_seconds(run)
-    case = {"what": "accumulate", "size": name, "rows": rows, **options}
-    yield case | {
-        "s": seconds,
-        "tokens_per_s": int(lengths.sum()) / seconds,
-        "mfu": flops / seconds / PEAK,
-        "compile_s": compile_s,
-        "peak_gib": _peak_gib(),
-        "compiled_gib": compiled / 2**30,
-    }
-    if trace:
-        yield _trace(run, "accumulate")
+    for number, (rows, length, options) in enumerate(UPDATES[name]):
+        shape, batch, lengths = work.make_batch(work.SIZES[name], rows, length)
+        calls = update.make_calls(shape, work.one_device(), [batch], **options)
+        for what, call in calls.items():
+            found = update.figures(shape, lengths, what, call)
+            mfu = 1e9 * found["gflop_per_s"] / PEAK
+            case = {"what": what, "size": name, "rows": rows, **options}
+            yield case | found | {"mfu": mfu, "peak_gib": _peak_gib()}
+        if number == 0:
+            yield _trace(calls["update"], "update")
 
 
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:

@@ -131,8 +131,8 @@ class Target:
         if self.chip.platform != "cuda" or (count > each and count % each):
             raise ValueError(
                 f"--target={self}: a trainer cannot use {count} of these devices; set"
-                " config.mesh or config.rollout.vllm.devices so that it uses all of a"
-                " slice, whole nodes of GPUs, or part of one node"
+                " config.mesh so that it uses all of a slice, whole nodes of GPUs, or"
+                " part of one node"
             )
         shape = max(1, count // each), min(count, each)
         return Target(name=self.name, shape=shape)

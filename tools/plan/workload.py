@@ -110,28 +110,18 @@ def trainer_devices(config: RunConfig, target: Target) -> int:
 
     Raises:
       ValueError: the config does not determine the number, or leaves no device for the
-        trainer or for the servers.
+        servers.
     """
-    r = config.rollout
+    r, m = config.rollout, config.mesh
     if r.backend == "jax" or r.vllm.url:
         return target.count
-    m = config.mesh
     sizes = {"data": m.data, "fsdp": m.fsdp, "tensor": m.tensor}
-    if all(size > 0 for size in sizes.values()):
-        count = math.prod(sizes.values())
-    elif r.vllm.devices:
-        sets = r.vllm.devices.replace(";", ",").split(",")
-        count = target.count - len({gpu.strip() for gpu in sets})
-    else:
+    if min(sizes.values()) < 1:
         raise ValueError(
             f"config.mesh={sizes} with config.rollout.backend='vllm': does not say"
-            " which devices train; set all three sizes, or config.rollout.vllm.devices"
+            " which devices train; set all three sizes"
         )
-    if count < 1:
-        raise ValueError(
-            f"config.rollout.vllm.devices={r.vllm.devices!r}: leaves no device"
-            f" of {target} for the trainer; name fewer"
-        )
+    count = math.prod(sizes.values())
     if count >= target.count:
         raise ValueError(
             f"config.mesh={sizes}: leaves no device of {target} for vLLM's servers;"
