@@ -7,14 +7,16 @@ import functools
 import glob
 import itertools
 import json
+import math
 import os
 import pathlib
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+import huggingface_hub
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,7 @@ from models.claims import OWNER, claim, remove_abandoned
 from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.names import EMBEDDING, HEAD, rows, tensor_specs
-from models.safetensors_io import Specs, read_tensors, write_tensors
+from models.safetensors_io import read_tensors, write_tensors
 from sharding.rules import laid_out, place
 
 DType = Literal["bfloat16", "float16", "float32"]  # JAX disables float64 by default
@@ -35,6 +37,7 @@ DTYPES = {
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
+MAX_FILE_SIZE = "5GB"  # of an export, as on the Hugging Face Hub
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
 # Files that an export copies from the base's folder, as far as they exist.
 CARRIED = tuple(
@@ -175,21 +178,16 @@ def export_tensors(
     params: Params,
     config: DecoderConfig,
     dtype: np.dtype,
-    *,
-    names: Container[str] | None = None,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yields `(Hugging Face name, host array)` of each tensor, with adapters merged.
 
-    The order is that of `models.names.rows`. With several processes, all of them must
-    exhaust the iterator, because each tensor is gathered collectively.
-
-    Args:
-      params: the parameter tree, sharded or not.
-      names: the Hugging Face names of the tensors to yield; None for all.
+    The order is that of `models.names.rows`. `params` may be sharded. With several
+    processes, all of them must exhaust the iterator, because each tensor is gathered
+    collectively.
     """
     hf_names: tuple[str, ...] = ()
     arrays: tuple[jax.Array, ...] = ()
-    for next_names, arguments in conversions(params, config, dtype, names=names):
+    for next_names, arguments in conversions(params, config, dtype):
         ahead = lay_out(*arguments)  # converted while the caller writes `arrays`
         yield from _to_host(hf_names, arrays)
         hf_names, arrays = next_names, ahead  # frees all layers but the next one
@@ -200,8 +198,6 @@ def conversions(
     params: Params,
     config: DecoderConfig,
     dtype: np.dtype,
-    *,
-    names: Container[str] | None = None,
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
     """Yields `(Hugging Face names, arguments of lay_out)` for each group of weights.
 
@@ -211,8 +207,7 @@ def conversions(
     sharding = None
     if jax.process_count() > 1:
         sharding = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
-    wanted = [row for row in rows(config) if names is None or row[0] in names]
-    for layer, group in itertools.groupby(wanted, key=lambda row: row[2]):
+    for layer, group in itertools.groupby(rows(config), key=lambda row: row[2]):
         hf_names, weights, _ = zip(*group, strict=True)
         arrays = tuple(
             lora.parts(weight.siblings(params), weight.name) for weight in weights
@@ -254,49 +249,49 @@ def save_folder(
 ) -> None:
     """Writes a Hugging Face folder, which gets its name only when it is complete.
 
-    Replaces an existing folder, and merges adapters into the weights. If `params` span
-    several processes, all must call this function, and the first one writes.
+    Replaces an existing folder, and merges adapters into the weights, which are split
+    into files of `MAX_FILE_SIZE`. If `params` span several processes, all must call
+    this function, and the first one writes.
 
     Args:
-      assets: a folder whose files named in `CARRIED` are copied. If its index has all
-        tensors (see `file_layout`), the weights are split into the same files.
+      assets: a folder whose files named in `CARRIED` are copied.
       dtype: the dtype of the weights, a key of `DTYPES`.
       card: the text of the folder's README.md; empty for no such file.
 
     Raises:
-      ValueError: `dtype` is unknown, the index of `assets` is damaged, or a weight is
-        not finite in `dtype`.
+      ValueError: `dtype` is unknown, or a weight is not finite in `dtype`.
       OSError: a file cannot be read or written, for example to a full disk.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r}: must be one of {sorted(DTYPES)}")
     folder = pathlib.Path(folder)
-    specs = tensor_specs(config, DTYPES[dtype])
-    kept = file_layout(assets) or {}
-    if not specs.keys() <= kept.keys():
-        kept = dict.fromkeys(specs, WEIGHTS)
-    layout = {name: kept[name] for name in specs}
-    files = {
-        file: {name: specs[name] for name in specs if layout[name] == file}
-        for file in sorted(set(layout.values()))
-    }
-
-    def stream(file):
-        return export_tensors(params, config, DTYPES[dtype], names=files[file])
-
+    stream = export_tensors(params, config, DTYPES[dtype])
     local = all(x.is_fully_addressable for x in jax.tree.leaves(params))
     if not local and jax.process_index():
-        for file in files:
-            collections.deque(stream(file), maxlen=0)
+        collections.deque(stream, maxlen=0)
         return
+    finite = _finite(stream, folder, dtype)
+    specs = tensor_specs(config, DTYPES[dtype])
+    split = huggingface_hub.split_state_dict_into_shards_factory(
+        dict(specs),
+        get_storage_size=lambda spec: math.prod(spec[0]) * spec[1].itemsize,
+        filename_pattern="model{suffix}.safetensors",
+        max_shard_size=MAX_FILE_SIZE,
+    )
     with replaced_folder(folder) as partial:
         copy_assets(assets, partial)
         _describe(partial / "config.json", dtype)
         if card:
             (partial / "README.md").write_text(card, encoding="utf-8")
-        _write_index(partial / INDEX, layout, specs)
-        for file, subset in files.items():
-            write_tensors(partial / file, subset, _finite(stream(file), folder, dtype))
+        for file, names in split.filename_to_tensors.items():
+            tensors = itertools.islice(finite, len(names))
+            write_tensors(
+                partial / file, {name: specs[name] for name in names}, tensors
+            )
+        if split.is_sharded:
+            index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+            text = json.dumps(index, indent=2, sort_keys=True) + "\n"
+            (partial / INDEX).write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -363,25 +358,12 @@ def _finite(stream, folder: pathlib.Path, dtype: str):
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Copies the files that `CARRIED` names, and the index if the weights are split."""
+    """Copies the files of a model folder that `CARRIED` names."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
-    # If the weights are in a single file, an index belongs to other weights.
-    index = [] if (source / WEIGHTS).is_file() else [INDEX]
-    for name in (*CARRIED, *index):
+    for name in CARRIED:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
-
-
-def _write_index(path: pathlib.Path, layout: Mapping[str, str], specs: Specs) -> None:
-    if set(layout.values()) == {WEIGHTS}:
-        path.unlink(missing_ok=True)
-        return
-    total = sum(int(np.prod(s)) * d.itemsize for s, d in specs.values())
-    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    metadata = {**old.get("metadata", {}), "total_size": total}
-    index = {"metadata": metadata, "weight_map": dict(sorted(layout.items()))}
-    path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def _describe(path: pathlib.Path, dtype: str) -> None:

@@ -16,7 +16,6 @@ import os
 import pathlib
 import re
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,21 +35,18 @@ from rl.update.step import TrainState
 
 ASSETS = "assets"
 DAMAGED = ".damaged"
-_DELETED = ".deleted"
-_LEFTOVER_SECONDS = 10.0
+UNFINISHED = "*.orbax-checkpoint-tmp*"  # folders of saves that failed
 
 
 class Checkpoints:
     """Saves and restores the checkpoints of one run, and deletes old ones.
 
     In a run of several processes, all call `save`, `restore` and `close` together.
-    `base` is the result of `checksums.describe_base`, or None without adapters.
+    `base` is the path or Hub id of the frozen base under adapters, if there are any.
     """
 
-    def __init__(
-        self, folder: pathlib.Path, *, keep: int, base: Mapping[str, str] | None = None
-    ):
-        self._base = base or {}
+    def __init__(self, folder: pathlib.Path, *, keep: int, base: str = ""):
+        self._base = base
         self._folder, self._keep = folder.absolute(), keep
         self._records: dict[int, Record] = {}
         self._manager: ocp.CheckpointManager | None = None
@@ -82,9 +78,9 @@ class Checkpoints:
         # Process 0 decides: another process may see an old state of the file system.
         if _from_first(step in steps_in(self._folder)):
             return
-        check_finite(state, f"the checkpoint of step {step} is not saved")
+        found = check_finite(state, f"the checkpoint of step {step} is not saved")
         if jax.process_index() == 0:
-            self._check_space(sum(x.nbytes for x in jax.tree.leaves(state)))
+            self._make_space(sum(x.nbytes for x in jax.tree.leaves(state)))
         loop = json.loads(json.dumps(loop))  # a copy, since it is written later
         manager = self._open()
         self._records[step] = record = Record(
@@ -93,7 +89,7 @@ class Checkpoints:
             healthy=healthy,
             score=score,
             loop=checksums.hash_json(loop),
-            tensors=checksums.tensors_of(state),
+            tensors=checksums.tensors_of(state, found),
             base=self._base,
         )
         items = ocp.args.Composite(
@@ -119,15 +115,11 @@ class Checkpoints:
                 self._folder,
                 options=ocp.CheckpointManagerOptions(
                     preservation_policy=self,
-                    cleanup_tmp_directories=True,
                     # Otherwise the error of a folder that cannot be created is raised
                     # only after five minutes.
                     async_options=ocp.AsyncOptions(
                         create_directories_asynchronously=False
                     ),
-                    # Move a step's folder here before it is deleted, so that no
-                    # partly deleted checkpoint remains if the process is killed.
-                    todelete_subdir=_DELETED,
                     lightweight_initialize=True,
                     save_root_metadata=False,
                 ),
@@ -143,15 +135,6 @@ class Checkpoints:
             with contextlib.suppress(Exception):  # raises the same error again
                 self._manager.close()
             self._manager = None
-        if jax.process_index() == 0:
-            # Writes that have not ended recreate their folder: remove it repeatedly.
-            until = time.monotonic() + _LEFTOVER_SECONDS
-            while left := list(self._folder.glob(f"{step}.*tmp*")):
-                for folder in left:
-                    shutil.rmtree(folder, ignore_errors=True)
-                if time.monotonic() > until:
-                    break
-                time.sleep(0.5)
         latest = self.latest()
         newest = "start" if latest is None else f"checkpoint of step {latest}"
         return OSError(
@@ -160,8 +143,11 @@ class Checkpoints:
             f" {newest} with the same command"
         )
 
-    def _check_space(self, nbytes: int) -> None:
+    def _make_space(self, nbytes: int) -> None:
+        """Removes unfinished saves; raises OSError if less than `nbytes` are free."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        for unfinished in self._folder.glob(UNFINISHED):
+            shutil.rmtree(unfinished, ignore_errors=True)
         free, needed = shutil.disk_usage(self._folder).free, 1.05 * nbytes
         if free < needed:
             raise OSError(
@@ -184,21 +170,6 @@ class Checkpoints:
             )
         if jax.process_index() == 0:
             checksums.write_sums(folder)
-            try:
-                remove(deleted := self._folder / _DELETED)
-            except OSError as error:
-                print(
-                    f"WARNING: {deleted}: could not be deleted ({error.strerror});"
-                    " the next save, if any, tries again",
-                    flush=True,
-                )
-
-    def record_score(self, step: int, score: float) -> None:
-        """Adds an evaluation score to the checkpoint of `step`, which must exist."""
-        self.wait()
-        if jax.process_index() == 0:
-            checksums.write_score(self._folder / str(step), score)
-            self._records |= records_in(self._folder)
 
     def finish(self) -> None:
         """Waits for the save in the background; does not raise an error if it fails."""
@@ -228,7 +199,7 @@ class Checkpoints:
         Arrays get the shardings of `abstract`. `make_room` is called before each
         checkpoint is loaded, to free device memory. Returns None if there is no
         checkpoint. Raises ValueError if all are corrupt, or if the newest intact one
-        has another base than this run, or other tensors than `abstract`.
+        has other tensors than `abstract`.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -238,7 +209,6 @@ class Checkpoints:
             folder, failure = self._folder / str(step), ""
             try:
                 record = checksums.read_record(folder)
-                checksums.check_base(folder, record, self._base)
                 checksums.check_shapes(folder, record.tensors, abstract)
                 state = _load(folder, record, abstract)
                 loop = checksums.read_loop(folder, record)

@@ -14,10 +14,10 @@ from typing import Any
 
 from rl import files
 from rl.processes.stopping import one_line
-from rl.update.examine import by_path, examine
+from rl.update.examine import Finding, by_path, examine
 
 LOOP_FILE, RECORD_FILE = "loop/metadata", "checksums/metadata"  # named by Orbax
-SUMS, SCORE = "SHA256SUMS", "score.json"
+SUMS = "SHA256SUMS"
 
 Tensors = Mapping[str, tuple[list[int], str, int]]
 """Maps a tensor's path, such as `params/layers/q`, to its shape, dtype and checksum."""
@@ -37,43 +37,23 @@ class Record:
     score: float | None  # `rl.held_out.score_of`; None if not evaluated
     loop: str  # SHA-256 of the loop's state
     tensors: Tensors
-    # "path" and "digest" of the frozen base under adapters; empty without adapters.
-    base: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    base: str = ""  # path or Hub id of the frozen base under adapters
 
 
 def hash_json(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def tensors_of(tree: Any) -> Tensors:
-    found = examine(tree)  # computes on the devices
+def tensors_of(tree: Any, found: Mapping[str, Finding]) -> Tensors:
+    """Returns the value of `Record.tensors`; `found` is the result of `examine`."""
     return {
         name: (list(x.shape), str(x.dtype), found[name].digest)
         for name, x in by_path(tree).items()
     }
 
 
-def describe_base(params: Any, path: str) -> dict[str, str]:
-    """Returns the value of `Record.base`; `path` is the base's path or Hub id."""
-    return {"path": path, "digest": hash_json(tensors_of(params))}
-
-
-def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) -> None:
-    """Raises ValueError if the digests of `record.base` and the run's `base` differ."""
-    if record.base.get("digest") != base.get("digest"):
-        saved, own = (
-            f"{b['path']} ({b['digest'][:12]})" if b else "none"
-            for b in (record.base, base)
-        )
-        raise ValueError(
-            f"{folder}: the frozen base under the adapters is {saved}, but in this run"
-            f" it is {own}; use the same config.model.path, config.model.dtype and"
-            " config.model.lora"
-        )
-
-
 def read_record(folder: pathlib.Path) -> Record:
-    """Reads a checkpoint's record, with the score that `write_score` wrote, if any."""
+    """Reads a checkpoint's record; raises CorruptCheckpointError if it is damaged."""
     try:
         record = Record(**_read(folder / RECORD_FILE))
     except TypeError as error:
@@ -85,11 +65,6 @@ def read_record(folder: pathlib.Path) -> Record:
             f"{folder}: contains the checkpoint of step {record.step}, so its name"
             f" must be {record.step}"
         )
-    if (folder / SCORE).exists():
-        late = _read(folder / SCORE)
-        if late != _late_score(late.get("score")):
-            raise CorruptCheckpointError(f"{folder / SCORE}: wrong SHA-256")
-        return dataclasses.replace(record, score=late["score"])
     return record
 
 
@@ -101,12 +76,8 @@ def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
     return loop
 
 
-def write_score(folder: pathlib.Path, score: float) -> None:
-    files.replace_json(folder / SCORE, _late_score(score))
-
-
 def write_sums(folder: pathlib.Path) -> None:
-    """Writes `SHA256SUMS` with hashes of all files except hidden ones and the score."""
+    """Writes `SHA256SUMS` with hashes of all files except hidden ones."""
     lines = (f"{sha}  {name}\n" for name, sha in _hash_files(folder).items())
     files.replace(folder / SUMS, "".join(lines))
 
@@ -151,7 +122,7 @@ def check_tensors(folder: pathlib.Path, stated: Tensors, tree: Any) -> None:
 
     Skips tensors of another dtype than in `stated`.
     """
-    for name, (_, dtype, checksum) in tensors_of(tree).items():
+    for name, (_, dtype, checksum) in tensors_of(tree, examine(tree)).items():
         # A tensor that was cast while it was loaded has another checksum.
         if dtype == stated[name][1] and checksum != stated[name][2]:
             raise CorruptCheckpointError(f"{folder}: tensor {name}: wrong checksum")
@@ -167,13 +138,9 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
         raise CorruptCheckpointError(f"{path}: {one_line(error)[:300]}") from None
 
 
-def _late_score(score: Any) -> dict[str, Any]:
-    return {"score": score, "sha256": hash_json(score)}
-
-
 def _hash_files(folder: pathlib.Path) -> dict[str, str]:
     paths = files.visible(folder, "**/*")
     found = (p for p in paths if p.is_symlink() or not p.is_dir())
-    names = sorted({p.relative_to(folder).as_posix() for p in found} - {SUMS, SCORE})
+    names = sorted({p.relative_to(folder).as_posix() for p in found} - {SUMS})
     hashes = files.sha256_of_each(folder / name for name in names)
     return dict(zip(names, hashes, strict=True))

@@ -52,8 +52,9 @@ def _files(folder):
     ],
 )
 def test_float32_round_trip_is_bit_identical(
-    tmp_path, family, tied, max_shard_size, shape
+    tmp_path, monkeypatch, family, tied, max_shard_size, shape
 ):
+    monkeypatch.setattr(hf, "MAX_FILE_SIZE", max_shard_size)
     source, target = tmp_path / "in", tmp_path / "out"
     reference.make(
         source, family, tie_word_embeddings=tied, max_shard_size=max_shard_size
