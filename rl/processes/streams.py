@@ -4,41 +4,21 @@ import contextlib
 import io
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 
-class _Outlasted:
-    """Wraps a text stream; discards text after the stream has raised OSError."""
+class _Outlasted(io.FileIO):
+    """Discards what cannot be written."""
 
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
+    def write(self, data: Any, /) -> int:
         try:
-            self._stream.write(text)
+            return super().write(data)
         except OSError:
-            self._discard()
-        return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError:
-            self._discard()
-
-    def _discard(self) -> None:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, self._stream.fileno())
-        os.close(null)
-        with contextlib.suppress(OSError):
-            self._stream.flush()  # discards buffered text
+            return len(data)
 
 
 def outlast_output() -> None:
-    """Wraps stdout and stderr so that `write` and `flush` never raise OSError.
+    """Replaces stdout and stderr so that `write` and `flush` never raise OSError.
 
     Characters that the encoding lacks are written as backslash escapes.
     """
@@ -48,9 +28,15 @@ def outlast_output() -> None:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name) or open(os.devnull, "w", encoding="utf-8")
-        if not isinstance(stream, _Outlasted):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
-            setattr(sys, name, _Outlasted(stream))
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)  # None if it was closed
+        with contextlib.suppress(OSError, AttributeError):
+            before.flush()
+        output = _Outlasted(number, "w", closefd=False)
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(output),
+            encoding=before.encoding if before else "utf-8",
+            errors="backslashreplace",
+            line_buffering=name == "stderr" or output.isatty(),
+        )
+        setattr(sys, name, stream)
