@@ -42,11 +42,13 @@ class Checkpoints:
     """Saves and restores the checkpoints of one run, and deletes old ones.
 
     In a run of several processes, all call `save`, `restore` and `close` together.
-    `base` is the path or Hub id of the frozen base under adapters, if there are any.
+    `base` is the result of `checksums.describe_base`, or None without adapters.
     """
 
-    def __init__(self, folder: pathlib.Path, *, keep: int, base: str = ""):
-        self._base = base
+    def __init__(
+        self, folder: pathlib.Path, *, keep: int, base: Mapping[str, str] | None = None
+    ):
+        self._base = base or {}
         self._folder, self._keep = folder.absolute(), keep
         self._records: dict[int, Record] = {}
         self._manager: ocp.CheckpointManager | None = None
@@ -199,7 +201,7 @@ class Checkpoints:
         Arrays get the shardings of `abstract`. `make_room` is called before each
         checkpoint is loaded, to free device memory. Returns None if there is no
         checkpoint. Raises ValueError if all are corrupt, or if the newest intact one
-        has other tensors than `abstract`.
+        has another base than this run, or other tensors than `abstract`.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -209,6 +211,7 @@ class Checkpoints:
             folder, failure = self._folder / str(step), ""
             try:
                 record = checksums.read_record(folder)
+                checksums.check_base(folder, record, self._base)
                 checksums.check_shapes(folder, record.tensors, abstract)
                 state = _load(folder, record, abstract)
                 loop = checksums.read_loop(folder, record)

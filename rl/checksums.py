@@ -37,7 +37,8 @@ class Record:
     score: float | None  # `rl.held_out.score_of`; None if not evaluated
     loop: str  # SHA-256 of the loop's state
     tensors: Tensors
-    base: str = ""  # path or Hub id of the frozen base under adapters
+    # "path" and "digest" of the frozen base under adapters; empty without adapters.
+    base: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def hash_json(value: Any) -> str:
@@ -50,6 +51,25 @@ def tensors_of(tree: Any, found: Mapping[str, Finding]) -> Tensors:
         name: (list(x.shape), str(x.dtype), found[name].digest)
         for name, x in by_path(tree).items()
     }
+
+
+def describe_base(params: Any, path: str) -> dict[str, str]:
+    """Returns the value of `Record.base`; `path` is the base's path or Hub id."""
+    return {"path": path, "digest": hash_json(tensors_of(params, examine(params)))}
+
+
+def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) -> None:
+    """Raises ValueError if the digests of `record.base` and the run's `base` differ."""
+    if record.base.get("digest") != base.get("digest"):
+        saved, own = (
+            f"{b['path']} ({b['digest'][:12]})" if b else "none"
+            for b in (record.base, base)
+        )
+        raise ValueError(
+            f"{folder}: the frozen base under the adapters is {saved}, but in this run"
+            f" it is {own}; use the same config.model.path, config.model.dtype and"
+            " config.model.lora"
+        )
 
 
 def read_record(folder: pathlib.Path) -> Record:

@@ -17,7 +17,7 @@ from configs.schema import config_json
 from models import hf, lora
 from models.attention import SHARES_PREFIXES
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from rl import files
+from rl import checksums, files
 from rl.alarms import Alarms
 from rl.base_model import base_folder, base_name, model_from_config, parameter_count
 from rl.checkpoint import Checkpoints
@@ -214,7 +214,7 @@ def make_engine(
         checkpoints=Checkpoints(
             workdir / "checkpoints",
             keep=c.checkpoint.keep,
-            base=name if base else "",
+            base=checksums.describe_base(base, name) if base else None,
         ),
         assets=workdir / "assets",
         base=base,

@@ -25,7 +25,6 @@ from rl import checkpoint, checksums
 from rl.base_model import parameter_count
 from rl.files import read_json, replace_json
 from rl.update.examine import check_finite
-from rl.workdir import manifest
 from rl.workdir.export import model_card
 from rollout.layout import placed
 from sharding.mesh import make_mesh
@@ -126,9 +125,10 @@ def _load_run(
     if not sizes["rank"]:
         return step, model, params
     record = checksums.read_record(checkpoints / str(step))
-    folder = resolve_folder(arguments.base or record.base)
-    manifest.check_base(workdir, folder)
+    folder = resolve_folder(arguments.base or record.base["path"])
     frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
+    base = checksums.describe_base(frozen, str(folder))
+    checksums.check_base(checkpoints / str(step), record, base)
     return step, model, lora.join(params, frozen)
 
 

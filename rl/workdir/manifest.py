@@ -65,11 +65,13 @@ class Change(NamedTuple):
 
 def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     """Returns the identity of a run; `base` is the base model's folder."""
+    paths = [p for p in files.visible(base, "*") if p.suffix in _MODEL_FILES]
+    hashes = files.sha256_of_each(paths)
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
     settings = {name: getattr(jax.config, name) for name in _JAX_DEFAULTS}
     return {
         "config": _config(spec),
-        "base": _hash_files(base),
+        "base": {p.name: sha for p, sha in zip(paths, hashes, strict=True)},
         "data": {
             "train": _hash_problems(spec, spec.train),
             "held_out": _hash_problems(spec, held_out),
@@ -124,15 +126,6 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
     return [f"changed: {change}" for change in changes]
 
 
-def check_base(workdir: pathlib.Path, base: pathlib.Path) -> None:
-    """Raises ValueError if the model folder `base` is not the base of the run."""
-    path = workdir / "manifest.json"
-    if (content := _read(path)) and content["identity"]["base"] != _hash_files(base):
-        raise ValueError(
-            f"{base}: is not the base of this run, according to {path}; give --base"
-        )
-
-
 def check_folder(workdir: pathlib.Path) -> None:
     """Raises ValueError if a new run would replace files that are in the folder."""
     if (workdir / "manifest.json").exists() or steps_in(workdir / "checkpoints"):
@@ -176,12 +169,6 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
             f" but {there}. Restore that checkpoint, use another --workdir, or give"
             f" --accept_changes to resume from step {newest} and drop later metrics"
         )
-
-
-def _hash_files(folder: pathlib.Path) -> dict[str, str]:
-    paths = [p for p in files.visible(folder, "*") if p.suffix in _MODEL_FILES]
-    hashes = files.sha256_of_each(paths)
-    return {p.name: sha for p, sha in zip(paths, hashes, strict=True)}
 
 
 def _hash_problems(spec: RunSpec, problems: Iterable[Problem]) -> str:

@@ -64,7 +64,7 @@ def test_the_divergence_is_from_the_base_without_its_adapters(finished):
 def test_a_checkpoint_holds_the_adapters_and_names_their_base(finished, cache):
     folder = finished / "checkpoints/4"
     record = json.loads((folder / "checksums/metadata").read_text())
-    assert record["base"].startswith(str(cache))
+    assert record["base"]["path"].startswith(str(cache))
     names = {name for name in record["tensors"] if name.startswith("params/")}
     assert len(names) == 14 and all("_lora_" in name for name in names)
 
@@ -74,9 +74,9 @@ def test_it_is_refused_over_another_base(finished, cache, tmp_path):
     shutil.copytree(finished, workdir)
     changes = {**LORA, "model.maker_args.seed": 1, "steps": 5}
     other = command(workdir, cache, **changes)
-    done = run(other, check=False)
+    done = run([*other, "--accept_changes"], check=False)
     assert done.returncode == 1
-    assert "holds another run: base.model.safetensors: " in done.stderr
+    assert "checkpoints/4: the frozen base under the adapters is" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in done.stderr
 
@@ -96,7 +96,7 @@ def test_exports_are_the_policy_merged_and_apart(finished, tmp_path):
         assert found.keys() == merged.keys()
         for tensor, array in merged.items():
             np.testing.assert_array_equal(found[tensor], array)
-    with pytest.raises(SystemExit, match="hf: is not the base of this run"):
+    with pytest.raises(SystemExit, match="the frozen base under the adapters is"):
         convert.main(
             ["--workdir", str(finished), "--base", str(finished / "hf")]
             + ["--out", str(tmp_path / "other")]
