@@ -304,15 +304,6 @@ def records_in(folder: pathlib.Path) -> dict[int, Record]:
     return records
 
 
-def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainState:
-    """Returns the shapes, dtypes and shardings of a train state, without arrays."""
-    return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-        state_shapes,
-        shardings,
-    )
-
-
 def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
     """Loads and checks the arrays that `abstract` describes: all or part of a state."""
     try:

@@ -14,11 +14,12 @@ from configs.base import Objective
 from models import hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Params
-from rl.checkpoint import Checkpoints, abstract_state
+from rl.checkpoint import Checkpoints
 from rl.progress import phase, watch
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.step import Score, Step, TrainState
+from rollout.layout import placed
 from rollout.types import (
     Completion,
     Completions,
@@ -196,7 +197,7 @@ class Engine:
 
         Returns the step and the loop's state, or None without a checkpoint.
         """
-        abstract = abstract_state(self.state, self.step.shardings)
+        abstract = placed(self.state, self.step.shardings)
         restored = self.checkpoints.restore(abstract, make_room=self._drop_state)
         if restored is None:
             self.publish(0)

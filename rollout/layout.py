@@ -295,6 +295,7 @@ def layout_bytes(layout: Layout) -> int:
 
 
 def placed(shapes, shardings):
+    """Returns the shapes, dtypes and shardings of arrays as `jax.ShapeDtypeStruct`."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         shapes,

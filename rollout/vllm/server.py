@@ -199,7 +199,7 @@ class ServerProcess:
     def wait_ready(self, timeout: float) -> None:
         """Waits up to `timeout` seconds until the server answers.
 
-        Raises ServerFailed, with the end of the log, if the server ends or is too slow.
+        Raises ServerFailed, with the last error, if the server ends or is too slow.
         """
         process = self._process
         assert process is not None, "call start first"
@@ -215,22 +215,18 @@ class ServerProcess:
             reason = f"was not ready after {timeout:.0f} s"
         else:
             reason = f"exited with status {process.returncode} while starting"
-        raise ServerFailed(
-            f"vLLM {reason}; read {self.log_file}, which ends:\n{self._log_tail(30)}"
-        )
+        raise ServerFailed(f"vLLM {reason}: {self.last_error()}")
 
-    def _log_tail(self, lines: int) -> str:
+    def last_error(self) -> str:
+        """Returns the last error, or line, logged since the start, and the log file."""
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
             text = file.read().decode(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
-
-    def last_error(self) -> str:
-        """Returns the last error logged since the start, if any, and the log's path."""
-        found = re.findall(r"\b\w*(?:Error|Exception): .+", self._log_tail(1000))
+        found = re.findall(r"\b\w*(?:Error|Exception): .+", text)
         # EngineDeadError means only that there was an earlier error.
-        causes = [text for text in found if "EngineDead" not in text]
-        return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"
+        causes = [cause for cause in found if "EngineDead" not in cause]
+        lines = causes or text.splitlines()
+        return f"{lines[-1] if lines else 'no output'} ({self.log_file})"
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ends the process tree, `at_once` or after a grace period."""

@@ -15,11 +15,12 @@ import pytest
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from rl import checkpoint, checksums
-from rl.checkpoint import Checkpoints, abstract_state, load_run_params
+from rl.checkpoint import Checkpoints, load_run_params
 from rl.checksums import CorruptCheckpointError, verify, write_sums
 from rl.update.examine import NotFinite
 from rl.update.optimizer import make_optimizer
 from rl.update.step import make_step
+from rollout.layout import placed
 from sharding.mesh import make_mesh
 from tests.models.reference import SMALL
 from tests.rl.update.test_step import OBJECTIVE, OPTIMIZER
@@ -49,7 +50,7 @@ def made():
 
 def _abstract(made):
     step, state = made
-    return abstract_state(state, step.shardings)
+    return placed(state, step.shardings)
 
 
 @pytest.fixture
