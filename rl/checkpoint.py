@@ -16,6 +16,7 @@ import os
 import pathlib
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,8 @@ from rl.update.step import TrainState
 
 ASSETS = "assets"
 DAMAGED = ".damaged"
-UNFINISHED = "*.orbax-checkpoint-tmp*"  # folders of saves that failed
+_DELETED = ".deleted"
+_LEFTOVER_SECONDS = 10.0
 
 
 class Checkpoints:
@@ -82,7 +84,7 @@ class Checkpoints:
             return
         found = check_finite(state, f"the checkpoint of step {step} is not saved")
         if jax.process_index() == 0:
-            self._make_space(sum(x.nbytes for x in jax.tree.leaves(state)))
+            self._check_space(sum(x.nbytes for x in jax.tree.leaves(state)))
         loop = json.loads(json.dumps(loop))  # a copy, since it is written later
         manager = self._open()
         self._records[step] = record = Record(
@@ -117,11 +119,15 @@ class Checkpoints:
                 self._folder,
                 options=ocp.CheckpointManagerOptions(
                     preservation_policy=self,
+                    cleanup_tmp_directories=True,
                     # Otherwise the error of a folder that cannot be created is raised
                     # only after five minutes.
                     async_options=ocp.AsyncOptions(
                         create_directories_asynchronously=False
                     ),
+                    # Move a step's folder here before it is deleted, so that no
+                    # partly deleted checkpoint remains if the process is killed.
+                    todelete_subdir=_DELETED,
                     lightweight_initialize=True,
                     save_root_metadata=False,
                 ),
@@ -137,6 +143,15 @@ class Checkpoints:
             with contextlib.suppress(Exception):  # raises the same error again
                 self._manager.close()
             self._manager = None
+        if jax.process_index() == 0:
+            # Writes that have not ended recreate their folder: remove it repeatedly.
+            until = time.monotonic() + _LEFTOVER_SECONDS
+            while left := list(self._folder.glob(f"{step}.*tmp*")):
+                for folder in left:
+                    shutil.rmtree(folder, ignore_errors=True)
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.5)
         latest = self.latest()
         newest = "start" if latest is None else f"checkpoint of step {latest}"
         return OSError(
@@ -145,11 +160,8 @@ class Checkpoints:
             f" {newest} with the same command"
         )
 
-    def _make_space(self, nbytes: int) -> None:
-        """Removes unfinished saves; raises OSError if less than `nbytes` are free."""
+    def _check_space(self, nbytes: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        for unfinished in self._folder.glob(UNFINISHED):
-            shutil.rmtree(unfinished, ignore_errors=True)
         free, needed = shutil.disk_usage(self._folder).free, 1.05 * nbytes
         if free < needed:
             raise OSError(
@@ -172,6 +184,14 @@ class Checkpoints:
             )
         if jax.process_index() == 0:
             checksums.write_sums(folder)
+            try:
+                remove(deleted := self._folder / _DELETED)
+            except OSError as error:
+                print(
+                    f"WARNING: {deleted}: could not be deleted ({error.strerror});"
+                    " the next save, if any, tries again",
+                    flush=True,
+                )
 
     def finish(self) -> None:
         """Waits for the save in the background; does not raise an error if it fails."""

@@ -62,9 +62,14 @@ def test_float32_round_trip_is_bit_identical(
     model = Decoder(DecoderConfig.from_folder(source))
     params = load_params(source, model, _mesh(*shape))
     save_folder(target, params, model.config, assets=source, dtype="float32")
-    assert _files(target) == _files(source)
-    if max_shard_size == "100KB":
-        assert len(list(target.glob("model-0000*"))) > 1
+    if max_shard_size == "5GB":
+        assert _files(target) == _files(source)
+        return
+    ours, theirs = file_layout(target), file_layout(source)
+    assert ours.keys() == theirs.keys() and len(set(ours.values())) > 1
+    for name in ours:
+        found = read_tensors(target / ours[name])[name]
+        np.testing.assert_array_equal(found, read_tensors(source / theirs[name])[name])
 
 
 def test_transformers_loads_a_bfloat16_export(tmp_path):
