@@ -193,6 +193,13 @@ class Checkpoints:
                     flush=True,
                 )
 
+    def record_score(self, step: int, score: float) -> None:
+        """Adds an evaluation score to the checkpoint of `step`, which must exist."""
+        self.wait()
+        if jax.process_index() == 0:
+            checksums.write_score(self._folder / str(step), score)
+            self._records |= records_in(self._folder)
+
     def finish(self) -> None:
         """Waits for the save in the background; does not raise an error if it fails."""
         if pending := self._pending:

@@ -17,7 +17,7 @@ from rl.processes.stopping import one_line
 from rl.update.examine import Finding, by_path, examine
 
 LOOP_FILE, RECORD_FILE = "loop/metadata", "checksums/metadata"  # named by Orbax
-SUMS = "SHA256SUMS"
+SUMS, SCORE = "SHA256SUMS", "score.json"
 
 Tensors = Mapping[str, tuple[list[int], str, int]]
 """Maps a tensor's path, such as `params/layers/q`, to its shape, dtype and checksum."""
@@ -73,7 +73,7 @@ def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) ->
 
 
 def read_record(folder: pathlib.Path) -> Record:
-    """Reads a checkpoint's record; raises CorruptCheckpointError if it is damaged."""
+    """Reads a checkpoint's record, with the score that `write_score` wrote, if any."""
     try:
         record = Record(**_read(folder / RECORD_FILE))
     except TypeError as error:
@@ -85,6 +85,11 @@ def read_record(folder: pathlib.Path) -> Record:
             f"{folder}: contains the checkpoint of step {record.step}, so its name"
             f" must be {record.step}"
         )
+    if (folder / SCORE).exists():
+        late = _read(folder / SCORE)
+        if late != _late_score(late.get("score")):
+            raise CorruptCheckpointError(f"{folder / SCORE}: wrong SHA-256")
+        return dataclasses.replace(record, score=late["score"])
     return record
 
 
@@ -96,8 +101,12 @@ def read_loop(folder: pathlib.Path, record: Record) -> dict[str, Any]:
     return loop
 
 
+def write_score(folder: pathlib.Path, score: float) -> None:
+    files.replace_json(folder / SCORE, _late_score(score))
+
+
 def write_sums(folder: pathlib.Path) -> None:
-    """Writes `SHA256SUMS` with hashes of all files except hidden ones."""
+    """Writes `SHA256SUMS` with hashes of all files except hidden ones and the score."""
     lines = (f"{sha}  {name}\n" for name, sha in _hash_files(folder).items())
     files.replace(folder / SUMS, "".join(lines))
 
@@ -158,9 +167,13 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
         raise CorruptCheckpointError(f"{path}: {one_line(error)[:300]}") from None
 
 
+def _late_score(score: Any) -> dict[str, Any]:
+    return {"score": score, "sha256": hash_json(score)}
+
+
 def _hash_files(folder: pathlib.Path) -> dict[str, str]:
     paths = files.visible(folder, "**/*")
     found = (p for p in paths if p.is_symlink() or not p.is_dir())
-    names = sorted({p.relative_to(folder).as_posix() for p in found} - {SUMS})
+    names = sorted({p.relative_to(folder).as_posix() for p in found} - {SUMS, SCORE})
     hashes = files.sha256_of_each(folder / name for name in names)
     return dict(zip(names, hashes, strict=True))

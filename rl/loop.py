@@ -82,6 +82,8 @@ def train(
         elif run.evaluation_due() and run.evaluated < run.done:
             # The evaluation after this step is missing, for example after a signal.
             run.evaluate()
+            if (score := score_of(run.latest or {})) is not None:
+                engine.checkpoints.record_score(run.done, score)
 
         print(LEGEND, flush=True)
         ended = ""  # why the run ended before its last step

@@ -9,7 +9,6 @@ import dataclasses
 import http.client
 import json
 import pathlib
-import secrets
 import socket
 import threading
 import time
@@ -24,6 +23,7 @@ from rollout.types import Completion, SamplerError, SamplingParams
 
 GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
+COMPLETIONS = "/v1/completions"
 LOAD_ADAPTER = "/v1/load_lora_adapter"
 ADAPTER = "policy-adapter"  # the name of the served adapters
 _REQUEST = "generate-tokens-"  # the prefix that vLLM adds to request names
@@ -49,6 +49,10 @@ class ServerBroken(SamplerError):
 
 class ServerRefused(SamplerError):
     """Reports an HTTP status below 500 except 200, or that a server failed a check."""
+
+    def __init__(self, message: str, status: int = 400):
+        super().__init__(message)
+        self.status = status
 
 
 class LoadFailed(ServerRefused):
@@ -108,6 +112,7 @@ class VllmClient:
         self._lock = threading.Lock()
         self._closed = False
         self._model = ""
+        self._reports_versions = True
 
     # -- requests --------------------------------------------------------------------
 
@@ -161,7 +166,7 @@ class VllmClient:
         if answer.status >= 500:
             raise ServerBroken(message)
         if answer.status != 200:
-            raise ServerRefused(message)
+            raise ServerRefused(message, answer.status)
         return text
 
     def healthy(self) -> bool:
@@ -210,14 +215,15 @@ class VllmClient:
                 f" least {max_model_len}, the longest prompt plus completion"
             )
         only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
+        self._reports_versions = True
         try:
-            drawn = self.generate(
-                [0], only, seed=0, version_of=lambda label: 0, top_k=1, timeout=120
-            )
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
         except ServerRefused as error:
-            advice = "start vLLM with --enable-scale-out"
-            raise ServerRefused(f"{error}; {advice}") from None
-        return float(drawn.sampler_logprobs[0])
+            if error.status not in (403, 404):
+                raise
+            self._reports_versions = False
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
+        return drawn[0][1]
 
     def attach_to_train(
         self,
@@ -259,12 +265,11 @@ class VllmClient:
 
     def generate(
         self,
-        prompt: Sequence[int],
+        prompt: list[int],
         params: SamplingParams,
         *,
         seed: int,
         version_of: Callable[[str], int],
-        top_k: int = 0,
         name: str = "",
         timeout: float | None = None,
     ) -> Completion:
@@ -273,7 +278,6 @@ class VllmClient:
         Args:
           version_of: converts a version label to a policy version; called with "" for a
             server that reports no labels.
-          top_k: the number of candidates for each token; 0 for all.
           name: a unique name of the request, for `abort`.
           timeout: the maximum seconds without data; None for no limit.
 
@@ -282,6 +286,44 @@ class VllmClient:
             rejects a label.
           Exception: the errors of `call`.
         """
+        drawn, choice = self._generate(
+            prompt, params, seed=seed, top_k=0, name=name, timeout=timeout
+        )
+        token_ids = np.array([token for token, _ in drawn], np.int32)
+        spans = choice.get("weight_versions")
+        if spans is None:
+            versions = np.full(len(drawn), version_of(""), np.int32)
+        else:
+            versions = np.full(len(drawn), -1, np.int32)
+            for span in spans:
+                stop = span["end"]
+                versions[span["start"] : stop] = version_of(span["version"])
+            if (missing := np.flatnonzero(versions < 0)).size:
+                raise OutOfStep(
+                    f"{self.url} reports no version for {missing.size} of {len(drawn)}"
+                    f" tokens, the first at index {missing[0]}; restart the server"
+                )
+        logprobs = np.array([logprob for _, logprob in drawn], np.float32)
+        reason = choice["finish_reason"]
+        if reason not in ("stop", "length"):
+            reason = "unfinished"
+        return Completion(token_ids, logprobs, reason, versions)
+
+    def abort(self, names: Sequence[str], *, timeout: float) -> None:
+        """Ends requests by name; names without a running request are ignored."""
+        body = {"request_ids": [_REQUEST + name for name in names]}
+        self.call("POST", ABORT, body, timeout=timeout)
+
+    def _generate(
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        seed: int,
+        top_k: int,
+        timeout: float | None,
+        name: str = "",
+    ) -> tuple[list[tuple[int, float]], dict[str, Any]]:
         # Set all fields, so that no default of the server applies.
         sampling = {
             "n": 1,
@@ -299,43 +341,21 @@ class VllmClient:
             "ignore_eos": True,
             "stop_token_ids": [] if params.ignore_stop else list(params.stop_token_ids),
             "logprobs": 0,
-            "detokenize": False,
         }
-        body = {
-            "model": self._model,
-            "token_ids": [int(token) for token in prompt],
-            "sampling_params": sampling,
-            "request_id": name or secrets.token_hex(8),
-        }
-        choice = self.call("POST", GENERATE, body, timeout=timeout)["choices"][0]
-        count = len(choice["token_ids"])
-        spans = choice.get("weight_versions")
-        if spans is None:  # the weights were never updated
-            spans = [{"start": 0, "end": count, "version": ""}]
-        versions = np.full(count, -1, np.int32)
-        for span in spans:
-            versions[span["start"] : span["end"]] = version_of(span["version"])
-        if (missing := np.flatnonzero(versions < 0)).size:
-            raise OutOfStep(
-                f"{self.url} reports no version for {missing.size} of {count} tokens,"
-                f" the first at index {missing[0]}; restart the server"
-            )
-        logprobs = [entry["logprob"] for entry in choice["logprobs"]["content"]]
-        assert len(logprobs) == count
-        reason = choice["finish_reason"]
-        if reason not in ("stop", "length"):
-            reason = "unfinished"
-        return Completion(
-            np.array(choice["token_ids"], np.int32),
-            np.array(logprobs, np.float32),
-            reason,
-            versions,
-        )
-
-    def abort(self, names: Sequence[str], *, timeout: float) -> None:
-        """Ends requests by name; names without a running request are ignored."""
-        body = {"request_ids": [_REQUEST + name for name in names]}
-        self.call("POST", ABORT, body, timeout=timeout)
+        token_ids = [int(token) for token in prompt]
+        body: dict[str, Any] = {"model": self._model}
+        if self._reports_versions:
+            body["token_ids"] = token_ids
+            body["sampling_params"] = sampling | {"detokenize": False}
+            if name:
+                body["request_id"] = name
+            choice = self.call("POST", GENERATE, body, timeout=timeout)["choices"][0]
+            logprobs = [entry["logprob"] for entry in choice["logprobs"]["content"]]
+        else:
+            body |= sampling | {"prompt": token_ids, "return_token_ids": True}
+            choice = self.call("POST", COMPLETIONS, body, timeout=timeout)["choices"][0]
+            logprobs = choice["logprobs"]["token_logprobs"]
+        return list(zip(choice["token_ids"], logprobs, strict=True)), choice
 
     def tokens_processed(self, *, timeout: float) -> float:
         """Returns the number of tokens that the server has prefilled or generated."""

@@ -193,6 +193,9 @@ OF_FOLDERS = {
         f.with_name("1") / checksums.SUMS, f / checksums.SUMS
     ),
     "another step in the record": lambda f: _edit(f, checksums.RECORD_FILE, step=1),
+    "a score without its checksum": lambda f: (f / checksums.SCORE).write_text(
+        '{"score": 1.0}'
+    ),
     "sums that are no text": lambda f: (f / checksums.SUMS).write_bytes(b"\xff\xfe"),
     "sums that are no sums": lambda f: (f / checksums.SUMS).write_text("\n{}\n"),
     # As a kill leaves them, just before they are written; and then damaged.
@@ -523,6 +526,22 @@ def test_a_step_that_is_there_is_not_written_again(made, pair, tmp_path, opened)
     checkpoints.save(2, made[1], LOOP)
     checkpoints.wait()
     assert (folder / "2" / checksums.RECORD_FILE).read_bytes() == before
+
+
+def test_a_score_that_comes_later_makes_it_the_best_one(made, tmp_path, opened):
+    folder = tmp_path / "c"
+    checkpoints = opened(keep=1)
+    for step, score in ((1, 0.5), (2, None)):
+        checkpoints.save(step, made[1], LOOP, score=score)
+    checkpoints.record_score(2, 0.6)
+    verify(folder / "2")
+    assert checkpoint.records_in(folder)[2].score == 0.6
+    checkpoints.save(3, made[1], LOOP)
+    checkpoints.wait()
+    assert {p.name for p in folder.iterdir()} == {"2", "3"}
+    # What a kill in the middle of it leaves.
+    (folder / "3" / ".score.json.part").write_text("{")
+    assert opened(folder).restore(_abstract(made))[0] == 3
 
 
 def test_a_checkpoints_size_on_disk_is_as_stated(made, pair):
