@@ -4,7 +4,7 @@
 #
 #   docker build -t compass-thinker .           (--build-arg VLLM=no: the trainer alone)
 #   docker run --gpus all --shm-size=32g -v $PWD/runs:/compass/runs compass-thinker \
-#       train --config=configs/quickstart.py --workdir=runs/quickstart
+#       rl.train --config=configs/quickstart.py --workdir=runs/quickstart
 FROM python:3.11-slim-bookworm
 
 # Triton compiles vLLM's kernels where they run, with the system's C compiler.
@@ -27,4 +27,4 @@ RUN pip install --no-cache-dir --require-hashes -r requirements.lock \
 COPY . .
 RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable .
 
-ENTRYPOINT ["compass"]
+ENTRYPOINT ["python", "-m"]

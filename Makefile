@@ -65,7 +65,7 @@ $(BIN)/python:
 	  " PYTHON=python3.12".format(*v))'
 	@$(PYTHON) -m venv $(VENV)
 
-# The locked versions, and this checkout itself: its packages and `compass`.
+# The locked versions, and the packages of this checkout itself.
 $(VENV)/.train: requirements.lock pyproject.toml | $(BIN)/python
 	@echo "install: the trainer's packages, 250 MB to fetch; 1 to 3 minutes, once"
 	@$(PIP) install --quiet --require-hashes -r requirements.lock

@@ -2,7 +2,7 @@
 
 import re
 from operator import attrgetter
-from typing import Literal, NoReturn
+from typing import Literal
 
 from configs.base import RunConfig
 
@@ -17,78 +17,58 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     Raises ValueError with a one-line message: a key, its value, and what to do.
     """
 
-    def refuse(key: str, reason: str) -> NoReturn:
-        raise ValueError(f"config.{key}={attrgetter(key)(c)!r}: {reason}")
-
-    b, d, r = c.batch, c.dynamic_sampling, c.rollout
+    b, d, r, o = c.batch, c.dynamic_sampling, c.rollout, c.optimizer
     steps, rank = c.profile.steps, c.model.lora.rank
-    if not b.row_lengths:
-        refuse("batch.row_lengths", "must have at least one entry, a length in tokens")
-    if max(b.row_lengths) < r.max_prompt_tokens + r.max_response_tokens:
-        refuse(
-            "batch.row_lengths",
-            "the longest must be at least config.rollout.max_prompt_tokens="
-            f"{r.max_prompt_tokens} + max_response_tokens={r.max_response_tokens}",
-        )
-    if b.prompts_per_step % b.prompts_per_update:
-        multiple = f"config.batch.prompts_per_update={b.prompts_per_update}"
-        refuse("batch.prompts_per_step", f"must be a multiple of {multiple}")
-    if needs_data and not c.data.train:
-        refuse("data.train", 'must be JSONL files or "module:function"')
-    if r.schedule != "sync" and r.backend == "jax":
-        refuse(
-            "rollout.schedule",
-            "config.rollout.backend='jax' cannot sample during an update, because it"
-            " uses the same devices; set backend='vllm' or schedule='sync'",
-        )
-    if r.vllm.publish == "adapter" and not 0 < rank <= 512:
-        needed = "config.model.lora.rank from 1 to 512"
-        refuse("rollout.vllm.publish", f"needs {needed}, not {rank}")
-    if d.carry and c.reward.shuffle:
-        refuse(
-            "reward.shuffle",
-            "cannot be combined with config.dynamic_sampling.carry=True, because groups"
-            " of a round may then end in different steps; set one of them to False",
-        )
-    if c.sampling.policy != "uniform" and (not d.filter or d.filter_on == "reward"):
-        refuse(
-            "sampling.policy",
-            "needs config.dynamic_sampling.filter=True and filter_on 'correct' or"
-            f" 'auto', not filter={d.filter} and filter_on={d.filter_on!r}",
-        )
-    o = c.optimizer
-    if o.function == "adamw" and o.moments_dtype == "bfloat16" and o.b2 > 0.99:
-        refuse(
-            "optimizer.b2",
-            "must be at most 0.99 with config.optimizer.moments_dtype='bfloat16', which"
-            " rounds smaller changes of the second moment to zero",
-        )
-    if c.schedule.decay != "constant" and not c.schedule.decay_updates:
-        refuse(
-            "schedule.decay",
-            "needs config.schedule.decay_updates, the number of updates between the end"
-            " of the warm-up and a learning rate of 0",
-        )
-    updates = _updates(c)
+    decays, updates = c.schedule.decay != "constant", _updates(c)
     until_zero = c.schedule.warmup_updates + c.schedule.decay_updates
-    if c.schedule.decay != "constant" and until_zero < updates:
-        refuse(
-            "schedule.decay_updates",
-            f"the learning rate would be 0 after {until_zero} of up to {updates}"
-            f" updates; set at least {updates - c.schedule.warmup_updates}, or lower"
-            f" config.steps={c.steps}",
-        )
-    if c.objective.reset_every and rank:
-        refuse(
-            "objective.reset_every",
-            "adapters cannot replace the weights of the reference model; set it to 0,"
-            " or set config.model.lora.rank=0",
-        )
-    if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
-        refuse("profile.steps", "must be (first, last) with 1 <= first <= last, or ()")
-    if bool(c.model.path) == bool(c.model.maker):
-        maker = f"config.model.maker={c.model.maker!r}"
-        refuse("model.path", f"exactly one of this key and {maker} must be set")
+    # Whether the config is wrong, the key that the message names, and the reason.
+    rules = (
+        (not b.row_lengths, "batch.row_lengths",
+         "must have at least one entry, a length in tokens"),
+        (max(b.row_lengths, default=0) < r.max_prompt_tokens + r.max_response_tokens,
+         "batch.row_lengths",
+         "the longest must be at least config.rollout.max_prompt_tokens="
+         f"{r.max_prompt_tokens} + max_response_tokens={r.max_response_tokens}"),
+        (b.prompts_per_step % b.prompts_per_update, "batch.prompts_per_step",
+         "must be a multiple of"
+         f" config.batch.prompts_per_update={b.prompts_per_update}"),
+        (needs_data and not c.data.train, "data.train",
+         'must be JSONL files or "module:function"'),
+        (r.schedule != "sync" and r.backend == "jax", "rollout.schedule",
+         "config.rollout.backend='jax' cannot sample during an update, because it"
+         " uses the same devices; set backend='vllm' or schedule='sync'"),
+        (r.vllm.publish == "adapter" and not 0 < rank <= 512, "rollout.vllm.publish",
+         f"needs config.model.lora.rank from 1 to 512, not {rank}"),
+        (d.carry and c.reward.shuffle, "reward.shuffle",
+         "cannot be combined with config.dynamic_sampling.carry=True, because groups"
+         " of a round may then end in different steps; set one of them to False"),
+        (c.sampling.policy != "uniform" and (not d.filter or d.filter_on == "reward"),
+         "sampling.policy",
+         "needs config.dynamic_sampling.filter=True and filter_on 'correct' or"
+         f" 'auto', not filter={d.filter} and filter_on={d.filter_on!r}"),
+        (o.function == "adamw" and o.moments_dtype == "bfloat16" and o.b2 > 0.99,
+         "optimizer.b2",
+         "must be at most 0.99 with config.optimizer.moments_dtype='bfloat16', which"
+         " rounds smaller changes of the second moment to zero"),
+        (decays and not c.schedule.decay_updates, "schedule.decay",
+         "needs config.schedule.decay_updates, the number of updates between the end"
+         " of the warm-up and a learning rate of 0"),
+        (decays and until_zero < updates, "schedule.decay_updates",
+         f"the learning rate would be 0 after {until_zero} of up to {updates}"
+         f" updates; set at least {updates - c.schedule.warmup_updates}, or lower"
+         f" config.steps={c.steps}"),
+        (c.objective.reset_every and rank, "objective.reset_every",
+         "adapters cannot replace the weights of the reference model; set it to 0,"
+         " or set config.model.lora.rank=0"),
+        (steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]),
+         "profile.steps", "must be (first, last) with 1 <= first <= last, or ()"),
+        (bool(c.model.path) == bool(c.model.maker), "model.path",
+         f"exactly one of this key and config.model.maker={c.model.maker!r} must be"
+         " set"),
+    )  # fmt: skip
+    for wrong, key, reason in rules:
+        if wrong:
+            raise ValueError(f"config.{key}={attrgetter(key)(c)!r}: {reason}")
     check_overlong(c, r.max_response_tokens)
 
 
@@ -116,17 +96,6 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
         lines.append(
             "config.objective.eps_low and eps_high, because a step has only one update"
             " and every ratio is 1"
-        )
-    only_verifier = c.reward.function.strip() == "verifier"
-    filtered = d.filter and filter_on(c) == "correct" and not c.reward.overlong_factor
-    stages = c.curriculum.stages
-    sizes = {c.rollout.group_size, *(s.get("group_size") or 2 for s in stages)}
-    if sizes == {2} and only_verifier and filtered:
-        lines.append(
-            "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"
-            " except for the scale of the loss, because with"
-            " config.rollout.group_size=2 every group that is trained on has one right"
-            " and one wrong completion"
         )
     if (updates := _updates(c)) <= c.schedule.warmup_updates:
         lines.append(

@@ -23,7 +23,8 @@ If train batch and mini-batch have verl's meaning, an iteration has 128 / 32 = 4
 updates. `ppo_epochs=4` then gives the 16 updates; this is our interpretation.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -96,21 +97,21 @@ HARDWARE: Choices = {
 }
 
 
-def get_config(hardware: str = "") -> ConfigDict:
-    return recipe("Qwen/Qwen2.5-Math-7B", hardware, HARDWARE)
-
-
-def recipe(
-    model: str, hardware: str, choices: Choices, *, slots: int = 256
-) -> ConfigDict:
-    """Returns the config of the recipe for a base model.
+def make_get_config(
+    model: str, choices: Choices, *, slots: int = 256
+) -> Callable[[str], ConfigDict]:
+    """Returns the `get_config` of a file that applies the recipe to a base model.
 
     Args:
       model: a folder or a hub id.
-      hardware: a key of `choices`; empty keeps the default mesh.
-      choices: for each hardware, values by dotted key of the config.
+      choices: for each hardware, values by dotted key of the config. Without hardware
+        the config has the default mesh.
       slots: `rollout.slots`, unless `choices` sets it.
     """
+    return functools.partial(_recipe, model, choices, slots)
+
+
+def _recipe(model: str, choices: Choices, slots: int, hardware: str = "") -> ConfigDict:
     if hardware and hardware not in choices:
         raise ValueError(f"hardware {hardware!r}: must be one of {', '.join(choices)}")
     c = base.get_config()
@@ -144,3 +145,6 @@ def recipe(
     if hardware:
         c.update_from_flattened_dict(choices[hardware])
     return c
+
+
+get_config = make_get_config("Qwen/Qwen2.5-Math-7B", HARDWARE)

@@ -75,8 +75,7 @@ class _Parser(flags.ArgumentParser):
 def read_config(name: str) -> ConfigDict:
     """Returns the config of "FILE.py" or "FILE.py:TEXT".
 
-    TEXT is the argument of the file's `get_config`, or of `ABLATION.get_config` if the
-    file has an `ABLATION`.
+    TEXT is the argument of the file's `get_config`.
 
     Raises:
       UnreadableConfig: the file is missing, fails, or gives no ConfigDict. The message
@@ -84,15 +83,10 @@ def read_config(name: str) -> ConfigDict:
     """
     file, _, text = name.partition(":")
     module = run_file(file)
-    get_config = module.get("get_config")
-    if "ABLATION" in module:
-        get_config = getattr(module["ABLATION"], "get_config", None)
-    if get_config is None:
-        raise UnreadableConfig(
-            f"{file}: must define get_config(), or ABLATION as an Ablation"
-        )
+    if "get_config" not in module:
+        raise UnreadableConfig(f"{file}: must define get_config()")
     try:
-        config = get_config(*([text] if text else []))
+        config = module["get_config"](*([text] if text else []))
     except UnreadableConfig:  # raised by another config file that this one reads
         raise
     except Exception as error:

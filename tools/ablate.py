@@ -1,12 +1,11 @@
 """Trains each arm of an ablation with each seed, and compares the arms.
 
-python -m tools.ablate --config=configs/ablations/NAME.py [--config.KEY=VALUE ...]
+python -m tools.ablate --config=configs/ablations.py:NAME [--config.KEY=VALUE ...]
 
-Before training, checks the config of one unfinished run of each arm. Saves each run in
-a folder of WORKDIR/runs (flag --workdir) whose name is a hash of the run's config.
-Finished runs are reused, also by other ablations, and interrupted runs resume. The
-report is WORKDIR/NAME.md and WORKDIR/NAME.json. --config=NAME.py:@BASE uses the config
-BASE in place of the base config that the file names. --config.KEY=VALUE applies to
+Saves each run in a folder of WORKDIR/runs (flag --workdir) whose name is a hash of the
+run's config. Finished runs are reused, also by other ablations, and interrupted runs
+resume. The report is WORKDIR/NAME.md and WORKDIR/NAME.json. --config=FILE.py:NAME@BASE
+uses the config BASE in place of the ablation's base. --config.KEY=VALUE applies to
 every arm.
 """
 
@@ -32,7 +31,7 @@ from tools.ablation import execute
 from tools.ablation.report import markdown, read_result
 from tools.ablation.study import Study, make_study
 
-_CONFIG = define_config("The ablation: configs/ablations/NAME.py or your own file.")
+_CONFIG = define_config("The ablation: FILE.py:NAME; see configs/ablations.py.")
 _WORKDIR = flags.DEFINE_string("workdir", "runs/ablations", "Output folder.")
 _SEEDS = flags.DEFINE_list(
     "seeds", [], "Seeds, such as 0,1,2, in place of those of the ablation."
@@ -58,7 +57,7 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}; give flags only")
     if _CONFIG.value is None:
-        sys.exit("error: --config is missing; give --config=configs/ablations/NAME.py")
+        sys.exit("error: --config is missing; give --config=configs/ablations.py:NAME")
     logging.set_verbosity(logging.WARNING)
     sys.exit(run("ablate: stopped; the same command resumes", _command))
 
@@ -87,7 +86,6 @@ def _command(stop: StopSignals) -> int:
             def announce(line: str) -> None:
                 print(f"{study.name}: {line}", file=sys.stderr, flush=True)
 
-            execute.make_bases(pending)
             failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
         _report(study, workdir)
     except (ValueError, OSError, UnreadableConfig) as error:

@@ -168,15 +168,12 @@ class Series:
     points: Sequence[tuple[float, float]]  # finite (x, y) in ascending order of x
     colour: int = 0  # colour number
     raw: Sequence[tuple[float, float]] = ()  # unsmoothed points, drawn faintly
-    band: Sequence[tuple[float, float, float]] = ()  # (x, low, high) of an interval
 
 
 def lines(title: str, series: Sequence[Series]) -> str:
     """Returns a line chart over steps; at least one series must have a point."""
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
-    drawn = [point for s in series for point in (*s.points, *s.raw, *s.band)]
-    xs = [x for x, *_ in drawn]
-    ys = [value for _, *values in drawn for value in values]
+    xs, ys = zip(*(p for s in series for p in (*s.points, *s.raw)), strict=True)
     x_low, x_high, y_ticks = min(xs), max(xs), ticks(ys)
     x_high += x_high == x_low
 
@@ -203,12 +200,10 @@ def lines(title: str, series: Sequence[Series]) -> str:
             marks.append(label(at(value, 0)[0], height - 8, value, "x"))
     for s in series:
         paint, points = _paint(s.colour), _thinned(s.points)
-        around = [(x, low) for x, low, _ in s.band]
-        around += [(x, high) for x, _, high in reversed(s.band)]
-        shapes = [("polygon", "band", around), ("polyline", "raw", _thinned(s.raw))]
-        for name, kind, some in [*shapes, ("polyline", "curve", points)]:
+        for kind, some in (("raw", _thinned(s.raw)), ("curve", points)):
             if some:
-                marks.append(tag(name, points=path(some), style=paint, class_=kind))
+                line = path(some)
+                marks.append(tag("polyline", points=line, style=paint, class_=kind))
         kind = "seen point" if len(points) <= _FEW else "point"
         for point in points:
             step, shown_value = map(shown, point)

@@ -1,4 +1,4 @@
-"""Defines the reward functions of the ablations in `configs/ablations/`."""
+"""Defines the reward functions of the ablations in `configs/ablations.py`."""
 
 import functools
 import hashlib

@@ -1,18 +1,17 @@
 """What an ablation file says, and the config of each of its arms."""
 
-import pathlib
 import re
 import sys
 
 import pytest
 
 from configs.ablation import Ablation, grid
+from configs.ablations import ABLATIONS, get_config
 from configs.base import from_config
-from configs.reading import UnreadableConfig, read_config, run_file
+from configs.reading import UnreadableConfig, read_config
 from configs.schema import config_json
 from rl.run_spec import validate
 
-FILES = sorted(pathlib.Path("configs/ablations").glob("[a-z]*.py"))
 # Enough problems for a stage's levels, and no more than it takes.
 FEW = {
     "data.train_args.held_out": 4000,
@@ -26,13 +25,13 @@ def path(monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
-def test_every_arm_is_a_run_of_its_own_that_could_begin(file):
-    ablation, seen = run_file(str(file))["ABLATION"], set()
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_arm_is_a_run_of_its_own_that_could_begin(name):
+    ablation, seen = ABLATIONS[name], set()
     for arm in ablation.arms:
-        config = read_config(f"{file}:{arm}")
+        config = get_config(f"{name}:{arm}")
         seen.add(config_json(config))
-        if file.stem == "recipe":  # on the quickstart's base, which needs no package
+        if name == "recipe":  # on the quickstart's base, which needs no package
             quick = read_config("configs/quickstart.py")
             for section in ("model", "data", "rollout", "batch"):
                 config[section] = quick[section]
@@ -44,15 +43,8 @@ def test_every_arm_is_a_run_of_its_own_that_could_begin(file):
 
 def test_the_reference_of_most_is_the_base_itself_so_that_they_share_its_runs():
     base = config_json(read_config("configs/quickstart.py"))
-    shared = {
-        file.stem for file in FILES if config_json(read_config(str(file))) == base
-    }
-    assert shared == {path.stem for path in FILES} - {
-        "draws",
-        "updates",
-        "off_policy",
-        "recipe",
-    }
+    shared = {name for name in ABLATIONS if config_json(get_config(name)) == base}
+    assert {*ABLATIONS} - shared == {"draws", "updates", "off_policy", "recipe"}
 
 
 def test_an_arm_goes_on_any_base(tmp_path):
@@ -64,9 +56,9 @@ def test_an_arm_goes_on_any_base(tmp_path):
         "    return c\n"
     )
     base = f"{tmp_path / 'mine.py'}:7"
-    config = read_config(f"configs/ablations/clip_higher.py:eps_high=0.4@{base}")
+    config = read_config(f"configs/ablations.py:clip_higher:eps_high=0.4@{base}")
     assert (config.objective.eps_high, config.steps) == (0.4, 7)
-    config = read_config(f"configs/ablations/clip_higher.py:@{base}")
+    config = read_config(f"configs/ablations.py:clip_higher@{base}")
     assert (config.objective.eps_high, config.steps) == (0.28, 7)
 
 
@@ -78,43 +70,36 @@ def test_a_grid_is_every_combination():
 
 
 @pytest.mark.parametrize(
-    "given,message",
+    "arms,message",
     [
-        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': must be one of a"),
-        (
-            {"arms": {"a": {}, "b@c": {}}, "reference": "a"},
-            "arm 'b@c': the name must not",
-        ),
-        (
-            {"arms": {"a b": {}}, "reference": "a b"},
-            "arm 'a b': the name must not be empty",
-        ),
-        ({"arms": {"a": {}}, "reference": "a", "seeds": (1, 1)}, "seeds=[1, 1]: give"),
-        ({"arms": {"a": {}}, "reference": "a", "seeds": ()}, "seeds=[]: give at"),
+        ({}, "arm '': the name must not be empty"),
+        ({"a": {}, "b@c": {}}, "arm 'b@c': the name must not"),
+        ({"a b": {}}, "arm 'a b': the name must not be empty"),
     ],
 )
-def test_what_is_no_ablation_is_refused(given, message):
+def test_what_is_no_ablation_is_refused(arms, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        Ablation(**given)
+        Ablation(question="", arms=arms)
 
 
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("nope", "ValueError: arm 'nope': must be one of good, typo, kind"),
-        ("typo", "unknown key 'eps_hgih'. Did you mean"),
-        ("kind", "Could not override field 'eps_high'"),
-        ("good@none.py", "none.py: no such file"),
+        ("nope", "ValueError: ablation 'nope': must be one of mine"),
+        ("mine:nope", "ValueError: arm 'nope': must be one of good, typo, kind"),
+        ("mine:typo", "unknown key 'eps_hgih'. Did you mean"),
+        ("mine:kind", "Could not override field 'eps_high'"),
+        ("mine:good@none.py", "none.py: no such file"),
     ],
 )
 def test_an_arm_that_cannot_be_is_one_line(tmp_path, text, message):
     (tmp_path / "mine.py").write_text(
-        "from configs.ablation import Ablation\n"
-        "ABLATION = Ablation(reference='good', arms={\n"
+        "from configs.ablation import Ablation, make_get_config\n"
+        "get_config = make_get_config({'mine': Ablation(question='', arms={\n"
         "    'good': {},\n"
         "    'typo': {'objective.eps_hgih': 0.3},\n"
         "    'kind': {'objective.eps_high': 'much'},\n"
-        "})\n"
+        "})})\n"
     )
     with pytest.raises(UnreadableConfig) as caught:
         read_config(f"{tmp_path / 'mine.py'}:{text}")

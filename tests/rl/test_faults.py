@@ -15,7 +15,7 @@ from rl import checkpoint
 from tests.rl import test_train as runs
 from tests.rl.faults import STEP
 from tools.report.health import findings
-from tools.report.reading import read_run
+from tools.report.reading import read_runs
 
 # Five runs, three sets of programs to compile.
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -79,7 +79,7 @@ def _rows(workdir):
     ],
 )
 def test_the_report_names_it(ended, name, kind, said):
-    found = findings(read_run(ended[name][0]))
+    found = findings(*read_runs(ended[name][:1]))
     assert [f for f in found if f.kind == kind and said in f.text], found
 
 

@@ -23,7 +23,7 @@ from rl.problems.arithmetic import make_base
 from tests import forked
 from tests.metrics_page import documented
 from tools.report.health import findings
-from tools.report.reading import read_run
+from tools.report.reading import read_runs
 from tools.report.sections import page
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -228,7 +228,7 @@ def test_tensorboard_opens_the_run(finished):
 
 
 def test_its_report_finds_nothing_wrong(finished):
-    run = read_run(finished[0])
+    (run,) = read_runs(finished[:1])
     assert findings(run) == [] and run.done == STEPS
     assert run.samples[0]["rule"]
     text = page([run])

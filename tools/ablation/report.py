@@ -81,7 +81,7 @@ def read_result(study: Study) -> dict[str, Any]:
         runs.append(row)
     return {
         "name": study.name,
-        "question": study.question,
+        "question": study.ablation.question,
         "base": study.base,
         "overrides": study.overrides,
         "arms": study.ablation.arms,

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
@@ -10,9 +9,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs.ablation import SEPARATOR, Ablation, check_seeds
-from configs.reading import expand_home, read_config, run_file
-from configs.schema import config_json, differences
+from configs.ablation import SEPARATOR, Ablation, find_ablation
+from configs.reading import read_config, run_file
+from configs.schema import config_json
 from rl.files import read_json
 
 
@@ -38,25 +37,9 @@ class Run:
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
-        """The contents of the run's summary.json; None until the run has ended.
-
-        Raises:
-          ValueError: the workdir has a finished run with another config, or a
-            damaged file.
-        """
+        """The contents of the run's summary.json; None until the run has ended."""
         path = self.workdir / "summary.json"
-        if not path.is_file():
-            return None
-        found = read_json(self.workdir / "config.json")
-        config = self.config.copy_and_resolve_references()
-        expand_home(config)
-        expected = json.loads(config_json(config))
-        for key, its, ours in differences(found, expected):
-            raise ValueError(
-                f"{self.workdir}: holds another run: config.{key}={its!r}, not {ours!r}"
-                "; delete this folder or use another --workdir"
-            )
-        return read_json(path)
+        return read_json(path) if path.is_file() else None
 
     @property
     def last_line(self) -> str:
@@ -74,8 +57,7 @@ class Run:
 class Study:
     """Represents an ablation of a base config, with its runs."""
 
-    name: str  # name of the ablation's file, without ".py"
-    question: str  # docstring of the file
+    name: str
     base: str  # the config that the arms change
     overrides: Mapping[str, Any]  # values that every run sets, by dotted key
     ablation: Ablation  # the arms and the reference
@@ -103,33 +85,32 @@ def make_study(
     """Reads an ablation and lists its runs, whose folders are in `workdir/runs`.
 
     Args:
-      name: the ablation's file, or `FILE.py:@BASE` for another base config.
+      name: `FILE.py:NAME`, or `FILE.py:NAME@BASE` for another base config.
       overrides: values for all runs, by dotted key; they replace the arm's values.
       seeds: the seeds of each arm; empty means the seeds of the ablation.
 
     Raises:
-      ValueError: `name` contains an arm, the file defines no `ABLATION`, a seed occurs
-        twice, or `overrides` sets the seed.
+      ValueError: `name` is not an ablation or contains an arm, a seed occurs twice, or
+        `overrides` sets the seed.
       UnreadableConfig: the file, the base config or an arm is not valid.
     """
     file, _, text = name.partition(":")
-    chosen, _, other = text.partition(SEPARATOR)
-    if chosen:
-        raise ValueError(f"{name}: all arms run, so give {file} without an arm")
-    module = run_file(file)
-    ablation = module.get("ABLATION")
-    if not isinstance(ablation, Ablation):
-        raise ValueError(
-            f"{file}: defines no ABLATION of type Ablation; see configs/ablation.py"
-        )
+    which, _, other = text.partition(SEPARATOR)
+    ablations = run_file(file).get("ABLATIONS")
+    if not isinstance(ablations, dict):
+        raise ValueError(f"{file}: defines no ABLATIONS; see configs/ablation.py")
+    if ":" in which:
+        raise ValueError(f"{name}: all arms run, so give no arm")
+    ablation = find_ablation(ablations, which)
     if "seed" in overrides:
         raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")
     seeds = tuple(seeds or ablation.seeds)
-    check_seeds(seeds)
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds={list(seeds)}: give at least one, and none twice")
     runs = []
     for seed in seeds:
         for arm in ablation.arms:
-            source = f"{file}:{arm}{SEPARATOR}{other}" if other else f"{file}:{arm}"
+            source = f"{file}:{which}:{arm}" + (f"{SEPARATOR}{other}" if other else "")
             config, changes = read_config(source), {**overrides, "seed": seed}
             config.update_from_flattened_dict(changes)
             digest = hashlib.sha256(config_json(config).encode()).hexdigest()
@@ -141,8 +122,7 @@ def make_study(
             )
             runs.append(run)
     return Study(
-        name=pathlib.Path(file).stem,
-        question=(module.get("__doc__") or "").strip(),
+        name=which,
         base=other or ablation.base,
         overrides=overrides,
         ablation=ablation,

@@ -3,9 +3,8 @@
     python -m tools.report WORKDIR                      # writes WORKDIR/report.html
     python -m tools.report WORKDIR_A WORKDIR_B ... --out compared.html
 
-Several workdirs are compared; runs with equal settings apart from the seed form one
-arm. Runs may be unfinished. The page needs no scripts and no network. The command does
-not import or execute anything that a workdir names.
+Several workdirs are compared. Runs may be unfinished. The page needs no scripts and no
+network. The command does not import or execute anything that a workdir names.
 """
 
 import argparse

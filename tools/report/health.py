@@ -20,7 +20,7 @@ class Finding(NamedTuple):
     """Describes one problem of a run, or several of one kind."""
 
     steps: str  # the steps with the problem, such as "3, 5-8"; empty if unknown
-    kind: str  # "alarm", "update", "decline", "dump", "end" or "file"
+    kind: str  # "alarm", "update", "decline", "dump" or "end"
     text: str
 
 
@@ -41,8 +41,7 @@ def findings(run: Run) -> list[Finding]:
     for name, about in run.dumps.items():
         cause = about.get("cause", "an update was not finite")
         found.append(Finding(name, "dump", f"{cause}; see dumps/{name}"))
-    found += _end(run)
-    return found + [Finding("", "file", text) for text in run.unreadable]
+    return found + _end(run)
 
 
 def _alarms(run: Run) -> list[Finding]:

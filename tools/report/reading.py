@@ -1,22 +1,18 @@
-"""Reads the workdir of a run that may be in progress or come from an untrusted source.
+"""Reads the workdir of a run, which may be in progress.
 
-Invalid lines and files are skipped and reported. Nothing in them is executed.
+Nothing in a workdir is executed. A damaged file raises ValueError with its name.
 """
 
 import dataclasses
 import fcntl
-import json
 import math
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.reading import changes
-from rl.files import MAX_LINE_BYTES, read_lines
+from rl.files import read_json, read_rows, whole_number
 from tools.page import is_number
-
-_MOST_BYTES = 64 * 2**20  # larger JSON files are not read
-_WRONG = (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError)
 
 Row = Mapping[str, Any]
 
@@ -35,7 +31,6 @@ class Run:
     summary: Row  # empty until the run has ended once
     dumps: Mapping[str, Row]  # contents of dumps/NAME/dump.json by NAME
     running: bool  # whether a process has locked the workdir
-    unreadable: Sequence[str]  # "FILE: reason" for unreadable lines and files
 
     @property
     def done(self) -> int:
@@ -50,47 +45,30 @@ class Run:
 
 def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
     """Reads workdirs. If two folders have the same name, names all runs by path."""
-    runs = [read_run(workdir) for workdir in workdirs]
-    if len({run.name for run in runs}) < len(runs):
-        named = zip(runs, workdirs, strict=True)
-        runs = [dataclasses.replace(run, name=str(workdir)) for run, workdir in named]
-    names = [run.name for run in runs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{twice[0]}: given twice; name each workdir once")
-    return runs
+    folders = list(dict.fromkeys(workdirs))
+    unique = len({folder.name for folder in folders}) == len(folders)
+    return [_read_run(f, f.name if unique and f.name else str(f)) for f in folders]
 
 
-def read_run(workdir: pathlib.Path) -> Run:
+def _read_run(workdir: pathlib.Path, name: str) -> Run:
     if not (workdir / "config.json").is_file():
         raise ValueError(f"{workdir}: no config.json; give the workdir of a run")
-    wrong: list[str] = []
-    names = ("config", "manifest", "summary")
-    config, manifest, summary = (_object(workdir / f"{n}.json", wrong) for n in names)
-    rows = _rows(workdir / "metrics.jsonl", wrong, lambda row: True)
-    metrics = [
-        {
-            k: math.nan if v is None else float(v)
-            for k, v in row.items()
-            if v is None or is_number(v)
-        }
-        for row in rows
-    ]
-    metrics.sort(key=lambda row: row["step"])
+    config = _object(workdir / "config.json")
+    metrics = sorted(_metrics(workdir / "metrics.jsonl"), key=lambda row: row["step"])
     return Run(
-        name=workdir.name or str(workdir),
+        name=name,
         config=config,
         changes=changes(config),
-        manifest=manifest,
+        manifest=_object(workdir / "manifest.json"),
         steps=[row for row in metrics if "seconds/step" in row],
         evaluations=[row for row in metrics if "seconds/step" not in row],
-        samples=_rows(workdir / "samples.jsonl", wrong, _is_sample),
-        summary=summary,
+        samples=list(_samples(workdir / "samples.jsonl")),
+        summary=_object(workdir / "summary.json"),
         dumps={
-            path.parent.name: _object(path, wrong)
+            path.parent.name: _object(path)
             for path in sorted(workdir.glob("dumps/*/dump.json"))
         },
-        running=_is_held(workdir / ".lock"),
-        unreadable=wrong,
+        running=_is_locked(workdir / ".lock"),
     )
 
 
@@ -109,64 +87,38 @@ def interval_of(figures: Row) -> tuple[float, float] | None:
     return None
 
 
-def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
+def _object(path: pathlib.Path) -> dict[str, Any]:
+    value = read_json(path) if path.is_file() else {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: must be a JSON object; restore it")
+    return value
+
+
+def _metrics(path: pathlib.Path) -> Iterator[dict[str, float]]:
+    """Yields the numbers of each row; a run writes null for NaN."""
+    for where, row in read_rows(path, appended=True):
+        whole_number(row, where, "step")
+        values = {key: math.nan if v is None else v for key, v in row.items()}
+        yield {key: float(v) for key, v in values.items() if is_number(v)}
+
+
+def _samples(path: pathlib.Path) -> Iterator[Row]:
+    for where, row in read_rows(path, appended=True):
+        whole_number(row, where, "step")
+        texts = [row.get(key) for key in ("problem", "completion", "gold")]
+        are_texts = all(isinstance(text, str) for text in texts)
+        if not are_texts or not is_number(row.get("reward")):
+            raise ValueError(
+                f"{where}: needs problem, completion, gold and reward; restore the"
+                " file, or delete this row"
+            )
+        yield row
+
+
+def _is_locked(path: pathlib.Path) -> bool:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES // 2**20} MiB")
-        value = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(value, dict):
-            raise ValueError("not a JSON object")
-        return value
-    except _WRONG as error:
-        wrong.append(f"{path.name}: {' '.join(str(error).split())[:120]}")
-        return {}
-
-
-def _rows(
-    path: pathlib.Path, wrong: list[str], fits: Callable[[Row], bool]
-) -> list[dict[str, Any]]:
-    """Returns the rows of a JSONL file; adds a message about invalid lines to `wrong`.
-
-    A valid row has a step and satisfies `fits`.
-    """
-    if not path.is_file():
-        return []
-    rows, bad = [], []
-    for number, line in read_lines(path):
-        if not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
-            break  # the run is still writing it
-        try:
-            if len(line) > MAX_LINE_BYTES:
-                raise ValueError("longer than the limit")
-            row = json.loads(line)
-            step = row["step"]
-            if not (isinstance(step, int) and 0 <= step < 10**9 and fits(row)):
-                raise ValueError("not a row of this file")
-            rows.append(row)
-        except _WRONG:
-            bad.append(number)
-    if bad:
-        named = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
-        wrong.append(f"{path.name}: unreadable lines ({len(bad)}): {named}")
-    return rows
-
-
-def _is_sample(row: Row) -> bool:
-    """Returns True for a row with valid types; otherwise returns False or raises."""
-    why = row.get("shown_as") or []
-    texts = [row["problem"], row["completion"], row["gold"], *why]
-    is_list = isinstance(why, list) and is_number(row["reward"])
-    return is_list and all(isinstance(text, str) for text in texts)
-
-
-def _is_held(lock: pathlib.Path) -> bool:
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+        with path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False

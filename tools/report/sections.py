@@ -1,7 +1,6 @@
 """Renders the report of runs: health, curves, accuracies, settings, completions."""
 
 import html
-import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from configs.schema import flatten
-from rl.metrics import HEADLINE
+from rl.metrics import EVALUATED, HEADLINE
 from rl.progress import duration
-from rl.statistics import t_interval
 from tools import page as html_page
 from tools.page import Series, is_number, note, section, shown, table, tag
 from tools.report.health import findings
@@ -96,81 +94,44 @@ def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 def _curves(runs: Sequence[Run]) -> str:
     """Renders a chart per title of `CURVES`; for several runs, a chart per metric."""
+    charts: dict[str, list[tuple[Run, str, str]]] = {}  # run, metric and label of lines
+    for title, tags in CURVES.items():
+        if len(runs) > 1:
+            charts |= {tag: [(run, tag, run.name) for run in runs] for tag in tags}
+            continue
+        sets = list(part(runs[0].config, "data", "eval"))[1:]
+        tags += tuple(tag.replace("/", f"/{name}/") for tag in tags for name in sets
+                      if tag.startswith(EVALUATED))  # fmt: skip
+        charts[title] = [(runs[0], tag, tag) for tag in tags]
+    drawn = []
+    for title, wanted in charts.items():
+        lines = [_line(*each, colour) for colour, each in enumerate(wanted)]
+        if some := [line for line in lines if line.points]:
+            drawn.append(html_page.lines(title, some))
+    if not drawn:
+        return note("No step is done yet.")
     words = (
         f"Lines are moving averages over about 1/{_SMOOTHED} of the steps, except for"
         " evaluations. Faint lines are the values of the steps."
     )
-    charts: dict[str, list[Series]] = {}
-    if len(runs) == 1:
-        sets = list(part(runs[0].config, "data", "eval"))[1:]
-        for title, tags in CURVES.items():
-            tags += tuple(t.replace("/", f"/{name}/") for t in tags for name in sets
-                          if t.startswith("eval/"))  # fmt: skip
-            lines = [_lines(runs, metric, metric, i) for i, metric in enumerate(tags)]
-            charts[title] = sum(lines, [])
-    else:
-        words += (
-            " Runs that differ only in the seed share one line: their mean with its 95%"
-            " interval (Student's t over the runs)."
-        )
-        groups = arms(runs)
-        for metric in itertools.chain(*CURVES.values()):
-            lines = [_lines(groups[g], metric, g, i) for i, g in enumerate(groups)]
-            charts[metric] = sum(lines, [])
-    drawn = [html_page.lines(title, some) for title, some in charts.items() if some]
-    if not drawn:
-        return note("No step is done yet.")
     return note(words) + html_page.plots(drawn)
 
 
-def _lines(
-    members: Sequence[Run], metric: str, label: str, colour: int
-) -> list[Series]:
-    """Returns the curve of one run, or the mean of several with its 95% interval."""
-    raw = [points for run in members if (points := run.series(metric))]
-    if not raw:
-        return []
-    is_score = metric.startswith("eval/")
-    curves = [dict(points if is_score else smoothed(points)) for points in raw]
-    if len(curves) == 1:
-        faint = () if is_score else raw[0]
-        line = [*curves[0].items()]
-        return [Series(label=label, points=line, raw=faint, colour=colour)]
-    mean, band = [], []
-    for step in sorted(set.intersection(*map(set, curves))):
-        values = [curve[step] for curve in curves]
-        mean.append((step, float(np.mean(values))))
-        if interval := t_interval(values):
-            band.append((step, *interval))
-    return [Series(label=label, points=mean, band=band, colour=colour)] if mean else []
+def _line(run: Run, metric: str, label: str, colour: int) -> Series:
+    points = run.series(metric)
+    if metric.startswith(EVALUATED):
+        return Series(label=label, points=points, colour=colour)
+    return Series(label=label, points=smoothed(points), raw=points, colour=colour)
 
 
-def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Groups runs that differ only in the seed into arms.
-
-    An arm of one run has the run's name. The name of a larger arm lists the settings
-    that differ between arms (or is "all"), and gives the number of seeds.
-    """
-    differ = [key for key, _ in _differing(runs) if key != "seed"]
-    named: dict[str, list[Run]] = {}
-    for run in runs:
-        config = flatten(run.config)
-        words = [f"{k.rpartition('.')[2]}={config.get(k)}" for k in differ]
-        named.setdefault(", ".join(words) or "all", []).append(run)
-    return {
-        of_arm[0].name if len(of_arm) == 1 else f"{name} ({len(of_arm)} seeds)": of_arm
-        for name, of_arm in named.items()
-    }
-
-
-def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Returns (config key, value of each run as JSON) where values differ."""
+def _differing(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """Returns (config key, *values of the runs as JSON) where values differ."""
     configs = [flatten(run.config) for run in runs]
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
         values = [json.dumps(config.get(key)) for config in configs]
         if len(set(values)) > 1:
-            rows.append((key, values))
+            rows.append((key, *values))
     return rows
 
 
@@ -221,25 +182,12 @@ def _before_and_after(runs: Sequence[Run]) -> str:
 
 
 def _comparison(runs: Sequence[Run]) -> str:
-    rows, cells = [], []
-    for i, (name, members) in enumerate(arms(runs).items()):
-        ends = [part(run.summary, "final") for run in members]
-        ends = [figures for figures in ends if is_number(figures.get("accuracy"))]
-        if not ends:
-            cells.append((name, len(members), "", "", ""))
-            continue
-        values = [figures["accuracy"] for figures in ends]
-        mean, interval = float(np.mean(values)), t_interval(values)
-        over = f"{len(values)} runs (Student's t)"
-        if not interval:
-            interval, over = interval_of(ends[0]), "problems (one checkpoint)"
-        rows.append((name, mean, interval, i))
-        cells.append((name, len(members), f"{100 * mean:.1f}", _range(interval), over))
+    ends = [(run.name, part(run.summary, "final"), i) for i, run in enumerate(runs)]
+    rows = [(name, float(end["accuracy"]), interval_of(end), i)
+            for name, end, i in ends if is_number(end.get("accuracy"))]  # fmt: skip
     charts = [html_page.dots("Accuracy at the end, %", rows)] if rows else []
-    head = ("runs", "count", "accuracy at the end, %", "95% interval", "interval over")
-    differ = [(key, *values) for key, values in _differing(runs)]
-    names = ("key", *(run.name for run in runs))
-    return html_page.plots(charts) + table(head, cells) + table(names, differ)
+    names = ("key that differs", *(run.name for run in runs))
+    return html_page.plots(charts) + table(names, _differing(runs))
 
 
 # -- settings, time ------------------------------------------------------------------
@@ -305,7 +253,6 @@ def _sample(run: Run, row: Mapping[str, Any], several: bool) -> str:
     facts += [f"{key} {row[key]}" for key in ("rule", "tokens") if key in row]
     facts += [f"{name} {value}" for name, value in part(row, "components").items()]
     why = note(f"Suspect: {row['suspect']}.", "bad") if row.get("suspect") else ""
-    # Runs of earlier versions recorded the problem but not the prompt.
     body = why + html_page.text(str(row.get("prompt", row["problem"])), _MOST_OF_A_TEXT)
     body += note(f"Gold: {row['gold'][:_MOST_OF_A_TEXT]}")
     body += html_page.text(row["completion"], _MOST_OF_A_TEXT)
