@@ -24,17 +24,9 @@ from configs.schema import (
 
 DType = Literal["bfloat16", "float16", "float32"]
 AlarmName = Literal[
-    "truncated",
-    "unjudged",
-    "no_signal",
-    "repeated",
-    "entropy_low",
-    "entropy_high",
-    "sampler_gap",
-    "stuck_reward",
-    "skipped_updates",
-    "not_finite",
-]
+    "truncated", "unjudged", "no_signal", "repeated", "entropy_low", "entropy_high",
+    "sampler_gap", "stuck_reward", "skipped_updates", "not_finite",
+]  # fmt: skip
 
 
 @section
