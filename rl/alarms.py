@@ -15,103 +15,53 @@ class Alarm(RuntimeError):
 
 
 class Rule(NamedTuple):
-    """Describes one alarm: a value of the metrics, its limit and its warning."""
+    """Describes one alarm: a metric, its limit and the warning."""
 
     name: str  # the alarm's name in `alarms.stop_on`
-    value: Callable[[Metrics], float]  # value to compare; NaN if the step lacks it
+    metrics: tuple[str, ...]  # the first of these that a step has is compared
+    beyond: Callable[[float, float], bool]  # whether to warn for a value and the limit
     limit: float
     says: str  # format string of the value; {names}: first three non-finite metrics
-    beyond: Callable[[float, float], bool] = operator.gt  # whether to warn
     counts: bool = False  # whether the value counts consecutive steps or updates
 
 
-def _of(*names: str) -> Callable[[Metrics], float]:
-    # Returns the value of the first of these metrics that a step has.
-    return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
-
-
-def _not_finite(metrics: Metrics) -> list[str]:
-    return [name for name, value in metrics.items() if not math.isfinite(value)]
-
-
+# "reward/unmoved" and "not_finite" are computed by `Alarms.check`.
 RULES = (
-    Rule(
-        "truncated",
-        _of("sampling/truncated"),
-        0.9,
-        "{:.0%} of the completions are truncated: raise"
-        " config.rollout.max_response_tokens or the stage's max_response_tokens, or"
-        " check config.rollout.stop_token_ids",
-    ),
-    Rule(
-        "unjudged",
-        _of("sampling/unjudged"),
-        0.01,
-        "{:.1%} of the completions have no verdict: see the metrics verifier/lost"
-        " (workers died or timed out) and verifier/bad_gold, and whether the reward"
-        " function returns None",
-    ),
-    Rule(
-        "no_signal",
-        _of("sampling/informative"),
-        0.02,
-        "only {:.1%} of the groups are informative: use problems that the policy solves"
-        " sometimes, or check the reward function",
-        operator.lt,
-    ),
-    Rule(
-        "repeated",
-        _of("sampling/repeated"),
-        0.5,
-        "{:.0%} of the completions are repetitive: read some in samples.jsonl",
-    ),
-    Rule(
-        "entropy_low",
-        _of("policy/entropy"),
-        0.01,
-        "entropy {:.4f} nats/token is too low: the policy has collapsed; try a"
-        " lower config.schedule.learning_rate",
-        operator.lt,
-    ),
-    Rule(
-        "entropy_high",
-        _of("policy/entropy"),
-        5.0,
-        "entropy {:.2f} nats/token is too high: the policy is close to random;"
-        " try a lower config.schedule.learning_rate",
-    ),
-    Rule(
-        "sampler_gap",
-        # The second metric is used if no token is from the current policy version.
-        _of("policy/sampler_gap_mean", "off_policy/stale_gap"),
-        0.1,
-        "log-probabilities of sampler and trainer differ by {:.4f} nats/token on"
-        " average: the sampler has other weights, or computes less precisely",
-    ),
-    Rule(
-        "stuck_reward",
-        _of("reward/unmoved"),
-        10.0,
-        "the mean reward has not changed for {:.0f} steps: check the reward function",
-        operator.ge,
-        counts=True,
-    ),
-    Rule(
-        "skipped_updates",
-        _of("policy/skipped_in_a_row"),
-        3.0,
-        "skipped updates in a row: {:.0f}, because they were not finite; the run's"
-        " first skipped step is in dumps/ of the workdir, if it could be written",
-        lambda value, limit: value > 0,
-        counts=True,
-    ),
-    Rule(
-        "not_finite",
-        lambda metrics: len(_not_finite(metrics)),
-        0.0,
-        "metrics are not finite, such as {names}: see metrics.jsonl",
-    ),
-)
+    Rule("truncated", ("sampling/truncated",), operator.gt, 0.9,
+         "{:.0%} of the completions are truncated: raise"
+         " config.rollout.max_response_tokens or the stage's max_response_tokens, or"
+         " check config.rollout.stop_token_ids"),
+    Rule("unjudged", ("sampling/unjudged",), operator.gt, 0.01,
+         "{:.1%} of the completions have no verdict: see the metrics verifier/lost"
+         " (workers died or timed out) and verifier/bad_gold, and whether the reward"
+         " function returns None"),
+    Rule("no_signal", ("sampling/informative",), operator.lt, 0.02,
+         "only {:.1%} of the groups are informative: use problems that the policy"
+         " solves sometimes, or check the reward function"),
+    Rule("repeated", ("sampling/repeated",), operator.gt, 0.5,
+         "{:.0%} of the completions are repetitive: read some in samples.jsonl"),
+    Rule("entropy_low", ("policy/entropy",), operator.lt, 0.01,
+         "entropy {:.4f} nats/token is too low: the policy has collapsed; try a"
+         " lower config.schedule.learning_rate"),
+    Rule("entropy_high", ("policy/entropy",), operator.gt, 5.0,
+         "entropy {:.2f} nats/token is too high: the policy is close to random;"
+         " try a lower config.schedule.learning_rate"),
+    # The second metric is used if no token is from the current policy version.
+    Rule("sampler_gap", ("policy/sampler_gap_mean", "off_policy/stale_gap"),
+         operator.gt, 0.1,
+         "log-probabilities of sampler and trainer differ by {:.4f} nats/token on"
+         " average: the sampler has other weights, or computes less precisely"),
+    Rule("stuck_reward", ("reward/unmoved",), operator.ge, 10.0,
+         "the mean reward has not changed for {:.0f} steps: check the reward function",
+         counts=True),
+    Rule("skipped_updates", ("policy/skipped_in_a_row",),
+         lambda value, limit: value > 0, 3.0,
+         "skipped updates in a row: {:.0f}, because they were not finite; the run's"
+         " first skipped step is in dumps/ of the workdir, if it could be written",
+         counts=True),
+    Rule("not_finite", ("not_finite",), operator.gt, 0.0,
+         "metrics are not finite, such as {names}: see metrics.jsonl"),
+)  # fmt: skip
 
 
 class Alarms:
@@ -130,13 +80,15 @@ class Alarms:
 
     def check(self, metrics: Metrics) -> tuple[dict[str, str], str | None]:
         """Returns warnings by alarm name, and the reason to end the run or None."""
-        metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
-        names = ", ".join(_not_finite(metrics)[:3])
+        not_finite = [name for name, x in metrics.items() if not math.isfinite(x)]
+        names = ", ".join(not_finite[:3])
+        unmoved = self._count_unmoved(metrics)
+        found = {**metrics, "reward/unmoved": unmoved, "not_finite": len(not_finite)}
         patience = self.settings.patience
         warnings: dict[str, str] = {}
         reason = None
         for rule in RULES:
-            value = rule.value(metrics)
+            value = next((found[n] for n in rule.metrics if n in found), math.nan)
             if not rule.beyond(value, rule.limit):
                 self._in_a_row[rule.name] = 0
                 continue

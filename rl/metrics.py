@@ -218,23 +218,24 @@ LEGEND = (
     "columns: reward (mean), acc (share of correct completions), clip (share of clipped"
     " tokens), KL (nats/token from the step's initial policy), len (mean tokens)"
 )
+# Name, metrics (their sum is shown) and format of each column.
+_COLUMNS = (
+    ("reward", ("reward/mean",), "+.2f"),
+    ("acc", ("reward/accuracy",), ".1%"),
+    ("clip", CLIPPED, ".1%"),
+    ("KL", ("policy/kl_old_policy",), "z.4f"),
+    ("len", ("length/all_mean",), ".0f"),
+)
 
 
 def console_line(
     step: int, steps: int, m: Mapping[str, float], left: float | None
 ) -> str:
     """Formats the line of a step; `left` is the run's remaining seconds, if known."""
-    clipped = [m[key] for key in CLIPPED if key in m]
-    values = {
-        "reward": m.get("reward/mean"),
-        "acc": m.get("reward/accuracy"),
-        "clip": sum(clipped) if clipped else None,
-        "KL": m.get("policy/kl_old_policy"),
-        "len": m.get("length/all_mean"),
-    }
-    forms = {"reward": "+.2f", "acc": ".1%", "clip": ".1%", "KL": "z.4f", "len": ".0f"}
     parts = [f"step {step}/{steps}"]
-    parts += [f"{k} {v:{forms[k]}}" for k, v in values.items() if v is not None]
+    for name, keys, form in _COLUMNS:
+        if values := [m[key] for key in keys if key in m]:
+            parts.append(f"{name} {sum(values):{form}}")
     seconds = m["seconds/step"]
     parts.append(f"{seconds:.{1 if seconds < 99.95 else 0}f} s/step")
     parts.append("compiled" if left is None else f"{duration(left)} left")

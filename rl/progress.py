@@ -7,7 +7,6 @@ ten seconds. With several processes only the leader prints.
 
 import contextlib
 import contextvars
-import os
 import sys
 import threading
 import time
@@ -41,25 +40,20 @@ class Watch:
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def text(self, columns: int = 0) -> str:
-        """Returns a line of progress, with a bar if a total and `columns` are given."""
+    def text(self, *, bar: bool = False) -> str:
+        """Returns a line of progress, with a bar if `bar` and the total is known."""
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.monotonic() - since, 1e-9)
-        if self._total and columns:
+        if self._total and bar:
+            counts, unit = (self._done, self._total, self.seconds), f" {self._unit}"
             return tqdm.tqdm.format_meter(
-                self._done,
-                self._total,
-                self.seconds,
-                ncols=columns,
-                prefix=self._name,
-                unit=f" {self._unit}",
-                rate=rate,
+                *counts, prefix=self._name, unit=unit, rate=rate
             )
         line = f"{self._name}: "
         if self._total:
             line += f"{self._done:,} of {self._total:,} {self._unit}, "
         if not rate or not self._total:
-            return f"{line}{duration(self.seconds)} so far"[: columns or None]
+            return f"{line}{duration(self.seconds)} so far"
         left = duration((self._total - self._done) / rate)
         return f"{line}{rate:,.{0 if rate >= 10 else 2}f}/s, {left} left"
 
@@ -69,21 +63,11 @@ class Watch:
             if self.covered:
                 continue
             shown = terminal
-            if terminal:
-                text = f"\r{self.text(_columns(stream) - 1)}{_CLEAR}"
-                print(end=text, file=stream, flush=True)
-            else:
-                print(self.text(), file=stream, flush=True)
+            start, end = ("\r", _CLEAR) if terminal else ("", "\n")
+            text = f"{start}{self.text(bar=terminal)}{end}"
+            print(end=text, file=stream, flush=True)
         if shown:
             print(end=f"\r{_CLEAR}", file=stream, flush=True)
-
-
-def _columns(stream: TextIO) -> int:
-    # Not `shutil.get_terminal_size`, which reads COLUMNS and the terminal of stdout.
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except OSError:  # the terminal was closed
-        return 80
 
 
 _hushed = threading.Event()

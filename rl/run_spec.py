@@ -359,8 +359,5 @@ def _stages(
                 f"{key}[{i}].max_response_tokens={longest}: must be at most"
                 f" config.rollout.max_response_tokens={r.max_response_tokens}"
             )
-        try:
-            check_overlong(c, longest)
-        except ValueError as error:
-            raise ValueError(f"{key}[{i}]: {error}") from None
+        check_overlong(c, longest)
     return stages, gaps

@@ -74,13 +74,15 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
                 read_loop(path, stored)
         except CorruptCheckpointError as error:
             damage = str(error)
-        record, sums = records.get(step), path / SUMS
+        record, sums, saved = records.get(step), path / SUMS, None
+        if sums.exists():
+            saved = datetime.datetime.fromtimestamp(sums.stat().st_mtime, datetime.UTC)
         row = {
             "name": str(step),
             "step": step,
             "updates": record and record.updates,
             "bytes": checkpoint.size_of(path),
-            "saved": _time(sums) if sums.exists() else None,
+            "saved": saved and saved.isoformat(),
             "healthy": record and record.healthy,
             "score": record and record.score,
             "kept": kept.get(step, []),
@@ -103,11 +105,6 @@ def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
         for name in removed:
             checkpoint.remove(folder / name)
     return removed
-
-
-def _time(path: pathlib.Path) -> str:
-    moment = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
-    return moment.isoformat()
 
 
 def _line(row: dict[str, Any], *, verified: bool) -> str:

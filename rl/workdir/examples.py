@@ -3,13 +3,11 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from configs.schema import Range
 from rl.groups.stats import RolloutStats, is_repetitive
-from rl.types import Group
 from rl.verifier import extract_answer
 from rl.verifier.parse.extract import behind
 
@@ -21,7 +19,7 @@ def example_rows(
     decode: Callable[[Sequence[int]], str],
     decode_prompt: Callable[[Sequence[int]], str],
     *,
-    samples: Annotated[int, Range(0, 8)],
+    samples: int,
     after: str,
 ) -> list[dict[str, Any]]:
     """Returns at most `samples` completions worth reading, as rows of samples.jsonl.
@@ -35,8 +33,25 @@ def example_rows(
     firsts: list[int] = []
     for group in stats.examples:
         firsts.append(len(rows))
-        for index in range(len(group.completions)):
-            row = _example(group, index, decode, decode_prompt)
+        prompt = decode_prompt(group.prompt_ids.tolist())
+        for i, completion in enumerate(group.completions):
+            row = {
+                "id": group.problem.id,
+                "problem": group.problem.problem,
+                "prompt": prompt,
+                "completion": decode(completion.token_ids.tolist()),
+                "gold": group.problem.answers[0],
+                "correct": bool(group.correct[i]),
+                "reward": float(group.rewards[i]),
+                "finish_reason": completion.finish_reason,
+                "tokens": len(completion.token_ids),
+                "repeated": is_repetitive(completion.token_ids),
+            }
+            parts = {name: float(x[i]) for name, x in group.components.items()}
+            if known := {k: v for k, v in parts.items() if not math.isnan(v)}:
+                row["components"] = known
+            if group.rules:
+                row["rule"] = group.rules[i]
             rows.append(row | {"suspect": suspicion(row, after=after)})
     if not rows or not samples:
         return []
@@ -59,33 +74,6 @@ def example_rows(
             if at in shown or len(shown) < samples:
                 shown.setdefault(at, []).extend([kind] if kind else [])
     return [rows[at] | {"shown_as": kinds} for at, kinds in shown.items()]
-
-
-def _example(
-    group: Group,
-    index: int,
-    decode: Callable[[Sequence[int]], str],
-    decode_prompt: Callable[[Sequence[int]], str],
-) -> dict[str, Any]:
-    completion = group.completions[index]
-    row = {
-        "id": group.problem.id,
-        "problem": group.problem.problem,
-        "prompt": decode_prompt(group.prompt_ids.tolist()),
-        "completion": decode(completion.token_ids.tolist()),
-        "gold": group.problem.answers[0],
-        "correct": bool(group.correct[index]),
-        "reward": float(group.rewards[index]),
-        "finish_reason": completion.finish_reason,
-        "tokens": len(completion.token_ids),
-        "repeated": is_repetitive(completion.token_ids),
-    }
-    components = {name: float(part[index]) for name, part in group.components.items()}
-    if known := {k: v for k, v in components.items() if not math.isnan(v)}:
-        row["components"] = known
-    if group.rules:
-        row["rule"] = group.rules[index]
-    return row
 
 
 def suspicion(row: Mapping[str, Any], *, after: str = "") -> str:

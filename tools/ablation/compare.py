@@ -1,11 +1,10 @@
 """Compares the arms of an ablation, and measures the noise between seeds."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from rl.statistics import compare_seeds, holm, t_interval
 
@@ -27,9 +26,7 @@ def compare(
       arms' numbers of seeds. If there is a p-value, `p_adjusted` is its value after
       Holm's correction for the number of compared arms.
 
-      Noise has the standard deviation between seeds, `sd`, pooled over arms, and its
-      `degrees` of freedom. `shows` is the smallest difference that is significant at 5%
-      between two arms of `seeds` seeds each, the largest number of seeds of any arm.
+      Noise is the standard deviation between seeds, pooled over arms.
     """
     names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}
@@ -56,8 +53,11 @@ def compare(
         adjusted = holm([found["p_value"] for found in tested])
         for found, p_value in zip(tested, adjusted, strict=True):
             found["p_adjusted"] = p_value
-        if entry := _noise(by_arm.values()):
-            noise[name] = entry
+        several = [values for values in by_arm.values() if len(values) > 1]
+        if several:
+            squares = sum(float(np.var(values) * len(values)) for values in several)
+            degrees = sum(len(values) - 1 for values in several)
+            noise[name] = math.sqrt(squares / degrees)
     return {"reference": reference, "cells": cells, "noise": noise}
 
 
@@ -66,14 +66,3 @@ def _difference(reference: Sequence[float], arm: Sequence[float]) -> dict[str, A
     mean = float(np.mean(arm) - np.mean(reference))
     seeds = min(len(arm), len(reference))
     return {"mean": mean, "interval": interval, "p_value": p_value, "seeds": seeds}
-
-
-def _noise(arms: Iterable[Sequence[float]]) -> dict[str, Any] | None:
-    several = [arm for arm in arms if len(arm) > 1]
-    if not several:
-        return None
-    degrees = sum(len(arm) - 1 for arm in several)
-    squares = sum(float(np.var(arm) * len(arm)) for arm in several)
-    sd, seeds = math.sqrt(squares / degrees), max(map(len, several))
-    shows = float(stats.t.ppf(0.975, degrees)) * sd * math.sqrt(2 / seeds)
-    return {"sd": sd, "degrees": degrees, "shows": shows, "seeds": seeds}

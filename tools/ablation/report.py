@@ -111,27 +111,17 @@ def markdown(result: Mapping[str, Any]) -> str:
         row = {f.title: _mean(f, cells.get(n), counts[arm]) for n, f in figures.items()}
         means.append({"arm": name, "seeds": str(counts[arm])} | row)
     about += " Values are means over seeds ± half of the 95% interval (Student's t)."
-    noise = [
-        {
-            "": figure.title,
-            "standard deviation between seeds": figure.text(entry["sd"]),
-            "degrees of freedom": str(entry["degrees"]),
-            "smallest significant difference": figure.text(entry["shows"]),
-        }
-        for name, figure in compared.items()
-        if (entry := result["noise"].get(name))
-    ]
-    note = (
-        "The standard deviation is pooled over arms. A difference of two arms below the"
-        " last column is not significant at 5%. If all runs share one base model, the"
-        " noise is that of training alone."
-    )
     report = [
         Table("", means if figures else [], about),
         _differences(result, compared),
-        Table("Noise of the seed", noise, note if noise else ""),
     ]
-    return render(result["name"], report, *_remarks(result))
+    noise = [
+        f"{figure.title}: the standard deviation between seeds, pooled over arms, is"
+        f" {figure.text(result['noise'][name])}."
+        for name, figure in compared.items()
+        if name in result["noise"]
+    ]
+    return render(result["name"], report, *noise, *_remarks(result))
 
 
 def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Table:

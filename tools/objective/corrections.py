@@ -17,9 +17,6 @@ from tools.objective.properties import TOLERANCE, Finding
 from tools.objective.trial import GROUP, OWNER, SHORT, Trial, Values, layout
 
 _CAP = 2.0  # config.objective.correction_cap
-# Means of old_logprobs - sampler_logprobs of off-policy tokens, by completion; some
-# ratios exceed the cap.
-_GAPS = (0.1, 1.2, -0.2, -1.1)
 _WHY = {
     "rejected tokens": "gradients, metrics and means must not include those tokens",
     "whole completions": "`geometric` must keep or reject all tokens of a completion",
@@ -49,7 +46,7 @@ def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Findin
 
 def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     """Yields (property, what is wrong) for each fault."""
-    values = _make_values()
+    values = trial.make_values()
 
     def changed(aggregation: Aggregation) -> RunConfig:
         objective = dataclasses.replace(
@@ -105,23 +102,6 @@ def _weights(batches: Sequence[Batch]) -> np.ndarray:
         inside = batch.loss_weights != 0
         weights[trial.token_numbers(batch)[inside]] = batch.loss_weights[inside]
     return weights
-
-
-def _make_values() -> dict[str, np.ndarray]:
-    """Returns random values of each token; about 70% of the tokens are off-policy."""
-    rng, size = np.random.default_rng(2), len(OWNER)
-    off_policy = rng.random(size) < 0.7
-    gap = np.take(_GAPS, OWNER % len(_GAPS)) + rng.normal(0, 0.5, size)
-    old = rng.normal(-2, 0.5, size)
-    policy = old + rng.normal(0, 0.02, size)
-    return {
-        "policy": policy,
-        "old": old,
-        "sampler": old - np.where(off_policy, gap, 0.0),
-        "reference": policy + rng.normal(0, 0.3, size),
-        "entropy": rng.uniform(0.5, 2, size),
-        "off_policy": off_policy,
-    }
 
 
 def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Batch]:
