@@ -51,35 +51,23 @@ def section(cls: type[Section]) -> type[Section]:
     return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
 
-def parse(
-    cls: type[Section], values: Mapping[str, Any], above: str = "config"
-) -> Section:
-    """Creates a section from its keys and values; `above` is the section's own key.
+def parse(cls: type[Section], values: Mapping[str, Any], name: str = "") -> Section:
+    """Creates a section from its keys and values; `name` is the section's dotted key.
 
-    Raises ValueError if a key is unknown or missing, or a value does not fit its type.
+    Raises ValueError if a key is unknown, or a value does not fit its type.
     """
-    hints = typing.get_type_hints(cls, include_extras=True)
-    if unknown := sorted(values.keys() - hints.keys()):
-        key = unknown[0]
-        raise ValueError(
-            f"{above}.{key}={values[key]!r}: unknown key; use only {', '.join(hints)}"
-        )
-    if missing := [key for key in hints if key not in values]:
-        raise ValueError(
-            f"{above}.{missing[0]}: the key is missing; start from a config in configs/"
-        )
+    hints = typing.get_type_hints(cls)
     typed: dict[str, Any] = {}
-    for key, hint in hints.items():
-        name, value = f"{above}.{key}", values[key]
+    for key, value in values.items():
+        hint = hints.get(key)
         if dataclasses.is_dataclass(hint):
+            inner = f"{name}.{key}" if name else key
             if not isinstance(value, Mapping):
-                raise ValueError(f"{name}={value!r}: must be a dict")
-            typed[key] = parse(cast(type, hint), value, name)
-        elif wrong := _wrong(value, hint):
-            raise ValueError(f"{name}={value!r}: must {wrong}")
-        else:
-            typed[key] = tuple(value) if isinstance(value, list) else value
-    return cls(**typed)
+                raise ValueError(f"config.{inner}={value!r}: must be a dict")
+            value = parse(cast(type, hint), value, inner)
+        typed[key] = tuple(value) if isinstance(value, list) else value
+    section: Section = call(cls, name, typed)
+    return section
 
 
 def check(section: str, values: Mapping[str, Any], function: Callable) -> None:

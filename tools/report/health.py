@@ -48,7 +48,7 @@ def _alarms(run: Run) -> list[Finding]:
     """Returns the alarms that the run's metrics set off, or an error in its config."""
     try:
         settings = part(run.config, "alarms")
-        alarms = Alarms(parse(base.Alarms, settings, above="config.alarms"))
+        alarms = Alarms(parse(base.Alarms, settings, "alarms"))
         held: dict[str, tuple[list[int], str]] = {}
         for row in run.steps:
             figures = {key: value for key, value in row.items() if key != "step"}

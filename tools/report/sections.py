@@ -40,10 +40,10 @@ def page(runs: Sequence[Run]) -> str:
         return "".join(tag("h3", html.escape(r.name)) + render(r) for r in runs)
 
     parts = {
-        "Comparison": _comparison(runs) if len(runs) > 1 else "",
         "Health": _health(runs),
         "Curves": _curves(runs),
         "Before and after": _before_and_after(runs),
+        "Differences": _differences(runs) if len(runs) > 1 else "",
         "Settings": each(_settings),
         "Time": each(_spent),
         "Completions": _samples(runs),
@@ -124,17 +124,6 @@ def _line(run: Run, metric: str, label: str, colour: int) -> Series:
     return Series(label=label, points=smoothed(points), raw=points, colour=colour)
 
 
-def _differing(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """Returns (config key, *values of the runs as JSON) where values differ."""
-    configs = [flatten(run.config) for run in runs]
-    rows = []
-    for key in sorted({key for run in runs for key in run.changes}):
-        values = [json.dumps(config.get(key)) for config in configs]
-        if len(set(values)) > 1:
-            rows.append((key, *values))
-    return rows
-
-
 # -- accuracy ------------------------------------------------------------------------
 
 
@@ -181,16 +170,18 @@ def _before_and_after(runs: Sequence[Run]) -> str:
     return html_page.plots([chart]) + table((*head, "truncated, %"), cells)
 
 
-def _comparison(runs: Sequence[Run]) -> str:
-    ends = [(run.name, part(run.summary, "final"), i) for i, run in enumerate(runs)]
-    rows = [(name, float(end["accuracy"]), interval_of(end), i)
-            for name, end, i in ends if is_number(end.get("accuracy"))]  # fmt: skip
-    charts = [html_page.dots("Accuracy at the end, %", rows)] if rows else []
-    names = ("key that differs", *(run.name for run in runs))
-    return html_page.plots(charts) + table(names, _differing(runs))
-
-
 # -- settings, time ------------------------------------------------------------------
+
+
+def _differences(runs: Sequence[Run]) -> str:
+    """Renders the config keys whose values differ, as JSON."""
+    configs = [flatten(run.config) for run in runs]
+    rows = []
+    for key in sorted({key for run in runs for key in run.changes}):
+        values = [json.dumps(config.get(key)) for config in configs]
+        if len(set(values)) > 1:
+            rows.append((key, *values))
+    return table(("config key", *(run.name for run in runs)), rows)
 
 
 def _settings(run: Run) -> str:
