@@ -53,13 +53,8 @@ def get_config(sets: str = "shared") -> ConfigDict:
             ),
             # Evaluation sets, as names, .jsonl files or hf://; problems that match one
             # of their problems are dropped.
-            "evaluation": (
-                "aime2024",
-                "amc83",
-                "math500",
-                "minerva272",
-                "olympiadbench675",
-                "gsm8k_test",
+            "evaluation": tuple(
+                "aime2024 amc83 math500 minerva272 olympiadbench675 gsm8k_test".split()
             ),
             "data_dir": f"{data}/eval",
             # Evidence is a record that independent solvers found the answer. "required"

@@ -15,19 +15,13 @@ from configs import quickstart
 
 def get_config() -> ConfigDict:
     c = quickstart.get_config()
+    early = {
+        "steps": 60,
+        "advance": {"metric": "accuracy", "at_least": 0.8, "window": 5},
+    }
     c.curriculum.stages = (
-        {
-            "name": "easy",
-            "levels": {"2": 0.3, "3": 0.7},
-            "steps": 60,
-            "advance": {"metric": "accuracy", "at_least": 0.8, "window": 5},
-        },
-        {
-            "name": "carries",
-            "levels": {"3": 0.2, "4": 0.4, "5": 0.4},
-            "steps": 60,
-            "advance": {"metric": "accuracy", "at_least": 0.8, "window": 5},
-        },
+        {"name": "easy", "levels": {"2": 0.3, "3": 0.7}, **early},
+        {"name": "carries", "levels": {"3": 0.2, "4": 0.4, "5": 0.4}, **early},
         {
             "name": "all",
             "levels": {"1": 0.01, "2": 0.1, "3": 0.27, "4": 0.38, "5": 0.24},

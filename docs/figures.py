@@ -1,14 +1,13 @@
 """Draws pictures of README and docs into docs/images, as SVG files.
 
-    python docs/figures.py                              # packing
-    python docs/figures.py --run runs/quickstart        # and a learning curve
-    python docs/figures.py --plan plan.json             # and the memory of a plan
-    python docs/figures.py --learning learning.json     # and the curves of a peer
-    python docs/figures.py --arm full runs/a runs/b --arm lora runs/c   # and of arms
+    python docs/figures.py --run runs/quickstart        # a learning curve
+    python docs/figures.py --plan plan.json             # the memory of a plan
+    python docs/figures.py --learning learning.json     # curves of this project and TRL
+    python docs/figures.py --arm full runs/a runs/b --arm lora runs/c   # curves of arms
 
 `plan.json` is the output of `python -m tools.plan ... --json=plan.json`, and
 `learning.json` that of `python -m tools.bench learning --out DIR --json=learning.json`.
-flow.svg and layout.svg are drawn by hand.
+flow.svg, layout.svg and packing.svg are drawn by hand.
 """
 
 import argparse
@@ -20,10 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl.groups.packing import best_fit
-
 IMAGES = pathlib.Path(__file__).parent / "images"
-BLUE, ORANGE, GREEN, GREY, INK = "#3b6fb6", "#e08a3c", "#4d9a6a", "#c9ced6", "#30363d"
+BLUE, ORANGE, GREEN, INK = "#3b6fb6", "#e08a3c", "#4d9a6a", "#30363d"
 LEFT, RIGHT, TOP, BOTTOM = 52, 700, 14, 260  # edges of a chart
 _SHADES = ("#3b6fb6", "#7fa3d1", "#e08a3c", "#f0bf91", "#4d9a6a", "#97c5a8", "#8f6bb1")
 
@@ -40,15 +37,10 @@ def save(name: str, width: int, height: int, marks: Sequence[str]) -> None:
     )
 
 
-def box(x: float, y: float, width: float, height: float, fill: str, label="") -> str:
-    """Returns a rectangle; a label is centred and white."""
-    shown = (
-        f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4.5:.1f}" fill="#fff"'
-        f' text-anchor="middle">{html.escape(label)}</text>'
-    )
+def box(x: float, y: float, width: float, height: float, fill: str) -> str:
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-        f' rx="3" fill="{fill}"/>{shown if label else ""}'
+        f' rx="3" fill="{fill}"/>'
     )
 
 
@@ -58,39 +50,6 @@ def words(x: float, y: float, text: str, anchor: str = "start", size: int = 13) 
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
         f"{html.escape(text)}</text>"
     )
-
-
-def packing() -> None:
-    """Draws the rows that `best_fit` makes of 40 log-normal segments."""
-    rng = np.random.default_rng(0)
-    drawn = 150 + rng.lognormal(np.log(700), 0.84, 40)
-    lengths = np.minimum(drawn, 4096).astype(int)
-    own = range(len(lengths))
-    rows = best_fit(lengths.tolist(), 4096, own, [0] * len(own))
-    scale, marks = 700 / 4096, []
-    for r, row in enumerate(rows):
-        x = 60.0
-        marks.append(words(52, 27 + 24 * r, f"row {r}", "end"))
-        marks.append(box(60, 12 + 24 * r, 700, 20, "#eef0f3"))
-        for (i,) in row:
-            wide = lengths[i] * scale
-            marks.append(box(x, 12 + 24 * r, 150 * scale, 20, INK))
-            fill = _SHADES[i % len(_SHADES)]
-            marks.append(
-                box(x + 150 * scale, 12 + 24 * r, wide - 150 * scale, 20, fill)
-            )
-            x += wide
-    bottom = 24 * len(rows) + 30
-    padding = 1 - lengths.sum() / (4096 * len(rows))
-    marks.append(
-        words(
-            60,
-            bottom,
-            f"40 segments (black: prompt of 150 tokens, colour: completion) in rows of"
-            f" 4,096 positions; {padding:.1%} padding",
-        )
-    )
-    save("packing", 780, bottom + 12, marks)
 
 
 class Arm(NamedTuple):
@@ -202,7 +161,6 @@ def memory(plan: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Draws the packing, and what the flags ask for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=pathlib.Path, help="workdir of a run: its curve")
     parser.add_argument("--plan", type=pathlib.Path, help="JSON of a plan: its memory")
@@ -210,7 +168,6 @@ def main() -> None:
     parser.add_argument("--arm", nargs="+", action="append", help="label and workdirs")
     args = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
-    packing()
     if args.run:
         curve(args.run)
     if args.plan:
