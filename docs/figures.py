@@ -44,10 +44,10 @@ def box(x: float, y: float, width: float, height: float, fill: str) -> str:
     )
 
 
-def words(x: float, y: float, text: str, anchor: str = "start", size: int = 13) -> str:
+def words(x: float, y: float, text: str, anchor: str = "start") -> str:
     """Returns a line of text as SVG."""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="13">'
         f"{html.escape(text)}</text>"
     )
 

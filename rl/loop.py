@@ -23,7 +23,6 @@ from rl.metrics import (
     MetricsWriter,
     Stopwatch,
     console_line,
-    distributions,
     sampling_metrics,
     speed_metrics,
 )
@@ -125,9 +124,7 @@ def train(
                 with clock.phase("update"), watch("update"):
                     updates = engine.update(batches, hypers)
                 with clock.phase("log"):
-                    metrics = run.log_update(
-                        groups, stats, batches, hypers, updates, clock
-                    )
+                    metrics = run.log_update(groups, batches, hypers, updates, clock)
             else:
                 print(
                     f"step {run.done + 1}: too few informative groups, no update:"
@@ -276,18 +273,16 @@ class _Run:
     def log_update(
         self,
         groups: list[Group],
-        stats: RolloutStats,
         batches: list[list[Batch]],
         hypers: list[Hyper],
         updates: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Writes histograms and, once, the dump of a step; returns metrics."""
+        """Writes, once, the dump of a step with skipped updates; returns metrics."""
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
             engine.checkpoints.finish()
             dump_updates(self.workdir, step, groups, batches, hypers, updates)
-        self.writer.histograms(step + 1, distributions(stats, batches))
         micro = [batch for mini_batch in batches for batch in mini_batch]
         tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))
         passes = len(hypers) / len(batches)

@@ -10,8 +10,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from rl.problems.functions import load_function
 
 
@@ -20,9 +18,6 @@ class Sink(Protocol):
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Logs finite metrics by name; a step may have several calls."""
-
-    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Logs distributions by name: arrays with at least one value."""
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Logs completions of a step: rows of samples.jsonl without the key "step"."""
@@ -80,10 +75,6 @@ class _WandbRun:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log({"step": step, **values})
-
-    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        made = {f"histogram/{k}": self._wandb.Histogram(v) for k, v in values.items()}
-        self._run.log({"step": step, **made})
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = ["problem", "completion", "gold", "reward"]

@@ -19,7 +19,6 @@ from rl.groups.stats import RolloutStats
 from rl.metric_loggers import Maker, Sink
 from rl.processes.stopping import one_line
 from rl.progress import duration
-from rl.types import Batch
 from rl.workdir.board import Board
 
 CLIPPED = ("policy/clipped_high", "policy/clipped_low")
@@ -79,12 +78,6 @@ class MetricsWriter:
         self._metrics.write({"step": step, **plain})
         self._board.scalars(step, finite)
         self._log("scalars", step, finite)
-
-    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Writes histograms to TensorBoard and the loggers; leaves out empty arrays."""
-        some = {name: array for name, array in values.items() if len(array)}
-        self._board.histograms(step, some)
-        self._log("histograms", step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Writes completions to samples.jsonl, TensorBoard and the loggers."""
@@ -180,28 +173,6 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
             metrics[f"length/{name}_p95"] = np.quantile(part, 0.95)
             metrics[f"length/{name}_max"] = part.max()
     return {name: float(value) for name, value in metrics.items()}
-
-
-def distributions(
-    stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
-) -> dict[str, np.ndarray]:
-    """Returns lengths of judged completions, and advantages of those trained on."""
-    batches = [batch for micro in mini_batches for batch in micro]
-    advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
-    return {
-        "length/tokens": np.concatenate(
-            [*stats.columns.get("sampling/tokens", ()), np.zeros(0)]
-        ),
-        "advantage/completions": np.concatenate([*advantages, np.zeros(0)]),
-    }
-
-
-def _first_tokens(batch: Batch) -> np.ndarray:
-    """Returns bool `[R, T]`: whether a token is the first of its completion."""
-    same = batch.segment_ids[:, 1:] == batch.segment_ids[:, :-1]
-    continues = np.zeros_like(batch.loss_mask)
-    continues[:, 1:] = same & batch.loss_mask[:, :-1]
-    return np.asarray(batch.loss_mask & ~continues)
 
 
 def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, float]:

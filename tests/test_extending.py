@@ -6,7 +6,6 @@ import pathlib
 import re
 import sys
 
-import numpy as np
 import pytest
 
 from configs.base import from_config
@@ -121,7 +120,6 @@ def test_the_sink_is_told(files, tmp_path):
     sinks = load_sinks(sinks=config.log.sinks)
     writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, sinks=sinks)
     writer.scalars(1, {"reward/mean": 0.25})
-    writer.histograms(1, {"length/tokens": np.ones(2)})
     writer.samples(1, [])
     writer.scalars(1, {"eval/accuracy": 0.5})
     writer.scalars(2, {"reward/mean": 0.5})

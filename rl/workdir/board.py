@@ -6,10 +6,8 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
@@ -60,11 +58,6 @@ class Board:
         self._write(step, summary=Summary(value=found))
         with named(self._path):
             self._file.flush()
-
-    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Writes histograms of arrays, each with at least one value."""
-        for tag, array in values.items():
-            self._write(step, summary=histogram_pb(tag, array))
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = ("prompt", "completion", "gold", "reward")

@@ -8,19 +8,15 @@ import types
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata as hparams
-from tensorboard.util import tensor_util
 
-from configs import base
 from rl.groups.draws import Draw
-from rl.groups.packing import pack_groups
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import load_sinks
-from rl.metrics import MetricsWriter, Stopwatch, console_line, distributions
+from rl.metrics import MetricsWriter, Stopwatch, console_line
 from rl.problems.curriculum import Stage
 from rl.update.objective import MEASURED, update_metrics
 from rl.workdir.examples import example_rows, suspicion
@@ -98,10 +94,9 @@ def test_the_line_of_a_step_fits_a_terminal():
     assert console_line(1, 2, few, None) == "step 1/2  1.2 s/step  compiled"
 
 
-def test_hyperparameters_and_histograms(tmp_path):
+def test_hyperparameters(tmp_path):
     config = {"objective.eps_high": 0.28, "batch.row_lengths": [32, 64], "on": True}
     writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, config=config)
-    writer.histograms(3, {"length/tokens": np.array([1, 1, 2, 16]), "none": []})
     writer.close()
     board = read(tmp_path)
     content = board.summary_metadata[hparams.SESSION_START_INFO_TAG].plugin_data.content
@@ -109,11 +104,6 @@ def test_hyperparameters_and_histograms(tmp_path):
     assert found["objective.eps_high"].number_value == 0.28
     assert found["batch.row_lengths"].string_value == "[32, 64]"
     assert found["on"].bool_value is True
-    (event,) = board.Tensors("length/tokens")
-    buckets = tensor_util.make_ndarray(event.tensor_proto)
-    assert event.step == 3 and buckets.shape == (30, 3)
-    assert (buckets[0, 0], buckets[-1, 1], buckets[:, 2].sum()) == (1.0, 16.0, 4.0)
-    assert buckets[0, 2] == 2.0 and "none" not in board.Tags()["tensors"]
 
 
 # -- sinks ---------------------------------------------------------------------------
@@ -130,9 +120,6 @@ class Kept:
 
     def scalars(self, step, values):
         self.told.append((step, dict(values)))
-
-    def histograms(self, step, values):
-        self.told.append((step, {k: len(v) for k, v in values.items()}))
 
     def samples(self, step, rows):
         self.told.append((step, [row["completion"] for row in rows]))
@@ -158,7 +145,6 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
         tmp_path, keep=-1, evaluated=-1, config={"seed": 3}, sinks=sinks
     )
     writer.scalars(1, {"reward/mean": 0.5, "policy/loss": float("nan")})
-    writer.histograms(1, {"length/tokens": np.ones(4)})
     writer.samples(1, [ROW])
     writer.close()
     of_nan = (tmp_path / "metrics.jsonl").read_text()
@@ -171,7 +157,7 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     assert json.loads(of_nan) == {"step": 1, "reward/mean": 0.5, "policy/loss": None}
     assert kept.config == {"seed": 3} and (kept.keep, again.keep) == (-1, 0)
     assert kept.told == [
-        (1, {"reward/mean": 0.5}), (1, {"length/tokens": 4}), (1, ["2"]), "closed",
+        (1, {"reward/mean": 0.5}), (1, ["2"]), "closed",
     ]  # fmt: skip
     assert again.told == [(1, {"reward/mean": 0.75}), "closed"]
     assert broken.told == []
@@ -217,9 +203,7 @@ def test_a_run_on_wandb_resumes_under_its_id_with_steps_of_its_own(
         calls.append(("init", options["id"], options["resume"], options["config"]))
         return run
 
-    stand_in = types.SimpleNamespace(
-        init=init, Histogram=len, Table=lambda columns, data: data
-    )
+    stand_in = types.SimpleNamespace(init=init, Table=lambda columns, data: data)
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     sinks = load_sinks(sinks=("wandb",))
     write(tmp_path, [(1, {"a": 1.0})], sinks=sinks, config={"seed": 3})
@@ -303,27 +287,6 @@ def test_a_verdict_worth_a_second_look(completion, changes, after, said):
     }  # fmt: skip
     found = suspicion(row | changes, after=after)
     assert said in found and bool(said) == bool(found)
-
-
-def step_of(groups):
-    config = base.get_config()
-    config.objective.advantage = "mean"
-    config.batch.prompts_per_update = 2
-    config.batch.row_lengths, config.batch.micro_tokens = (32,), 64
-    c = base.from_config(config)
-    return pack_groups(groups, c, version=1, row_multiple=1)
-
-
-def test_each_completion_counts_once_in_the_histograms():
-    groups = [
-        make_group([True, False, False], lengths=[5, 3, 4], seed=seed)
-        for seed in range(2)
-    ]
-    found = distributions(stats_of(*groups), step_of(groups))
-    np.testing.assert_array_equal(found["length/tokens"], [5, 3, 4] * 2)
-    advantages = np.sort(found["advantage/completions"])
-    third = 2 / 3  # rewards of 1, -1, -1 have the mean -1/3
-    np.testing.assert_allclose(advantages, [-third] * 4 + [4 / 3] * 2, rtol=1e-6)
 
 
 # -- traces --------------------------------------------------------------------------
