@@ -370,9 +370,7 @@ def test_runs_are_compared(tmp_path):
 
 def test_settings_that_differ_late_are_shown(tmp_path):
     long = "my_" + 60 * "x"
-    runs = [
-        read_run(make(tmp_path / end, function=f"{long}:{end}")) for end in ("a", "b")
-    ]
+    runs = [read(make(tmp_path / end, function=f"{long}:{end}")) for end in ("a", "b")]
     assert f"{long}:b&quot;</td>" in page(runs)
 
 
