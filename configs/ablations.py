@@ -19,14 +19,8 @@ _FILTER = {
 }
 _METHODS: Mapping[str, Mapping[str, Any]] = {
     "dapo": objectives.DAPO,
-    "grpo": objectives.GRPO,
-    "dr_grpo": objectives.DR_GRPO,
-    "gspo": objectives.GSPO,
-    "cispo": objectives.CISPO,
-    "scale_rl": objectives.SCALE_RL,
-    "max_rl": objectives.MAX_RL,
+    **{name.lower(): x for name, x in vars(objectives).items() if name.isupper()},
     "dual_clip": {"function": "dual_clip"},
-    "dppo": objectives.DPPO,
 }
 _VLLM = {"rollout.backend": "vllm"}
 _ASYNC_4 = _VLLM | {"rollout.schedule": "async", "rollout.max_staleness": 4}
