@@ -75,18 +75,12 @@ def get_config(text: str = "") -> ConfigDict:
     # alone almost always writes one calculation, so few groups have a signal. The
     # second stage adds larger numbers and irrelevant facts. Accuracy on the easy levels
     # falls meanwhile, so the last stage returns to them at half the learning rate.
+    larger = {"1": 0.15, "2": 0.2, "3": 0.05, "4": 0.25, "5": 0.35}
+    every = {"1": 0.45, "2": 0.3, "3": 0.1, "4": 0.05, "5": 0.1}
     c.curriculum.stages = (
         {"name": "small", "levels": {"1": 0.8, "2": 0.2}, "steps": 36},
-        {
-            "name": "larger",
-            "levels": {"1": 0.15, "2": 0.2, "3": 0.05, "4": 0.25, "5": 0.35},
-            "steps": 76,
-        },
-        {
-            "name": "all",
-            "levels": {"1": 0.45, "2": 0.3, "3": 0.1, "4": 0.05, "5": 0.1},
-            "learning_rate": 5e-6,
-        },
+        {"name": "larger", "levels": larger, "steps": 76},
+        {"name": "all", "levels": every, "learning_rate": 5e-6},
     )
 
     c.rollout.group_size = 8

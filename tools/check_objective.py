@@ -35,25 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "name", metavar="NAME", help=f"{', '.join(LOSSES)}, or module:function"
-    )
-    parser.add_argument(
-        "--arg",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an argument of the loss, as in config.objective.function_args",
-    )
-    parser.add_argument(
-        "--correction",
-        action="append",
-        metavar="NAME",
-        help="a value of config.objective.correction (default: all built-in ones)",
-    )
-    parser.add_argument(
-        "--json", type=output_file, metavar="OUT", help="also write the findings here"
-    )
+    add = parser.add_argument
+    add("name", metavar="NAME", help=f"{', '.join(LOSSES)}, or module:function")
+    text = "an argument of the loss, as in config.objective.function_args"
+    add("--arg", action="append", default=[], metavar="KEY=VALUE", help=text)
+    text = "a value of config.objective.correction (default: all built-in ones)"
+    add("--correction", action="append", metavar="NAME", help=text)
+    add("--json", type=output_file, metavar="OUT", help="also write the findings here")
     arguments = parser.parse_args(argv)
     try:
         given = _parsed(arguments.arg)

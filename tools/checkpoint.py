@@ -21,13 +21,12 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=("list", "verify", "prune"))
-    parser.add_argument("workdir", type=user_path, metavar="WORKDIR")
-    keep = "number of newest checkpoints to retain (default 1)"
-    parser.add_argument("--keep", type=int, default=1, metavar="N", help=keep)
-    parser.add_argument(
-        "--json", type=output_file, metavar="OUT", help="also write the result here"
-    )
+    add = parser.add_argument
+    add("action", choices=("list", "verify", "prune"))
+    add("workdir", type=user_path, metavar="WORKDIR")
+    text = "number of newest checkpoints to retain (default 1)"
+    add("--keep", type=int, default=1, metavar="N", help=text)
+    add("--json", type=output_file, metavar="OUT", help="also write the result here")
     arguments = parser.parse_args(argv)
     try:
         result = _act(arguments)

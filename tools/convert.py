@@ -34,19 +34,14 @@ def main(argv: list[str] | None = None) -> None:
     source.add_argument("--workdir", type=user_path, help="folder of a run")
     source.add_argument("--gguf", type=user_path, help="GGUF file")
     source.add_argument("--peft", type=user_path, help="PEFT adapters to merge")
-    parser.add_argument(
-        "--base",
-        help="base model of LoRA adapters, a Hugging Face folder or hub id (default:"
-        " the one that the adapters were trained on)",
-    )
-    parser.add_argument("--step", type=int, help="step of the run (default: newest)")
-    parser.add_argument("--out", type=user_path, required=True, help="new folder")
-    parser.add_argument(
-        "--dtype",
-        choices=get_args(hf.DType),
-        help="dtype of HFDIR (default: bfloat16; float32 for a GGUF file)",
-    )
-    parser.add_argument("--json", type=output_file, help="also write the result here")
+    add = parser.add_argument
+    text = "base model of LoRA adapters (default: the one they were trained on)"
+    add("--base", help=text)
+    add("--step", type=int, help="step of the run (default: newest)")
+    add("--out", type=user_path, required=True, help="new folder")
+    text = "dtype of HFDIR (default: bfloat16; float32 for a GGUF file)"
+    add("--dtype", choices=get_args(hf.DType), help=text)
+    add("--json", type=output_file, help="also write the result here")
     arguments = parser.parse_args(argv)
     try:
         result = _convert(arguments)
@@ -78,36 +73,35 @@ def _convert(arguments: argparse.Namespace) -> dict:
         params, card = lora.join(adapters, hf.load_params(assets, model, mesh)), ""
     else:
         assets = arguments.workdir / checkpoint.ASSETS
-        model = Decoder(DecoderConfig.from_folder(assets))
-        step, model, params = _load_run(arguments.workdir, model, arguments, mesh)
-        config, card = model.config, _card(arguments.workdir, step)
+        step, config, params = _load_run(arguments, mesh)
+        card = _card(arguments.workdir, step)
     hf.save_folder(out, params, config, assets=assets, dtype=dtype, card=card)
     count = parameter_count(dataclasses.replace(config, lora=None))
     return {"out": str(out), "parameters": count, "step": step}
 
 
 def _load_run(
-    workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
-) -> tuple[int, Decoder, Params]:
+    arguments: argparse.Namespace, mesh: Mesh
+) -> tuple[int, DecoderConfig, Params]:
     """Returns a run's step, model and parameters, with the base of LoRA adapters."""
+    workdir = arguments.workdir
     m = read_json(workdir / "config.json")["model"]
-    sizes = m.get("lora") or {"rank": 0}
-    if sizes["rank"]:
-        fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
-        config = dataclasses.replace(model.config, lora=lora.Lora(**fields))
-        model = model.clone(config=config)
+    sizes = {key: m["lora"][key] for key in ("rank", "alpha", "targets")}
+    adapters = lora.Lora(**sizes) if sizes["rank"] else None
+    config = DecoderConfig.from_folder(workdir / checkpoint.ASSETS)
+    model = Decoder(dataclasses.replace(config, lora=adapters))
     checkpoints = workdir / "checkpoints"
     placements = param_shardings(model, mesh)
     trained, _ = lora.split(placed(abstract_params(model)[0], placements))
     step, params = checkpoint.load_run_params(checkpoints, arguments.step, trained)
-    if not sizes["rank"]:
-        return step, model, params
+    if not adapters:
+        return step, config, params
     record = checksums.read_record(checkpoints / str(step))
     folder = resolve_folder(arguments.base or record.base["path"])
     frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
     base = checksums.describe_base(frozen, str(folder))
     checksums.check_base(checkpoints / str(step), record, base)
-    return step, model, lora.join(params, frozen)
+    return step, model.config, lora.join(params, frozen)
 
 
 def _card(workdir: pathlib.Path, step: int) -> str:
