@@ -85,10 +85,10 @@ def _load_run(
 ) -> tuple[int, DecoderConfig, Params]:
     """Returns a run's step, model and parameters, with the base of LoRA adapters."""
     workdir = arguments.workdir
+    config = DecoderConfig.from_folder(workdir / checkpoint.ASSETS)
     m = read_json(workdir / "config.json")["model"]
     sizes = {key: m["lora"][key] for key in ("rank", "alpha", "targets")}
     adapters = lora.Lora(**sizes) if sizes["rank"] else None
-    config = DecoderConfig.from_folder(workdir / checkpoint.ASSETS)
     model = Decoder(dataclasses.replace(config, lora=adapters))
     checkpoints = workdir / "checkpoints"
     placements = param_shardings(model, mesh)
