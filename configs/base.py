@@ -102,15 +102,9 @@ class Data:
 
 @section
 class Curriculum:
-    # Stages in order, see rl/problems/curriculum.py. Empty: one stage with all
-    # problems. A stage is a mapping:
-    #   name      text
-    #   levels    share of the prompts by difficulty level, such as {"1": 0.3, "2": 0.7}
-    #   steps     the largest number of steps
-    #   advance   ends the stage earlier, {"metric": "accuracy" or "solve_all",
-    #             "at_least": value, "window": steps over which the metric is computed}
-    # and max_response_tokens, group_size, temperature, eps_high or learning_rate, which
-    # replace the run's values during the stage.
+    # Stages in order, each a mapping with the fields of `Stage` in
+    # rl/problems/curriculum.py; see docs/sampling.md. Empty: one stage with all
+    # problems.
     stages: tuple[Mapping[str, Any], ...] = ()
 
 
