@@ -8,8 +8,6 @@ import pathlib
 import re
 import shlex
 import subprocess
-import urllib.error
-import urllib.request
 
 import jax
 
@@ -25,6 +23,7 @@ from rl.problems.audit import describe_repeats
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
 from rl.update.optimizer import make_optimizer
 from rollout.cores import usable_cores
+from rollout.vllm.client import VllmClient
 
 _MOST_CHARACTERS, _MOST_TOKENS = 1000, 32  # limits of the prompt that is shown
 _VLLM = "from importlib.metadata import version; print(version('vllm'))"
@@ -189,15 +188,11 @@ def _find_vllm(c: RunConfig) -> str:
     v = c.rollout.vllm
     urls = [url.strip() for url in v.url.split(",") if url.strip()]
     for url in urls:
-        try:
-            urllib.request.urlopen(f"{url.rstrip('/')}/version", timeout=10).close()
-        except urllib.error.HTTPError:
-            pass  # the server answers
-        except (OSError, ValueError) as error:
+        if not VllmClient(url).healthy():
             raise ValueError(
-                f"config.rollout.vllm.url={url!r}: no vLLM server answers ({error});"
-                " start the server or correct the address"
-            ) from None
+                f"config.rollout.vllm.url={url!r}: no vLLM server answers; start the"
+                " server or correct the address"
+            )
     if urls:
         return f"vLLM: {', '.join(urls)} answers"
     command = [v.python, "-c", _VLLM]

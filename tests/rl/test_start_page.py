@@ -144,7 +144,7 @@ def test_a_dry_run_looks_for_vllm(config, tmp_path):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         vllm.url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        with pytest.raises(ValueError, match="config.rollout.vllm.url=.*refused"):
+        with pytest.raises(ValueError, match="config.rollout.vllm.url=.*: no vLLM"):
             _find_vllm(from_config(config))
 
 
