@@ -13,7 +13,7 @@ from rl.metrics import EVALUATED, HEADLINE
 from rl.progress import duration
 from tools import page as html_page
 from tools.page import Series, is_number, note, section, shown, table, tag
-from tools.report.health import findings
+from tools.report.health import Finding, findings
 from tools.report.reading import Run, interval_of, part
 
 # The metrics of each chart, by title. Metrics that a run lacks are not drawn.
@@ -25,6 +25,7 @@ CURVES = HEADLINE | {
     "sampler gap, nats": ("policy/sampler_gap_mean",),
     "learning rate": ("schedule/learning_rate",),
 }
+Findings = Mapping[str, Sequence[Finding]]  # by name of the run
 # Limits on the characters of one completion and of all completions together.
 _MOST_OF_A_TEXT, _MOST_TEXT = 6_000, 2_500_000
 _SMOOTHED = 20  # curves are moving averages over 1 / _SMOOTHED of a run
@@ -33,6 +34,7 @@ _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
 
 def page(runs: Sequence[Run]) -> str:
     """Returns the HTML page of one run, or a comparison of several runs."""
+    found = {run.name: findings(run) for run in runs}
 
     def each(render: Callable[[Run], str]) -> str:
         if len(runs) == 1:
@@ -40,7 +42,7 @@ def page(runs: Sequence[Run]) -> str:
         return "".join(tag("h3", html.escape(r.name)) + render(r) for r in runs)
 
     parts = {
-        "Health": _health(runs),
+        "Health": _health(found),
         "Curves": _curves(runs),
         "Before and after": _before_and_after(runs),
         "Differences": _differences(runs) if len(runs) > 1 else "",
@@ -49,10 +51,12 @@ def page(runs: Sequence[Run]) -> str:
         "Completions": _samples(runs),
     }
     body = "".join(section(title, content) for title, content in parts.items())
-    return html_page.document(", ".join(r.name for r in runs), _outcome(runs) + body)
+    return html_page.document(
+        ", ".join(r.name for r in runs), _outcome(runs, found) + body
+    )
 
 
-def _outcome(runs: Sequence[Run]) -> str:
+def _outcome(runs: Sequence[Run], found: Findings) -> str:
     rows = []
     for run in runs:
         state = "finished" if run.summary else "stopped"
@@ -63,17 +67,16 @@ def _outcome(runs: Sequence[Run]) -> str:
         seconds = float(spent) if isinstance(spent, int | float) else total
         steps = f"{run.done} of {run.config.get('steps')}"
         scores = [_percent(part(run.summary, key)) for key in ("base", "final")]
-        found = len(findings(run))
-        rows.append((run.name, steps, state, duration(seconds), found, *scores))
+        count = len(found[run.name])
+        rows.append((run.name, steps, state, duration(seconds), count, *scores))
     head = ("run", "steps", "state", "time", "findings", "accuracy before, %")
     return table((*head, "accuracy after, %"), rows)
 
 
-def _health(runs: Sequence[Run]) -> str:
-    found = {run.name: findings(run) for run in runs}
+def _health(found: Findings) -> str:
     fine = [name for name, of_run in found.items() if not of_run]
     rows = [(name, *f) for name, of_run in found.items() for f in of_run]
-    which = f" in {', '.join(fine)}" if len(runs) > 1 else ""
+    which = f" in {', '.join(fine)}" if len(found) > 1 else ""
     body = note(f"No problems found{which}.") if fine else ""
     body += note(f"Findings: {len(rows)}", "bad") if rows else ""
     return body + table(("run", "steps", "kind", "finding"), rows)
