@@ -22,6 +22,7 @@ _METHODS: Mapping[str, Mapping[str, Any]] = {
     **{name.lower(): x for name, x in vars(objectives).items() if name.isupper()},
     "dual_clip": {"function": "dual_clip"},
 }
+_STAGES = quickstart_staged.get_config().curriculum.stages
 _VLLM = {"rollout.backend": "vllm"}
 _ASYNC_4 = _VLLM | {"rollout.schedule": "async", "rollout.max_staleness": 4}
 
@@ -136,12 +137,7 @@ ABLATIONS = {
     "stages": Ablation(
         question="Compares the quickstart in stages of difficulty with training on all"
         " levels.",
-        arms={
-            "plain": {},
-            "staged": {
-                "curriculum.stages": quickstart_staged.get_config().curriculum.stages
-            },
-        },
+        arms={"plain": {}, "staged": {"curriculum.stages": _STAGES}},
     ),
     "updates": Ablation(
         question="Compares 4 updates per step with 16, which are either four PPO epochs"

@@ -168,14 +168,10 @@ def main() -> None:
     parser.add_argument("--arm", nargs="+", action="append", help="label and workdirs")
     args = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
-    if args.run:
-        curve(args.run)
-    if args.plan:
-        memory(args.plan)
-    if args.learning:
-        learning(args.learning)
-    if args.arm:
-        arms(args.arm)
+    commands = {"run": curve, "plan": memory, "learning": learning, "arm": arms}
+    for name, draw in commands.items():
+        if value := getattr(args, name):
+            draw(value)
 
 
 if __name__ == "__main__":

@@ -195,8 +195,8 @@ def lines(title: str, series: Sequence[Series]) -> str:
         _, y = at(x_low, value)
         rule = {"x1": left, "x2": width - right, "y1": y, "y2": y}
         marks += [tag("line", **rule), label(left - 6, y + 4, value, "y")]
-    for value in ticks(xs, whole=True):
-        if x_low <= value <= x_high:
+    for value in ticks(xs):
+        if x_low <= value <= x_high and value.is_integer():
             marks.append(label(at(value, 0)[0], height - 8, value, "x"))
     for s in series:
         paint, points = _paint(s.colour), _thinned(s.points)
@@ -215,18 +215,13 @@ def lines(title: str, series: Sequence[Series]) -> str:
     return _figure(title, drawing + tag("div", legend, class_="legend"))
 
 
-def ticks(values: Sequence[float], *, whole: bool = False) -> list[float]:
-    """Returns at most six evenly spaced round numbers that enclose the values.
-
-    If `whole` is set, they are whole numbers.
-    """
+def ticks(values: Sequence[float]) -> list[float]:
+    """Returns at most six evenly spaced round numbers that enclose the values."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low <= 1e-9 * abs(high):  # equal up to rounding errors
         apart = abs(low) / 10 or 1.0
         low, high = low - apart, high + apart
     size = 10.0 ** math.floor(math.log10((high - low) / _MOST_TICKS))
-    if whole:
-        size = max(size, 1.0)
     for step in (size, 2 * size, 5 * size, 10 * size, 20 * size):
         first = math.floor(low / step + 1e-9)
         last = math.ceil(high / step - 1e-9)

@@ -61,19 +61,19 @@ def test_a_line_lies_where_its_points_are():
 
 
 @pytest.mark.parametrize(
-    ("values", "whole", "expected"),
+    ("values", "expected"),
     [
-        ([0.0, 1.0], False, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        ([0.37, 0.91], False, [0.2, 0.4, 0.6, 0.8, 1.0]),
-        ([0.0123, 0.0187], False, [0.012, 0.014, 0.016, 0.018, 0.02]),
-        ([21_000, 83_000], False, [20_000, 40_000, 60_000, 80_000, 100_000]),
-        ([1, 200], True, [0, 50, 100, 150, 200]),
-        ([1, 3], True, [1, 2, 3]),
-        ([0.1, (0.1 + 0.1 + 0.1) / 3], False, [0.09, 0.095, 0.1, 0.105, 0.11]),
+        ([0.0, 1.0], [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        ([0.37, 0.91], [0.2, 0.4, 0.6, 0.8, 1.0]),
+        ([0.0123, 0.0187], [0.012, 0.014, 0.016, 0.018, 0.02]),
+        ([21_000, 83_000], [20_000, 40_000, 60_000, 80_000, 100_000]),
+        ([1, 200], [0, 50, 100, 150, 200]),
+        ([1, 3], [1, 1.5, 2, 2.5, 3]),
+        ([0.1, (0.1 + 0.1 + 0.1) / 3], [0.09, 0.095, 0.1, 0.105, 0.11]),
     ],
 )
-def test_ticks_are_round_and_enclose_the_values(values, whole, expected):
-    assert ticks(values, whole=whole) == expected
+def test_ticks_are_round_and_enclose_the_values(values, expected):
+    assert ticks(values) == expected
 
 
 def test_a_long_line_is_thinned_and_keeps_its_end():
