@@ -97,6 +97,17 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             "config.objective.eps_low and eps_high, because a step has only one update"
             " and every ratio is 1"
         )
+    only_verifier = c.reward.function.strip() == "verifier"
+    filtered = d.filter and filter_on(c) == "correct" and not c.reward.overlong_factor
+    stages = c.curriculum.stages
+    sizes = {c.rollout.group_size, *(s.get("group_size") or 2 for s in stages)}
+    if sizes == {2} and only_verifier and filtered:
+        lines.append(
+            "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"
+            " except for the scale of the loss, because with"
+            " config.rollout.group_size=2 every group that is trained on has one right"
+            " and one wrong completion"
+        )
     if (updates := _updates(c)) <= c.schedule.warmup_updates:
         lines.append(
             f"the full config.schedule.learning_rate={c.schedule.learning_rate!r},"

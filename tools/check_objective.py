@@ -4,10 +4,10 @@
         [--correction NAME]... [--json OUT]
 
 NAME is a loss of rl/update/losses.py (grpo, gspo, ...) or module:function. The loss
-runs as in training on a few completions, which are packed into rows in many ways, and
-then with each correction. The check needs no model and uses eight virtual CPU devices.
-The command prints one line for each property and exits with status 1 if a property does
-not hold.
+runs as in training on a few completions, which are packed into rows in many ways. It
+then runs with each correction, with a KL penalty and with an entropy bonus. The check
+needs no model and uses eight virtual CPU devices. The command prints one line for each
+property and exits with status 1 if a property does not hold.
 """
 
 import argparse

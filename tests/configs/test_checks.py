@@ -23,6 +23,7 @@ def _lines(needs_reference=False, **changes):
             {"batch__prompts_per_update": 32},
             "config.objective.eps_low and eps_high, bec",
         ),
+        ({"rollout__group_size": 2}, "the choice of 'std', 'mean' or 'batch_std'"),
         (
             {"objective__kl_estimate": "k1"},
             "config.objective.kl_estimate='k1', because config.objective.kl_penalty=0",

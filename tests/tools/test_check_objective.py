@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from configs import base
-from rl.update.losses import LOSSES, importance
-from rl.update.objective import objective_from_config
+from rl.update.losses import LOSSES, importance, k3
+from rl.update.objective import KL_ESTIMATES, objective_from_config
 from rl.update.rejection import geometric, load_rejection, reject, rejection_weights
 from tools import check_objective
 from tools.check_objective import check_loss
@@ -166,6 +166,26 @@ def _unweighed(c):
     return _with_objective(c, correction="mask")  # which the loss does not weigh
 
 
+def _entropy_lowered(c):
+    return _with_objective(c, entropy_bonus=-c.objective.entropy_bonus)
+
+
+def _unweighed_kl(c):
+    """Adds the KL term without importance weights."""
+    plain = _with_objective(c, kl_penalty=0.0)
+    if not c.objective.kl_penalty:
+        return plain
+    estimate = KL_ESTIMATES[c.objective.kl_estimate]
+
+    def loss(policy, entropy, batch, hyper):
+        total, stats = plain.loss(policy, entropy, batch, hyper)
+        kl = estimate(policy, batch.reference_logprobs)
+        return total + 0.1 * jnp.sum(batch.loss_weights * kl), stats
+
+    return plain._replace(loss=loss)
+
+
+_KL = "rl.update.objective.KL_ESTIMATES"
 _REJECT = "tools.objective.corrections.make_rejection"
 _GEOMETRIC = ("rl.update.rejection.REJECTIONS", "geometric")
 _OBJECTIVE = "tools.objective.corrections.objective_from_config"
@@ -180,6 +200,10 @@ _OBJECTIVE = "tools.objective.corrections.objective_from_config"
         ("grpo", "geometric", _GEOMETRIC, _stale_tokens_only, {"whole completions"}),
         ("grpo", "truncate", _OBJECTIVE, _without_cap, {"importance weights"}),
         ("grpo", "truncate", _OBJECTIVE, _unweighed, {"importance weights"}),
+        ("grpo", "truncate", _OBJECTIVE, _unweighed_kl, {"importance weights"}),
+        ("grpo", "mask", (_KL, "k3"), lambda p, r: -k3(p, r), {"KL penalty"}),
+        ("grpo", "mask", (_KL, "k1"), lambda p, r: p - r, {"KL penalty"}),
+        ("grpo", "mask", _OBJECTIVE, _entropy_lowered, {"entropy bonus"}),
     ],
 )
 def test_each_fault_of_a_correction_is_named(
@@ -212,7 +236,7 @@ def test_the_command(tmp_path, capsys):
     assert check_objective.main(arguments) == 1
     assert "BROKEN  gradient: is 0 for all tokens" in capsys.readouterr().out
     names = [f["name"] for f in json.loads(out.read_text())["findings"]]
-    assert len(names) == 17 and {"mesh", "divisor"} <= {*names}
+    assert len(names) == 19 and {"mesh", "divisor"} <= {*names}
     assert check_objective.main([f"{__name__}:scalar"]) == 2
     assert "one value per token" in capsys.readouterr().err
     assert check_objective.main(["dual_clip", "--arg", "bund=3"]) == 2

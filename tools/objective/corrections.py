@@ -1,4 +1,4 @@
-"""Checks the correction of off-policy tokens: rejection and importance weights."""
+"""Checks what the update adds to a loss: rejection, weights, KL and entropy terms."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -10,19 +10,30 @@ from configs.base import RunConfig
 from rl.groups.packing import Aggregation, weigh
 from rl.setup import make_rejection
 from rl.types import Batch
-from rl.update.objective import objective_from_config
+from rl.update.objective import KL_ESTIMATES, objective_from_config
 from rl.update.rejection import TRUNCATE
 from tools.objective import trial
 from tools.objective.properties import TOLERANCE, Finding
 from tools.objective.trial import GROUP, OWNER, SHORT, Trial, Values, layout
 
 _CAP = 2.0  # config.objective.correction_cap
+# Means of old_logprobs - sampler_logprobs of off-policy tokens, by completion; some
+# ratios exceed the cap.
+_GAPS = (0.1, 1.2, -0.2, -1.1)
+# For each term of the loss, the keys of config.objective that enable it.
+_TERMS: dict[str, dict[str, Any]] = {
+    "loss": {},
+    "entropy": {"entropy_bonus": 0.1},
+    **{name: {"kl_penalty": 0.1, "kl_estimate": name} for name in KL_ESTIMATES},
+}
 _WHY = {
     "rejected tokens": "gradients, metrics and means must not include those tokens",
     "whole completions": "`geometric` must keep or reject all tokens of a completion",
     "divisor": "weights must divide by the number of tokens that are not rejected",
-    "importance weights": "the loss must weight off-policy tokens by"
+    "importance weights": "every term must weight off-policy tokens by"
     " min(exp(old - sampler), cap) with `truncate`, and by 1 with other corrections",
+    "KL penalty": "gradient descent must move the policy towards the reference",
+    "entropy bonus": "gradient descent must raise the entropy",
     "packing after rejection": "the gradient must not depend on the packing",
 }
 
@@ -46,36 +57,37 @@ def correction_findings(c: RunConfig, corrections: Sequence[str]) -> list[Findin
 
 def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
     """Yields (property, what is wrong) for each fault."""
-    values = trial.make_values()
+    values = _make_values()
 
-    def changed(aggregation: Aggregation) -> RunConfig:
-        objective = dataclasses.replace(
-            c.objective,
-            aggregation=aggregation,
-            correction=correction,
-            correction_cap=_CAP,
-        )
+    def changed(**settings: Any) -> RunConfig:
+        settings = {"aggregation": "sequence", "correction_cap": _CAP, **settings}
+        objective = dataclasses.replace(c.objective, correction=correction, **settings)
         return dataclasses.replace(c, objective=objective)
 
-    by_sequence = changed("sequence")
-    loss = Trial(objective_from_config(by_sequence))
-    batches = _rejected(by_sequence, layout(), values)
+    trials = {
+        term: Trial(objective_from_config(changed(**keys)))
+        for term, keys in _TERMS.items()
+    }
+    batches = _rejected(changed(), layout(), values)
     kept = _weights(batches) != 0
-    found = loss.run(batches, values)
+    found = {term: each.run(batches, values) for term, each in trials.items()}
+    plain, entropy = found["loss"], found["entropy"]
 
-    if count := found["outside"]:
+    if count := entropy["outside"]:
         yield "rejected tokens", f"gradients not 0 where weights are 0: {count}"
-    if (counted := found["metric tokens"]) != kept.sum():
+    if (counted := entropy["metric tokens"]) != kept.sum():
         yield "rejected tokens", f"metrics count {counted:g} tokens, not {kept.sum()}"
     moved = {k: v + 0.4 * ~kept for k, v in values.items() if k != "off_policy"}
-    if _differs(found, loss.run(batches, {**values, **moved}), kept):
+    again = trials["loss"].run(batches, {**values, **moved})
+    if _differs(plain, again, kept):
         yield "rejected tokens", "their values change the gradient of other tokens"
     partly = {*OWNER[kept].tolist()} & {*OWNER[~kept].tolist()}
     if correction == "geometric" and partly:
         yield "whole completions", f"rejected in part: {len(partly)}"
 
     for aggregation in get_args(Aggregation):
-        weights = _weights(_rejected(changed(aggregation), layout(), values))
+        weighed = _rejected(changed(aggregation=aggregation), layout(), values)
+        weights = _weights(weighed)
         exact = _exact(kept, aggregation, c.rollout.max_response_tokens)
         if not np.allclose(weights, exact, rtol=1e-5, atol=0):
             sums = f"sum {weights.sum():.4g}, expected {exact.sum():.4g}"
@@ -86,12 +98,27 @@ def _faults(c: RunConfig, correction: str) -> Iterator[tuple[str, str]]:
         bounded = np.minimum(np.exp(values["old"] - values["sampler"]), _CAP)
         importance = np.where(values["off_policy"], bounded, 1)
     fresh = {**values, "off_policy": np.zeros(len(OWNER), bool)}
-    unweighed = loss.run(batches, fresh)["part"]
-    wrong = np.abs(found["part"] - importance * unweighed)[kept].max(initial=0.0)
-    if wrong > TOLERANCE:
-        yield "importance weights", f"a token's loss is off by up to {wrong:.1e}"
-    short = _rejected(by_sequence, layout(length=SHORT), values)
-    if _differs(found, loss.run(short, values), kept):
+    unweighed = {
+        term: each.run(batches, fresh)["part"] for term, each in trials.items()
+    }
+    for term, exact in unweighed.items():
+        part = found[term]["part"]
+        if term != "loss":
+            part, exact = part - plain["part"], exact - unweighed["loss"]
+        wrong = np.abs(part - importance * exact)[kept].max(initial=0.0)
+        if wrong > TOLERANCE:
+            yield "importance weights", f"term {term!r} is off by up to {wrong:.1e}"
+
+    x = (values["policy"] - values["reference"])[kept]
+    for estimate in KL_ESTIMATES:
+        slope = (found[estimate]["policy"] - plain["policy"])[kept]
+        if wrong := np.count_nonzero(np.sign(slope) != np.sign(x)):
+            fault = f"{estimate} has gradients of wrong sign, tokens: {wrong}"
+            yield "KL penalty", fault
+    if wrong := np.count_nonzero(entropy["entropy"][kept] >= 0):
+        yield "entropy bonus", f"tokens whose entropy is not raised: {wrong}"
+    short = _rejected(changed(), layout(length=SHORT), values)
+    if _differs(plain, trials["loss"].run(short, values), kept):
         yield "packing after rejection", "the gradient differs between two packings"
 
 
@@ -102,6 +129,23 @@ def _weights(batches: Sequence[Batch]) -> np.ndarray:
         inside = batch.loss_weights != 0
         weights[trial.token_numbers(batch)[inside]] = batch.loss_weights[inside]
     return weights
+
+
+def _make_values() -> dict[str, np.ndarray]:
+    """Returns random values of each token; about 70% of the tokens are off-policy."""
+    rng, size = np.random.default_rng(2), len(OWNER)
+    off_policy = rng.random(size) < 0.7
+    gap = np.take(_GAPS, OWNER % len(_GAPS)) + rng.normal(0, 0.5, size)
+    old = rng.normal(-2, 0.5, size)
+    policy = old + rng.normal(0, 0.02, size)
+    return {
+        "policy": policy,
+        "old": old,
+        "sampler": old - np.where(off_policy, gap, 0.0),
+        "reference": policy + rng.normal(0, 0.3, size),
+        "entropy": rng.uniform(0.5, 2, size),
+        "off_policy": off_policy,
+    }
 
 
 def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Batch]:

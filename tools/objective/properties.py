@@ -32,7 +32,6 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
     update" only if the loss has a metric "ratio".
     """
     (together,), values = layout(), make_values()
-    del values["off_policy"]  # `corrections` checks off-policy tokens
     plain = trial.run([together], values)
     yield (finite := _finite("finite", plain))
     if not finite.holds:

@@ -24,8 +24,6 @@ _GROUPS = [group for group, (_, lengths) in enumerate(_SHAPES) for _ in lengths]
 # For each completion token, the index of its completion, and of its group.
 OWNER = np.repeat(np.arange(len(_LENGTHS)), _LENGTHS)
 GROUP = np.take(_GROUPS, OWNER)
-# Means of old_logprobs - sampler_logprobs of off-policy tokens, by completion.
-_GAPS = (0.1, 1.2, -0.2, -1.1)
 # Compilation takes most of the time; this shortens it.
 _QUICK = {"xla_backend_optimization_level": 0}
 Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
@@ -68,23 +66,18 @@ def token_numbers(batch: Batch) -> np.ndarray:
 
 
 def make_values() -> dict[str, np.ndarray]:
-    """Returns random values of each token; about 70% of the tokens are off-policy.
+    """Returns random log-probabilities and entropies `[tokens]`, by name.
 
-    Ratios to the old policy are near 1, so the built-in losses clip none. Ratios of the
-    old policy to the sampler are not; some exceed 2.
+    Ratios of probabilities are near 1, so the built-in losses clip none.
     """
-    rng, size = np.random.default_rng(2), len(OWNER)
-    off_policy = rng.random(size) < 0.7
-    gap = np.take(_GAPS, OWNER % len(_GAPS)) + rng.normal(0, 0.5, size)
+    rng, size = np.random.default_rng(1), len(OWNER)
     old = rng.normal(-2, 0.5, size)
-    policy = old + rng.normal(0, 0.02, size)
     return {
-        "policy": policy,
-        "old": old,
-        "sampler": old - np.where(off_policy, gap, 0.0),
-        "reference": policy + rng.normal(0, 0.3, size),
+        "policy": old + rng.normal(0, 0.02, size),
         "entropy": rng.uniform(0.5, 2, size),
-        "off_policy": off_policy,
+        "old": old,
+        "sampler": old + rng.normal(0, 0.02, size),
+        "reference": old + rng.normal(0, 0.02, size),
     }
 
 
