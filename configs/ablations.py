@@ -101,7 +101,7 @@ ABLATIONS = {
     "objective": Ablation(
         question="Compares all built-in losses, with the settings of their papers"
         " except KL terms (`configs/objectives.py`), so an arm differs from the base in"
-        " more than its loss. Some papers give no clip bounds: `dppo` has those of DAPO,"
+        " more than its loss. Papers without clip bounds: `dppo` has those of DAPO,"
         " `dual_clip` those of the base, and `cispo` an upper bound of our choice.",
         arms={
             name: {f"objective.{key}": value for key, value in method.items()}
