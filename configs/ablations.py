@@ -19,8 +19,14 @@ _FILTER = {
 }
 _METHODS: Mapping[str, Mapping[str, Any]] = {
     "dapo": objectives.DAPO,
-    **{name.lower(): x for name, x in vars(objectives).items() if name.isupper()},
+    "grpo": objectives.GRPO,
+    "dr_grpo": objectives.DR_GRPO,
+    "gspo": objectives.GSPO,
+    "cispo": objectives.CISPO,
+    "scale_rl": objectives.SCALE_RL,
+    "max_rl": objectives.MAX_RL,
     "dual_clip": {"function": "dual_clip"},
+    "dppo": objectives.DPPO,
 }
 _STAGES = quickstart_staged.get_config().curriculum.stages
 _VLLM = {"rollout.backend": "vllm"}

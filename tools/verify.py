@@ -1,21 +1,28 @@
-"""Explains a verdict, or checks that the gold answers of data files can be verified.
+"""Judges a file of answer pairs, or checks that gold answers can be verified.
 
-    python -m tools.verify --pred ANSWER --gold GOLD [--problem TEXT] [--explain]
+    python -m tools.verify PAIRS.jsonl [--json OUT]
     python -m tools.verify --self_check DATA.jsonl ... [--json OUT]
+    python -m tools.verify --pred ANSWER --gold GOLD [--problem TEXT] [--explain]
 
+A row of PAIRS has `gold` (or a list `golds`) and `pred`. `pred` is an answer, or a
+complete model response if the row has `"mode": "response"`. Verdicts are compared with
+the boolean `label` of rows that have one.
+--self_check compares each gold answer of data files with itself. It lists the answers
+that the verifier cannot check, with the reason.
 --pred and --gold explain one verdict: how both were parsed, which rule decided and why.
---self_check compares each gold answer of the files with itself. It lists the answers
-that the verifier cannot check. `tools.bench verifier` judges files of labelled pairs.
 """
 
 import argparse
+import collections
 import pathlib
 import sys
+import time
+from typing import Any
 
 from configs.reading import output_file, user_path
 from rl.files import read_rows, replace_json
 from rl.progress import each
-from rl.verifier import VERSION, Examiner, is_equivalent, self_check
+from rl.verifier import VERSION, Examiner, extract_answer, is_equivalent, self_check
 from rl.verifier.parse.answers import parse_answer
 
 
@@ -24,13 +31,14 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
+    add("files", nargs="*", type=user_path, metavar="FILE.jsonl")
     add("--pred", metavar="ANSWER", help="the answer, without \\boxed")
     add("--gold", metavar="GOLD", help="the gold answer")
     text = "problem text, to reject copies and to check requested units"
     add("--problem", metavar="TEXT", help=text)
     add("--explain", action="store_true", help="with --pred: also show sympy objects")
-    text = "check the gold answers of these files"
-    add("--self_check", nargs="+", type=user_path, metavar="DATA.jsonl", help=text)
+    text = "check the gold answers of data files"
+    add("--self_check", action="store_true", help=text)
     add("--list", type=int, default=20, metavar="N", help="print at most N rows (20)")
     add("--json", type=output_file, metavar="OUT", help="also write the result here")
     words = [*(sys.argv[1:] if argv is None else argv)]
@@ -40,14 +48,16 @@ def main(argv: list[str] | None = None) -> int:
             words[i - 1 : i + 1] = [f"{words[i - 1]}={words[i]}"]
     arguments = parser.parse_args(words)
     explained = arguments.pred is not None and arguments.gold is not None
-    if explained == bool(arguments.self_check):
-        parser.error("give either --self_check, or both --pred and --gold")
+    if explained == bool(arguments.files):
+        parser.error("give either files, or both --pred and --gold")
     try:
         if explained:
             texts = arguments.pred, arguments.gold, arguments.problem
             result = explain(*texts, in_sympy=arguments.explain)
+        elif arguments.self_check:
+            result = check_answers(arguments.files)
         else:
-            result = check_answers(arguments.self_check)
+            result = judge_pairs(arguments.files)
     except (OSError, ValueError) as error:
         print(f"verify: {error}", file=sys.stderr)
         return 2
@@ -92,11 +102,47 @@ def _in_sympy(answer: str) -> str:
         return str(error)
 
 
+def judge_pairs(paths: list[pathlib.Path]) -> dict:
+    """Judges each row of the files, and computes the agreement with labels."""
+    verdicts: list[dict] = []
+    agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
+    started = time.perf_counter()
+    for where, row in each(_rows(paths), "verify", "pairs"):
+        golds: Any = row["golds"] if "golds" in row else [row.get("gold")]
+        predicted = row.get("pred")
+        texts = isinstance(golds, list) and all(isinstance(g, str) for g in golds)
+        if not isinstance(predicted, str) or not texts:
+            raise ValueError(
+                f"{where}: 'gold' (or a list 'golds') and 'pred' must be text, not"
+                f" {golds!r:.60} and {predicted!r:.60}"
+            )
+        is_response = row.get("mode") == "response"
+        answer = extract_answer(predicted) if is_response else predicted
+        correct = answer is not None and any(is_equivalent(answer, g) for g in golds)
+        verdict = {"id": row.get("id"), "correct": correct, "answer": answer}
+        if isinstance(row.get("label"), bool):
+            verdict |= {"label": row["label"], "gold": golds, "pred": predicted[-200:]}
+            agreement[row["label"], correct] += 1
+        verdicts.append(verdict)
+    result: dict[str, Any] = {
+        "verifier": VERSION,
+        "pairs": len(verdicts),
+        "correct": sum(bool(v["correct"]) for v in verdicts),
+        "pairs_per_second": len(verdicts) / (time.perf_counter() - started),
+    }
+    if labelled := agreement.total():
+        result |= {
+            "agreement": (agreement[True, True] + agreement[False, False]) / labelled,
+            "false_positives": agreement[False, True],
+            "false_negatives": agreement[True, False],
+        }
+    return result | {"verdicts": verdicts}
+
+
 def check_answers(paths: list[pathlib.Path]) -> dict:
     """Counts the gold answers of data files; lists those that cannot be verified."""
     refused, checked, missing = [], 0, 0
-    rows = [pair for path in paths for pair in read_rows(path)]
-    for where, row in each(rows, "verify", "rows"):
+    for where, row in each(_rows(paths), "verify", "rows"):
         answers = row.get("answers") or [row.get("answer")]
         if not isinstance(answers, list):
             raise ValueError(
@@ -118,6 +164,10 @@ def check_answers(paths: list[pathlib.Path]) -> dict:
     }
 
 
+def _rows(paths: list[pathlib.Path]) -> list[tuple[str, dict]]:
+    return [pair for path in paths for pair in read_rows(path)]
+
+
 def _show(result: dict, limit: int) -> None:
     for key, value in result.items():
         if not isinstance(value, list):
@@ -125,6 +175,10 @@ def _show(result: dict, limit: int) -> None:
             print(f"{key:18} {shown}")
     for row in result.get("refused", [])[:limit]:
         print(f"{row['at']}: {row['answer'][:60]!r} {row['reason']}")
+    verdicts = result.get("verdicts", [])
+    wrong = [v for v in verdicts if v.get("label", v["correct"]) != v["correct"]]
+    for row in wrong[:limit]:
+        print(f"{row['id']}: {row['gold']} | {row['pred']!r}: label {row['label']}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""tools.verify: verdicts, checks of golds, errors that name their row."""
+"""tools.verify: files of pairs, checks of golds, errors that name their row."""
 
 import json
 
@@ -10,6 +10,24 @@ from tools import verify
 def _write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
+
+
+def test_pairs(tmp_path, capsys):
+    rows = [
+        {"id": "a", "gold": "1/2", "pred": "0.5", "label": True},
+        {"id": "b", "gold": "1/2", "pred": "0.6", "label": True},
+        {"id": "c", "golds": ["3", "4"], "pred": "\\boxed{4.0}", "mode": "response"},
+        {"id": "d", "gold": "3", "pred": "no box", "mode": "response", "label": False},
+    ]
+    out = tmp_path / "out.json"
+    path = _write(tmp_path / "pairs.jsonl", rows)
+    assert verify.main([path, "--json", str(out)]) == 0
+    result = json.loads(out.read_text())
+    assert [v["correct"] for v in result["verdicts"]] == [True, False, True, False]
+    assert result["pairs"] == 4 and result["correct"] == 2
+    assert result["agreement"] == pytest.approx(2 / 3)
+    assert (result["false_negatives"], result["false_positives"]) == (1, 0)
+    assert "b: ['1/2'] | '0.6': label True" in capsys.readouterr().out
 
 
 def test_one_verdict_is_explained(tmp_path, capsys):
@@ -43,19 +61,27 @@ def test_self_check_lists_what_cannot_be_verified(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"answer": "1"}\nnot json\n', "data.jsonl:2: not JSON"),
-        (b'{"answer": "\xff"}\n', "data.jsonl:1: not UTF-8"),
-        (b"[1]\n", "data.jsonl:1: a row must be an object"),
-        (b'{"answers": "12"}\n', "data.jsonl:1: answers='12': must be a list"),
+        (b'{"gold": "1", "pred": "1"}\nnot json\n', "pairs.jsonl:2: not JSON"),
+        (b'{"gold": "1"}\n', "pairs.jsonl:1: 'gold' (or a list 'golds') and"),
+        (b'{"golds": "12", "pred": "1"}\n', "must be text, not '12' and '1'"),
+        (b'{"golds": 3, "pred": "1"}\n', "must be text, not 3 and '1'"),
+        (b'{"gold": "\xff", "pred": "1"}\n', "pairs.jsonl:1: not UTF-8"),
+        (b"[1]\n", "pairs.jsonl:1: a row must be an object"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path, capsys, content, message):
-    path = tmp_path / "data.jsonl"
+    path = tmp_path / "pairs.jsonl"
     path.write_bytes(content)
     out = tmp_path / "out.json"
-    assert verify.main(["--self_check", str(path), "--json", str(out)]) == 2
+    assert verify.main([str(path), "--json", str(out)]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_answers_must_be_a_list(tmp_path, capsys):
+    path = _write(tmp_path / "data.jsonl", [{"answers": "12"}])
+    assert verify.main(["--self_check", path]) == 2
+    assert "data.jsonl:1: answers='12': must be a list" in capsys.readouterr().err
 
 
 def test_what_sympy_rejects_is_shown():
@@ -63,5 +89,5 @@ def test_what_sympy_rejects_is_shown():
 
 
 def test_a_missing_file_is_named(capsys):
-    assert verify.main(["--self_check", "/nowhere/data.jsonl"]) == 2
-    assert "/nowhere/data.jsonl" in capsys.readouterr().err
+    assert verify.main(["/nowhere/pairs.jsonl"]) == 2
+    assert "/nowhere/pairs.jsonl" in capsys.readouterr().err
