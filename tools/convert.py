@@ -1,5 +1,7 @@
-"""Converts a run's checkpoint, a GGUF file or adapters to a Hugging Face folder.
+"""Converts models between Hugging Face folders, checkpoints and other formats.
 
+python -m tools.convert --hf HFDIR --out CKPT               to an Orbax checkpoint
+python -m tools.convert --checkpoint CKPT --out HFDIR       from such a checkpoint
 python -m tools.convert --workdir DIR [--step N] --out HFDIR    from a training run
 python -m tools.convert --gguf FILE --out HFDIR             from a GGUF file
 python -m tools.convert --peft DIR --out HFDIR              merges adapters into a base
@@ -11,6 +13,7 @@ import pathlib
 import sys
 from typing import get_args
 
+import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
 from configs.reading import output_file, user_path
@@ -21,6 +24,7 @@ from models.hub import resolve_folder
 from rl import checkpoint, checksums
 from rl.base_model import parameter_count
 from rl.files import read_json, replace_json
+from rl.update.examine import check_finite
 from rl.workdir.export import model_card
 from rollout.layout import placed
 from sharding.mesh import make_mesh
@@ -31,17 +35,24 @@ def main(argv: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--hf", help="Hugging Face folder or hub id")
+    source.add_argument("--checkpoint", type=user_path, help="checkpoint folder")
     source.add_argument("--workdir", type=user_path, help="folder of a run")
     source.add_argument("--gguf", type=user_path, help="GGUF file")
     source.add_argument("--peft", type=user_path, help="PEFT adapters to merge")
-    add = parser.add_argument
-    text = "base model of LoRA adapters (default: the one they were trained on)"
-    add("--base", help=text)
-    add("--step", type=int, help="step of the run (default: newest)")
-    add("--out", type=user_path, required=True, help="new folder")
-    text = "dtype of HFDIR (default: bfloat16; float32 for a GGUF file)"
-    add("--dtype", choices=get_args(hf.DType), help=text)
-    add("--json", type=output_file, help="also write the result here")
+    parser.add_argument(
+        "--base",
+        help="base model of LoRA adapters, a Hugging Face folder or hub id (default:"
+        " the one that the adapters were trained on)",
+    )
+    parser.add_argument("--step", type=int, help="step of the run (default: newest)")
+    parser.add_argument("--out", type=user_path, required=True, help="new folder")
+    parser.add_argument(
+        "--dtype",
+        choices=get_args(hf.DType),
+        help="dtype of HFDIR (default: bfloat16; float32 for a GGUF file)",
+    )
+    parser.add_argument("--json", type=output_file, help="also write the result here")
     arguments = parser.parse_args(argv)
     try:
         result = _convert(arguments)
@@ -65,43 +76,60 @@ def _convert(arguments: argparse.Namespace) -> dict:
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
         return {"out": str(out), "parameters": count, "step": None}
     mesh, dtype, step = make_mesh(), arguments.dtype or "bfloat16", None
-    if arguments.peft:
+    if arguments.hf:
+        folder = resolve_folder(arguments.hf)
+        model = Decoder(DecoderConfig.from_folder(folder))
+        params = hf.load_params(folder, model, mesh)
+        check_finite(params, str(folder))
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(out.absolute() / "params", params)
+        hf.copy_assets(folder, out / checkpoint.ASSETS)
+        checksums.write_sums(out)
+    elif arguments.peft:
         named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
-        assets = resolve_folder(arguments.base or named)
-        model = Decoder(DecoderConfig.from_folder(assets), mesh)
+        folder = resolve_folder(arguments.base or named)
+        model = Decoder(DecoderConfig.from_folder(folder), mesh)
         config, adapters = peft_folder.load_adapters(arguments.peft, model)
-        params, card = lora.join(adapters, hf.load_params(assets, model, mesh)), ""
+        params = lora.join(adapters, hf.load_params(folder, model, mesh))
+        hf.save_folder(out, params, config, assets=folder, dtype=dtype)
     else:
-        assets = arguments.workdir / checkpoint.ASSETS
-        step, config, params = _load_run(arguments, mesh)
-        card = _card(arguments.workdir, step)
-    hf.save_folder(out, params, config, assets=assets, dtype=dtype, card=card)
-    count = parameter_count(dataclasses.replace(config, lora=None))
+        root = arguments.checkpoint or arguments.workdir
+        assets = root / checkpoint.ASSETS
+        model = Decoder(DecoderConfig.from_folder(assets))
+        if arguments.checkpoint:
+            checksums.verify(root)
+            with ocp.StandardCheckpointer() as checkpointer:
+                path = root.absolute() / "params"
+                params = checkpointer.restore(path, _abstract(model, mesh))
+        else:
+            step, model, params = _load_run(root, model, arguments, mesh)
+        card = "" if step is None else _card(root, step)
+        hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
+    count = parameter_count(dataclasses.replace(model.config, lora=None))
     return {"out": str(out), "parameters": count, "step": step}
 
 
 def _load_run(
-    arguments: argparse.Namespace, mesh: Mesh
-) -> tuple[int, DecoderConfig, Params]:
+    workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
+) -> tuple[int, Decoder, Params]:
     """Returns a run's step, model and parameters, with the base of LoRA adapters."""
-    workdir = arguments.workdir
-    config = DecoderConfig.from_folder(workdir / checkpoint.ASSETS)
     m = read_json(workdir / "config.json")["model"]
-    sizes = {key: m["lora"][key] for key in ("rank", "alpha", "targets")}
-    adapters = lora.Lora(**sizes) if sizes["rank"] else None
-    model = Decoder(dataclasses.replace(config, lora=adapters))
+    sizes = m.get("lora") or {"rank": 0}
+    if sizes["rank"]:
+        fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
+        config = dataclasses.replace(model.config, lora=lora.Lora(**fields))
+        model = model.clone(config=config)
     checkpoints = workdir / "checkpoints"
-    placements = param_shardings(model, mesh)
-    trained, _ = lora.split(placed(abstract_params(model)[0], placements))
+    trained, _ = lora.split(_abstract(model, mesh))
     step, params = checkpoint.load_run_params(checkpoints, arguments.step, trained)
-    if not adapters:
-        return step, config, params
+    if not sizes["rank"]:
+        return step, model, params
     record = checksums.read_record(checkpoints / str(step))
     folder = resolve_folder(arguments.base or record.base["path"])
     frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
     base = checksums.describe_base(frozen, str(folder))
     checksums.check_base(checkpoints / str(step), record, base)
-    return step, model.config, lora.join(params, frozen)
+    return step, model, lora.join(params, frozen)
 
 
 def _card(workdir: pathlib.Path, step: int) -> str:
@@ -112,6 +140,10 @@ def _card(workdir: pathlib.Path, step: int) -> str:
     evaluations = {name: summary.get(name, {}) for name in scored}
     config = read_json(workdir / "config.json")
     return model_card(config, step=step, evaluations=evaluations)
+
+
+def _abstract(model: Decoder, mesh: Mesh) -> Params:
+    return placed(abstract_params(model)[0], param_shardings(model, mesh))
 
 
 if __name__ == "__main__":
