@@ -107,12 +107,17 @@ def run_file(name: str) -> dict[str, Any]:
     the file of that name in this package is used. Raises UnreadableConfig if the file
     is missing or raises an error.
     """
-    path = user_path(name)
+    path = pathlib.Path(name).expanduser()
     if not path.is_file() and path.parts[:1] == (_HERE.name,):
         path = _HERE.parent / path
     if not path.is_file():
         wrong = "is a folder" if name and path.is_dir() else "no such file"
         raise UnreadableConfig(f"{name}: {wrong}; give the path of a Python file")
+    if path.suffix in (".json", ".yaml", ".yml", ".toml"):
+        raise UnreadableConfig(
+            f"{name}: a config is a Python file; give the .py file of the run, with"
+            " its changes as --config.KEY=VALUE"
+        )
     path = path.absolute()
     for folder in (path.resolve().parent, path.parent):  # differ for a link to a file
         if str(folder) not in sys.path:
@@ -156,25 +161,34 @@ def _unknown_key(error: Exception) -> str:
     return f"unknown key {key[1]!r}" + (f". {meant[0]}?" if meant else "")
 
 
+class UnusablePath(argparse.ArgumentTypeError, ValueError):
+    """Signals that a flag names an address, or a file that cannot be written."""
+
+
 def user_path(text: str) -> pathlib.Path:
-    """Converts the value of a flag to a path, with `~` replaced by the home folder."""
+    """Converts the value of a flag to a path, with `~` replaced by the home folder.
+
+    Raises UnusablePath for an address such as gs://BUCKET/PATH, which would otherwise
+    be a path below the current folder.
+    """
+    if "://" in text:
+        raise UnusablePath(
+            f"{text}: is an address, not a path of a file system; give a local or"
+            " mounted path"
+        )
     return pathlib.Path(text).expanduser()
-
-
-class UnwritableFile(argparse.ArgumentTypeError, ValueError):
-    """Signals that a flag names a file that cannot be written."""
 
 
 def output_file(text: str) -> pathlib.Path:
     """Converts a flag's value to a path, and creates the folder of this file.
 
-    Raises UnwritableFile if the folder cannot be created or written.
+    Raises UnusablePath if the folder cannot be created or written.
     """
     path = user_path(text)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)):
-        raise UnwritableFile(
+        raise UnusablePath(
             f"{path}: the folder {path.parent} cannot be created or written; give"
             " another file"
         )

@@ -63,8 +63,8 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _command(stop: StopSignals) -> int:
-    workdir = user_path(_WORKDIR.value)
     try:
+        workdir = user_path(_WORKDIR.value)
         if _JSON.value:
             output_file(_JSON.value)
         study = make_study(

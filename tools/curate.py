@@ -61,9 +61,9 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _curate() -> int:
-    out = user_path(_OUT.value)
     inputs = _INPUT.value and [os.path.expanduser(name) for name in _INPUT.value]
     try:
+        out = user_path(_OUT.value)
         copy = output_file(_JSON.value) if _JSON.value else None
         fields = parse_fields(_FIELDS.value)
         if fields and not inputs:

@@ -152,6 +152,27 @@ def test_a_result_that_could_not_be_written_is_refused_first(tmp_path, capsys, t
     assert f"{tmp_path}/file/no cannot be created or written; give another" in last
 
 
+@pytest.mark.failure(120)
+@pytest.mark.parametrize("tool", ["convert", "evaluate", "fetch", "grade"])
+def test_an_address_is_not_a_folder(tmp_path, monkeypatch, capsys, tool):
+    monkeypatch.chdir(tmp_path)
+    main = importlib.import_module(f"tools.{tool}").main
+    with pytest.raises(SystemExit) as caught:
+        main(["--out", "gs://bucket/out"])
+    assert caught.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "gs://bucket/out: is an address, not a path of a file system; give" in last
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.failure(121)
+def test_the_saved_config_of_a_run_is_not_a_config_file(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(config_json(base.get_config()))
+    with pytest.raises(UnreadableConfig, match="is a Python file; give the .py file"):
+        read_config(str(file))
+
+
 @pytest.mark.failure(111)
 @pytest.mark.parametrize(
     "start",
