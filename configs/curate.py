@@ -39,6 +39,9 @@ def get_config(sets: str = "shared") -> ConfigDict:
             #   fields        columns of an unknown format, such as
             #                 {"problem": "prompt[0].content", "answer": "gold"}
             #   level_source  name of the scale of the difficulty levels
+            #   evidence      evidence that holds for every row, such as a solve rate
+            #   origin        who made the answers; equal answers of two origins are
+            #                 evidence
             "sources": (
                 {
                     "path": f"{train}/deepscaler_levels.jsonl",
@@ -66,6 +69,9 @@ def get_config(sets: str = "shared") -> ConfigDict:
             # It is 0.51 for 12 of 16 solved, 0.50 for 40 of 64, 0.51 for 4 of 4. In 229
             # rows of GURU, each wrong answer had been "solved" at most 8 of 16 times.
             "min_evidence": 0.5,
+            # JSONL file of answers checked by hand, {"source": ..., "wrong": true} per
+            # row; the report shows the share of wrong answers by source.
+            "readings": "",
             "workers": 2,  # processes
         }
     )

@@ -105,7 +105,8 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         Problem(**{key: row[key] for key in keys}, answers=tuple(row["answers"]))
         for row in rows
     ]
-    sampler.sample(args, _CONDITIONS, {_NAME: problems})
+    # Completions of fewer tokens would make long problems appear harder.
+    sampler.sample(args, _CONDITIONS, {_NAME: problems}, shorten=False)
     with files.locked(args.out):
         drawn = read_completions(args.out)[_NAME]
         drawn.sort(key=lambda one: (one.id, one.sample))
@@ -113,9 +114,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             scored = score(drawn, problems, verifier_reward(pool.judge))
             grades = make_grades(scored, answer_classes(scored, pool))
         write_verdicts(args.out, {_NAME: scored})
-        name = f"grade:{pathlib.Path(args.model).stem}"
-        level_source = name if args.levels == "percentile" else None
-        add_grades(rows, grades, level_source)
+        add_grades(rows, grades, args.level_source)
         files.replace_rows(args.out / "graded.jsonl", rows)
         rates = [row["solve_rate"] for row in rows]
         summary = summarise(scored) | {
@@ -124,7 +123,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             "majority_against_gold": sum(g.against_gold for g in grades.values()),
             "verifier": VERSION,
             "levels": dict(sorted(Counter(str(row["level"]) for row in rows).items())),
-            "level_source": level_source,
+            "level_source": args.level_source,
         }
         for path in filter(None, (args.out / "summary.json", args.json)):
             files.replace_json(path, summary)
@@ -194,9 +193,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " rates share a level; keep: the levels of the input (default)"
     )
     add("--levels", choices=("percentile", "keep"), default="keep", help=text)
+    text = "name of the scale of new levels (default: grade:MODEL)"
+    add("--level_source", help=text)
     args = parser.parse_args(argv)
     if not args.model:
         parser.error("--model is required")
+    new = args.level_source or f"grade:{pathlib.Path(args.model).stem}"
+    args.level_source = new if args.levels == "percentile" else None
     return args
 
 

@@ -28,6 +28,7 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     command = [
         "--model", model, "--input", sums, "--out", tmp_path / "out", "--samples", 4,
         "--template", "none", "--max_tokens", 6, "--slots", 8, "--levels", "percentile",
+        "--level_source", "tiny",
     ]  # fmt: skip
     status, said = grade(*command)
     assert status == 0, said
@@ -35,7 +36,7 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     assert [r["id"] for r in rows] == [f"s{i}" for i in range(6)]
     # a random model never finds a box, and what is never solved is hardest
     assert {r["solve_rate"] for r in rows} == {0.0}
-    assert {(r["level"], r["level_source"]) for r in rows} == {(5, "grade:model")}
+    assert {(r["level"], r["level_source"]) for r in rows} == {(5, "tiny")}
     assert rows[0]["graded"] == {
         "samples": 4, "correct": 0, "unparsable": 4, "majority": None,
         "agreement": 0.0, "against_gold": False,
@@ -72,6 +73,12 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     status, said = grade(*command, "--temperature", 0.5)
     assert status == 2
     assert "drawing.temperature=1.0, not 0.5" in said and said.count("\n") == 1
+    # Fewer tokens for a long prompt would be a lower solve rate.
+    new = ["--out", tmp_path / "new", "--context", 12, "--max_tokens", 11]
+    status, said = grade(*command, *new)
+    assert status == 2 and "max_tokens=11 and a prompt of" in said
+    assert "exceed context=12; raise --context or lower --max_tokens" in said
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.failure(33)

@@ -74,10 +74,7 @@ def _drop_copies(group: Sequence[Copy], min_evidence: float | None) -> None:
         solved = [c for c in classes if any(r.strength >= min_evidence for r in c)]
         stay = solved[0] if len(solved) == 1 else stay
     original = stay[0] if stay else copies[0]
-    shared: dict[tuple[str, str], Evidence] = {}
-    for one in itertools.chain(original.evidence, *(row.evidence for row in stay)):
-        shared.setdefault((one.kind, one.by), one)
-    original.evidence = tuple(shared.values())
+    original.evidence = _shared_evidence(stay or [original])
     given = " / ".join(some[0].answers[0][:40] for some in classes)
     for row in copies:
         if row not in stay:
@@ -88,6 +85,25 @@ def _drop_copies(group: Sequence[Copy], min_evidence: float | None) -> None:
         elif row is not original:
             how = f"of {original.id}: {kind}, similarity {score:.2f}"
             row.reasons["near_duplicate"] = how
+
+
+def _shared_evidence(copies: Sequence[Row]) -> tuple[Evidence, ...]:
+    """Returns the evidence of all copies, which have the same answer.
+
+    If the first copy has an origin, and others have another one, adds an "agreement".
+    """
+    found: dict[tuple[str, str], Evidence] = {}
+    for one in itertools.chain(*(row.evidence for row in copies)):
+        found.setdefault((one.kind, one.by), one)
+    own = copies[0].origin
+    origins = {row.origin: row.id for row in copies if row.origin}
+    if own and len(origins) > 1:
+        n, by = len(origins), " and ".join(sorted(origins))
+        others = ", ".join(id for name, id in origins.items() if name != own)
+        found["agreement", by] = Evidence(
+            kind="agreement", by=by, correct=n, samples=n, source=others
+        )
+    return tuple(found.values())
 
 
 def relation(kept: Row, other: Row) -> tuple[str, float] | None:

@@ -4,18 +4,23 @@ A solver that is independent of the gold rarely gives the same wrong answer. Pub
 have columns with results of solvers; `COLUMNS` describes how to read them.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from rl.files import read_rows
 from rl.statistics import wilson_interval
 from rl.verifier import extract_answer, is_equivalent
 from tools.curation.formats import at
 from tools.page import is_number
 
-Kind = Literal["solve_rate", "verified_solutions", "graded"]
+# by source: the number of golds checked by hand and the number of wrong ones
+Readings = Mapping[str, tuple[int, int]]
+Kind = Literal["solve_rate", "verified_solutions", "agreement", "graded"]
 # minimum strength at which solvers understand the problem: 3 of 3, or 11 of 16
 SOLVED = 0.4
 RATES = ("solve_rate", "graded")  # kinds of evidence that also measure difficulty
@@ -27,10 +32,10 @@ class Evidence:
     """Records that `correct` of `samples` attempts by one solver gave the gold."""
 
     kind: Kind
-    by: str  # name of the solver
+    by: str  # name of the solver: a model, or the origins that agree
     correct: int  # number of attempts that gave the gold
     samples: int  # number of attempts
-    source: str  # column of the row
+    source: str  # column of the row; for an agreement, the ids of the other rows
 
     @property
     def rate(self) -> float:
@@ -145,3 +150,21 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
             if is_number(solved) and is_number(tried) and 0 <= solved <= tried > 0:
                 return int(solved), int(tried)
     return None
+
+
+def load_readings(path: str) -> Readings:
+    """Returns (golds checked by hand, wrong golds among them) by source.
+
+    `path` is a JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" gives {}.
+    """
+    counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
+    for where, row in read_rows(pathlib.Path(path)) if path else ():
+        source, wrong = row.get("source"), row.get("wrong")
+        if not isinstance(source, str) or not isinstance(wrong, bool):
+            raise ValueError(
+                f"{where}: source={source!r} must be text, and wrong={wrong!r} must be"
+                " true or false"
+            )
+        read, bad = counts[source]
+        counts[source] = read + 1, bad + wrong
+    return dict(counts)

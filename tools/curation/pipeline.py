@@ -14,6 +14,7 @@ from rl.verifier.pool import Lost, Workers
 from tools.curation import report
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
+from tools.curation.evidence import Readings, load_readings
 from tools.curation.levels import assign_levels, level_scale
 from tools.curation.row import Row
 from tools.curation.screen import CHECKS, screen
@@ -69,11 +70,13 @@ def _curate(
     sources: Sequence[Any] = (),
     evaluation: Sequence[str] = (),
     data_dir: str = "",
+    readings: str = "",
     **others: Any,
 ) -> dict[str, Any]:
     options = {
         "sources": [call(Source, f"sources[{i}]", s) for i, s in enumerate(sources)],
         "evaluation": _evaluation(evaluation, data_dir),
+        "readings": load_readings(os.path.expandvars(readings)),
     }
     return call(curate, "", others | options, out=out)
 
@@ -103,12 +106,13 @@ def curate(
     evaluation: Mapping[str, Problem],
     evidence: Literal["required", "preferred", "off"],
     min_evidence: Share,
+    readings: Readings,
     workers: Count,
 ) -> dict[str, Any]:
     """Curates the rows of `sources`, writes the outputs and returns the summary.
 
-    `evaluation` has evaluation problems by id. The other arguments are described in
-    configs/curate.py.
+    `evaluation` has evaluation problems by id, and `readings` the counts of
+    `load_readings`. The other arguments are described in configs/curate.py.
 
     Raises:
       ValueError: a source has a bad row or would be replaced, or the screening of a row
@@ -134,7 +138,7 @@ def curate(
             "level_scale": scale,
             "linked_scales": assign_levels(rows, scale),
         }
-        return _write(out, summary, rows, min_evidence)
+        return _write(out, summary, rows, min_evidence, readings)
 
 
 def _screen(rows: list[Row], workers: int) -> None:
@@ -163,7 +167,11 @@ def _require_evidence(rows: Sequence[Row], least: float) -> None:
 
 
 def _write(
-    out: pathlib.Path, summary: dict[str, Any], rows: Sequence[Row], least: float
+    out: pathlib.Path,
+    summary: dict[str, Any],
+    rows: Sequence[Row],
+    least: float,
+    readings: Readings,
 ) -> dict[str, Any]:
     ids: set[str] = set()
     for n, row in enumerate(rows):
@@ -184,7 +192,7 @@ def _write(
         step: {c.__name__: (c.__doc__ or "").partition("\n")[0] for c in checks}
         for step, checks in CHECKS.items()
     }
-    summary |= report.count(rows, meanings | _LATER_STEPS, least)
+    summary |= report.count(rows, meanings | _LATER_STEPS, least, readings)
     tables = list(report.tables(summary))
     outputs = {
         "problems.jsonl": "".join(map(files.json_line, kept)),

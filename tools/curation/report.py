@@ -5,7 +5,9 @@ import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rl.statistics import wilson_interval
 from tools import page as pages
+from tools.curation.evidence import Readings
 from tools.curation.row import Row
 from tools.tables import Table
 
@@ -17,10 +19,13 @@ _NO_LEVEL = "no level"
 Steps = Mapping[str, Mapping[str, str]]  # meaning of each reason, by step and reason
 
 
-def count(rows: Sequence[Row], steps: Steps, least: float) -> dict[str, Any]:
+def count(
+    rows: Sequence[Row], steps: Steps, least: float, readings: Readings
+) -> dict[str, Any]:
     """Returns the counts of summary.json: by step, reason, source, level and repair.
 
-    Rows "with evidence" have a strength of at least `least`.
+    Rows "with evidence" have a strength of at least `least`. "wrong golds" is the share
+    of wrong ones among the golds in `readings`, with its 95% interval.
     """
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
@@ -32,6 +37,7 @@ def count(rows: Sequence[Row], steps: Steps, least: float) -> dict[str, Any]:
             "rows": len(some),
             "with evidence": sum(row.strength >= least for row in some),
             "kept": sum(row.survives for row in some),
+            **_wrong_golds(*readings.get(name, (0, 0))),
             "reasons": dict(counts(next(iter(r.reasons)) for r in some if r.reasons)),
         }
         for name, some in sorted(sources.items(), key=lambda item: -len(item[1]))
@@ -64,6 +70,12 @@ def count(rows: Sequence[Row], steps: Steps, least: float) -> dict[str, Any]:
         "by_source": by_source,
         "repairs": dict(sorted(repairs.items())),
     }
+
+
+def _wrong_golds(read: int, wrong: int) -> dict[str, Any]:
+    low, high = wilson_interval(wrong, read) if read else (0, 0)
+    share = f"{wrong / read:.1%} [{low:.1%}, {high:.1%}]" if read else 0
+    return {"golds read": read, "wrong golds": share}
 
 
 def tables(summary: Mapping[str, Any]) -> Iterator[Table]:

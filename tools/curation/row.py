@@ -22,6 +22,7 @@ class Row:
     solution: str = ""
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # other columns
     evidence: Sequence[Evidence] = ()  # results of independent solvers
+    origin: str = ""  # where the golds were made; see `Source.origin`
     key: str = ""  # hash that exact duplicates share; see `text.exact_key`
     # Rows are compared as near duplicates if they share a hash; see `text.band_hashes`.
     bands: Sequence[int] = ()

@@ -9,12 +9,13 @@ import math
 import pathlib
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from configs.schema import call
 from rl.files import fetched, read_rows, sha256
 from tools.curation import formats
-from tools.curation.evidence import BULKY, RATES, read_evidence
+from tools.curation.evidence import BULKY, RATES, Evidence, read_evidence
 from tools.curation.row import Row
 from tools.curation.sets import unwrap
 from tools.page import is_number
@@ -34,7 +35,7 @@ class Source:
     """Describes a .jsonl, .json or .parquet file and how to read it.
 
     Raises:
-      ValueError: the file, its first row or `fields` is not valid.
+      ValueError: the file, its first row, `fields` or `evidence` is not valid.
       OSError: the file cannot be read.
     """
 
@@ -43,12 +44,19 @@ class Source:
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Scale of the levels; None: the row's `level_source`, or else the name of its set.
     level_source: str | None = None
+    # Fields of an `Evidence` that holds for all rows, from the set's documentation.
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Where the golds were made; equal golds of two origins are evidence.
+    origin: str = ""
+    stated: Sequence[Evidence] = dataclasses.field(init=False, default=())
     file: pathlib.Path = dataclasses.field(init=False)  # local copy
     format: str = dataclasses.field(init=False)  # name of the format, or "fields"
     paths: Mapping[str, str] = dataclasses.field(init=False)  # of all fields
 
     def __post_init__(self) -> None:
         try:
+            if self.evidence:
+                self.stated = [call(Evidence, "sources.evidence", self.evidence)]
             fields = formats.all_fields(self.fields or {})
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
@@ -113,6 +121,7 @@ def read(source: Source) -> list[Row]:
     for index, (where, record) in enumerate(source.records()):
         row = _row(source, record, where, f"{source.file.stem}-{index}")
         row.evidence = read_evidence(record, row.answers, row.source)
+        row.evidence += source.stated
         rates = [one.rate for one in row.evidence if one.kind in RATES]
         row.solve_rate = rates[0] if rates else row.solve_rate
         rows.append(row)
@@ -153,6 +162,7 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         "answers": tuple(dict.fromkeys(answers)),
         "source": set_name,
         "level_source": None if values.get("level") is None else scale,
+        "origin": source.origin,
     }
     return Row(**values | changed, meta=meta)
 

@@ -90,10 +90,11 @@ def make_task(
     return Task(folder, name, problems, prompts, conditions)
 
 
-def check_prompts(task: Task, max_positions: int) -> int:
+def check_prompts(task: Task, max_positions: int, *, shorten: bool = True) -> int:
     """Returns how many prompts leave fewer than `max_tokens` tokens of the context.
 
-    Raises ValueError if the context exceeds `max_positions` or a prompt fills it.
+    Raises ValueError if the context exceeds `max_positions` or a prompt fills it, or,
+    without `shorten`, if a prompt leaves fewer than `max_tokens` tokens.
     """
     conditions = task.conditions
     if conditions.context > max_positions:
@@ -109,6 +110,13 @@ def check_prompts(task: Task, max_positions: int) -> int:
                 f" --context (at most {max_positions})"
             )
     left = conditions.context - conditions.max_tokens
+    longest = max(map(len, task.prompts))
+    if longest > left and not shorten:
+        raise ValueError(
+            f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
+            f" exceed context={conditions.context}; raise --context or lower"
+            " --max_tokens"
+        )
     return sum(len(prompt) > left for prompt in task.prompts)
 
 

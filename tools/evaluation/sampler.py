@@ -68,6 +68,7 @@ def sample(
     sets: Mapping[str, Sequence[Problem]],
     *,
     audited: bool = False,
+    shorten: bool = True,
 ) -> None:
     """Samples the completions that the folder `args.out` lacks.
 
@@ -77,6 +78,8 @@ def sample(
         positions of the model.
       sets: problems by name of the benchmark.
       audited: also sample the ends of the problem texts; see `tools.evaluation.audit`.
+      shorten: sample fewer than `max_tokens` tokens where the context leaves fewer. If
+        false, such a prompt is an error.
 
     Raises:
       ValueError: the model or a flag is not valid, a prompt does not fit, or the folder
@@ -99,7 +102,9 @@ def sample(
         task.name: {
             "problems": len(task.problems),
             "sha256": content_hash(task.problems),
-            "shortened": run.check_prompts(task, model.config.max_positions),
+            "shortened": run.check_prompts(
+                task, model.config.max_positions, shorten=shorten
+            ),
         }
         for task in tasks
     }

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tools.curation.test_formats import big_math, guru, skywork
 from tests.tools.curation.test_pipeline import read, row, run
-from tools.curation.evidence import Evidence, read_evidence
+from tools.curation.evidence import Evidence, load_readings, read_evidence
 from tools.curation.sources import Source
 from tools.curation.sources import read as read_rows
 
@@ -68,21 +68,25 @@ def test_strength_is_the_lower_end_of_the_interval(correct, samples, strength):
     assert one.strength == pytest.approx(strength, abs=1e-3)
 
 
-def test_curated_rows_keep_their_evidence(tmp_path):
-    rated = row("a", "What is $3+4$?", llama8b_solve_rate=0.5, generations=["x"])
+def test_a_documented_set_and_curated_rows_keep_their_evidence(tmp_path):
+    said = {
+        "kind": "verified_solutions", "by": "R1", "correct": 3, "samples": 3,
+        "source": "its card",
+    }  # fmt: skip
     path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(rated))
-    (first,) = read_rows(Source(path=str(path)))
-    assert [one.by for one in first.evidence] == ["Llama-3.1-8B"]
-    assert "generations" not in first.meta
+    path.write_text(json.dumps(row("a", "What is $3+4$?") | {"generations": ["x"]}))
+    (first,) = read_rows(Source(path=str(path), evidence=said))
+    assert [one.by for one in first.evidence] == ["R1"] and first.meta == {}
     path.write_text(json.dumps(first.record()))
     (again,) = read_rows(Source(path=str(path)))
     assert again.evidence == first.evidence
     graded = first.record() | {"graded": {"correct": 3, "samples": 8}}
     path.write_text(json.dumps(graded))
     (again,) = read_rows(Source(path=str(path)))
-    assert [one.by for one in again.evidence] == ["Llama-3.1-8B", "tools.grade"]
+    assert [one.by for one in again.evidence] == ["R1", "tools.grade"]
     assert read_evidence({"evidence": 5}, ["7"], "set") == []
+    with pytest.raises(ValueError, match="rows.jsonl: .*evidence.kinds=3: unknown key"):
+        Source(path=str(path), evidence={"kinds": 3})
 
 
 ASK = "How many {} are there among the first {} hundred numbers?"
@@ -119,9 +123,36 @@ def test_what_becomes_of_rows_without_evidence(tmp_path, mode, kept):
     assert entry["kept"] == len(kept)
 
 
-def test_copies_share_evidence(tmp_path):
-    rows = [ROWS[3] | {"id": "a"}, ROWS[3] | {"id": "b", "llama8b_solve_rate": 0.75}]
-    _, out = run(tmp_path, rows, evidence="required")
+@pytest.mark.parametrize(
+    ("origins", "agreement"),
+    [("ab", [("a and b", 2, 2)]), ("aa", []), (("a", ""), []), (("", "b"), [])],
+)
+def test_copies_share_evidence_and_sets_of_two_origins_agree(
+    tmp_path, origins, agreement
+):
+    sources = []
+    for name, origin in zip("ab", origins, strict=True):
+        path = tmp_path / f"{name}.jsonl"
+        solved = {"llama8b_solve_rate": 0.5} if name == "b" else {}
+        path.write_text(json.dumps(ROWS[3] | solved | {"id": name}))
+        sources.append(Source(path=str(path), origin=origin))
+    _, out = run(tmp_path, [], sources=sources, evidence="required")
     (kept,) = read(out / "problems.jsonl").values()
     counts = [(one["by"], one["correct"], one["samples"]) for one in kept["evidence"]]
-    assert counts == [("Llama-3.1-8B", 48, 64)]
+    assert counts == [("Llama-3.1-8B", 32, 64), *agreement]
+
+
+def test_the_report_has_the_golds_that_were_read_as_wrong(tmp_path):
+    path = tmp_path / "read.jsonl"
+    path.write_text('{"source": "rows", "wrong": true}\n' * 2)
+    with path.open("a") as file:
+        file.write('{"source": "rows", "wrong": false}\n' * 18)
+    readings = load_readings(str(path))
+    assert readings == {"rows": (20, 2)} and load_readings("") == {}
+    summary, out = run(tmp_path, ROWS, readings=readings)
+    (entry,) = summary["by_source"].values()
+    assert entry["golds read"] == 20 and entry["wrong golds"] == "10.0% [2.8%, 30.1%]"
+    assert "10.0% [2.8%, 30.1%]" in (out / "report.md").read_text()
+    path.write_text('{"source": "rows"}\n')
+    with pytest.raises(ValueError, match="read.jsonl:1: .* wrong=None must be"):
+        load_readings(str(path))

@@ -24,6 +24,7 @@ BASE = {
     "evaluation": EVALUATION,
     "evidence": "preferred",
     "min_evidence": 0.25,
+    "readings": {},
     "workers": 1,
 }
 LONG = (

@@ -8,7 +8,8 @@ STEPS = {"noise": {"not_text": "A link."}, "decontamination": {}, "duplicates": 
 
 
 def report(rows):
-    summary = count(rows, STEPS, 0.25) | {"level_scale": "ours", "linked_scales": {}}
+    summary = count(rows, STEPS, 0.25, {})
+    summary |= {"level_scale": "ours", "linked_scales": {}}
     return summary, {table.title: table for table in tables(summary)}
 
 
