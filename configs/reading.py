@@ -62,7 +62,11 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         sys.exit(f"error: {error}")
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
         key, text = _unknown_key(error), " ".join(str(error).split())
-        sys.exit(f"error: config: {key}" if key else f"error: {text}")
+        # The error names only the last part of the key.
+        last = re.findall(r"key '(\w+)'", key)
+        given = [a for a in argv for k in last if re.search(rf"\.{k}(?:[.=]|$)", a)]
+        where = given[0].partition("=")[0].lstrip("-") if given else "config"
+        sys.exit(f"error: {where}: {key}" if key else f"error: {text}")
 
 
 class _Parser(flags.ArgumentParser):

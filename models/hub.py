@@ -69,7 +69,8 @@ def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
             f"{model}: no such folder, and the download from the Hugging Face Hub"
-            f" failed ({reason}); give the path of a folder or a correct Hub id, or"
-            " check the network and your access to the model"
+            f" failed ({reason}); give the path of a folder or a correct Hub id,"
+            " check the network, or log in (`hf auth login`) if the model is gated or"
+            " private"
         ) from None
     return pathlib.Path(found)

@@ -588,7 +588,8 @@ BAD = [
         ({"data.template": "qwen"}, "template='qwen'"),
         ({"reward.function": "nowhere:f"}, "reward.function='nowhere:f': cannot be"
          " imported (ModuleNotFoundError: No module named 'nowhere')"),
-        ({"model.maker_args.hiden_size": 4}, "config: unknown key 'hiden_size'"),
+        ({"model.maker_args.hiden_size": 4},
+         "config.model.maker_args.hiden_size: unknown key 'hiden_size'"),
         ({"rollout.group_size": "many"}, "many"),
 ]  # fmt: skip
 
