@@ -37,7 +37,7 @@ DTYPES = {
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
-MAX_FILE_SIZE = "5GB"  # of an export, as on the Hugging Face Hub
+MAX_FILE_SIZE = 5 * 10**9  # bytes of an export, as on the Hugging Face Hub
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
 # Files that an export copies from the base's folder, as far as they exist.
 CARRIED = tuple(
@@ -272,11 +272,13 @@ def save_folder(
         return
     finite = _finite(stream, folder, dtype)
     specs = tensor_specs(config, DTYPES[dtype])
+    sizes = {name: math.prod(x[0]) * x[1].itemsize for name, x in specs.items()}
     split = huggingface_hub.split_state_dict_into_shards_factory(
-        dict(specs),
-        get_storage_size=lambda spec: math.prod(spec[0]) * spec[1].itemsize,
+        sizes,
+        get_storage_size=lambda size: size,
         filename_pattern="model{suffix}.safetensors",
-        max_shard_size=MAX_FILE_SIZE,
+        # A tensor above the limit would get a file before those of earlier tensors.
+        max_shard_size=max(MAX_FILE_SIZE, *sizes.values()),
     )
     with replaced_folder(folder) as partial:
         copy_assets(assets, partial)

@@ -16,9 +16,14 @@ def check() -> None:
     root = pathlib.Path(__file__).resolve().parents[1]
     for name in NAMES:
         spec = importlib.util.find_spec(name)
-        places = list(spec.submodule_search_locations or ()) if spec else []
+        if not spec:
+            sys.exit(
+                f"error: Python finds no package {name!r}: run from {root}, or install"
+                " the project again"
+            )
+        places = list(spec.submodule_search_locations or ())
         if root / name not in [pathlib.Path(place).resolve() for place in places]:
-            found = places[0] if places else spec and spec.origin
+            found = places[0] if places else spec.origin
             sys.exit(
                 f"error: Python finds package {name!r} at {found}, not at"
                 f" {root / name}: run from another directory, or rename the first path"

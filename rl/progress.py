@@ -7,6 +7,7 @@ ten seconds. With several processes only the leader prints.
 
 import contextlib
 import contextvars
+import os
 import sys
 import threading
 import time
@@ -40,20 +41,25 @@ class Watch:
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def text(self, *, bar: bool = False) -> str:
-        """Returns a line of progress, with a bar if `bar` and the total is known."""
+    def text(self, columns: int = 0) -> str:
+        """Returns a line of progress, with a bar if a total and `columns` are given."""
         since, first = self._first or (self._began, 0)
         rate = (self._done - first) / max(time.monotonic() - since, 1e-9)
-        if self._total and bar:
-            counts, unit = (self._done, self._total, self.seconds), f" {self._unit}"
+        if self._total and columns:
             return tqdm.tqdm.format_meter(
-                *counts, prefix=self._name, unit=unit, rate=rate
+                self._done,
+                self._total,
+                self.seconds,
+                ncols=columns,
+                prefix=self._name,
+                unit=f" {self._unit}",
+                rate=rate,
             )
         line = f"{self._name}: "
         if self._total:
             line += f"{self._done:,} of {self._total:,} {self._unit}, "
         if not rate or not self._total:
-            return f"{line}{duration(self.seconds)} so far"
+            return f"{line}{duration(self.seconds)} so far"[: columns or None]
         left = duration((self._total - self._done) / rate)
         return f"{line}{rate:,.{0 if rate >= 10 else 2}f}/s, {left} left"
 
@@ -63,11 +69,21 @@ class Watch:
             if self.covered:
                 continue
             shown = terminal
-            start, end = ("\r", _CLEAR) if terminal else ("", "\n")
-            text = f"{start}{self.text(bar=terminal)}{end}"
-            print(end=text, file=stream, flush=True)
+            if terminal:
+                text = f"\r{self.text(_columns(stream) - 1)}{_CLEAR}"
+                print(end=text, file=stream, flush=True)
+            else:
+                print(self.text(), file=stream, flush=True)
         if shown:
             print(end=f"\r{_CLEAR}", file=stream, flush=True)
+
+
+def _columns(stream: TextIO) -> int:
+    # Not `shutil.get_terminal_size`, which reads COLUMNS and the terminal of stdout.
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:  # the terminal was closed
+        return 80
 
 
 _hushed = threading.Event()

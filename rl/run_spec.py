@@ -359,5 +359,8 @@ def _stages(
                 f"{key}[{i}].max_response_tokens={longest}: must be at most"
                 f" config.rollout.max_response_tokens={r.max_response_tokens}"
             )
-        check_overlong(c, longest)
+        try:
+            check_overlong(c, longest)
+        except ValueError as error:
+            raise ValueError(f"{key}[{i}]: {error}") from None
     return stages, gaps

@@ -188,7 +188,8 @@ def _find_vllm(c: RunConfig) -> str:
     v = c.rollout.vllm
     urls = [url.strip() for url in v.url.split(",") if url.strip()]
     for url in urls:
-        if not VllmClient(url).healthy():
+        key = os.environ.get("VLLM_API_KEY", "")
+        if not VllmClient(url, api_key=key).healthy():
             raise ValueError(
                 f"config.rollout.vllm.url={url!r}: no vLLM server answers; start the"
                 " server or correct the address"

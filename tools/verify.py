@@ -43,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--json", type=output_file, metavar="OUT", help="also write the result here")
     words = [*(sys.argv[1:] if argv is None else argv)]
     for i in range(len(words) - 1, 0, -1):
-        if words[i - 1] in ("--pred", "--gold", "--problem"):
+        is_text = words[i - 1] in ("--pred", "--gold", "--problem")
+        if is_text and not words[i].startswith("--"):
             # argparse takes a value such as `-\frac12` for a flag, unless joined by =.
             words[i - 1 : i + 1] = [f"{words[i - 1]}={words[i]}"]
     arguments = parser.parse_args(words)

@@ -5,6 +5,7 @@ import functools
 import glob
 import json
 import math
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +56,7 @@ def load_problems(
         rows = ((f"{where}, problem {i}", p) for i, p in enumerate(made, 1))
         return _checked(rows, where)
     paths = []
-    one = pathlib.Path(source).expanduser().is_file()  # its name may have a comma
+    one = os.path.isfile(os.path.expanduser(source))  # its name may have a comma
     for name in [source] if one else filter(None, map(str.strip, source.split(","))):
         if name.endswith(".parquet"):
             raise ValueError(

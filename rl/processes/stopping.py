@@ -243,13 +243,3 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
             stop._say(message)
             # Everything is closed; waiting threads would delay a normal exit.
             os._exit(status_of(stopped.signal))
-
-
-@contextlib.contextmanager
-def blocked() -> Iterator[None]:
-    """Blocks stop signals for this thread, and for processes that the block starts."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -12,7 +12,7 @@ class _Outlasted(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         try:
-            return super().write(data)
+            return super().write(data) or len(data)  # None if it would block
         except OSError:
             return len(data)
 
@@ -35,8 +35,8 @@ def outlast_output() -> None:
         output = _Outlasted(number, "w", closefd=False)
         stream = io.TextIOWrapper(
             io.BufferedWriter(output),
-            encoding=before.encoding if before else "utf-8",
+            encoding=getattr(before, "encoding", None) or "utf-8",
             errors="backslashreplace",
-            line_buffering=name == "stderr" or output.isatty(),
+            line_buffering=True,  # a worker that is ended loses no lines
         )
         setattr(sys, name, stream)

@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rl.files import sha256
+from rl.packages import NAMES
 from rl.problems.functions import load_function
 from rl.problems.types import Problem
 from rl.processes.streams import outlast_output
@@ -33,6 +34,8 @@ from rl.verifier import Verdict, extract_answer
 _KEYS = ("reward", "correct", "components")
 # Maximum magnitude of a reward: float32 represents all integers up to this one.
 LARGEST = 2**24
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 
 
 class Form(NamedTuple):
@@ -79,10 +82,11 @@ def open_function(
         if not callable(function):
             raise ValueError(f"{named}: must be a function, not {function!r}")
         form = _form(function, named, where.partition(":")[0])
-        if files not in (None, form.files):
-            edited = min(f for f, _ in files.items() ^ form.files.items())
+        # Files that only calls import are known only to workers that made such calls.
+        stated, now = files or {}, form.files
+        if edited := [f for f in stated if now.get(f, stated[f]) != stated[f]]:
             raise ValueError(
-                f"{named}: {edited}: the file was edited after the start of the run,"
+                f"{named}: {edited[0]}: the file was edited after the start of the run,"
                 " and a worker had to be replaced; start the same command again, which"
                 " uses the new file"
             )
@@ -173,14 +177,19 @@ def _form(function: Callable, named: str, module: str) -> Form:
 def _files_beside(file: str | None) -> Mapping[str, str]:
     """Returns SHA-256 by relative path of the imported files in the folder of `file`.
 
-    Includes folders below, but not installed packages. Empty if `file` is None.
+    Includes folders below, but neither this project's packages nor installed ones.
+    Empty if `file` is None.
     """
     folder = os.path.dirname(file) + os.sep if file else "\0"
+    others = [f"{_ROOT}{os.sep}{name}{os.sep}" for name in NAMES]
+    if not folder.startswith(_LIBRARY):
+        others.append(_LIBRARY)
     modules = {getattr(m, "__file__", None) or "" for m in [*sys.modules.values()]}
     return {
         path.removeprefix(folder): sha256(pathlib.Path(path))
         for path in sorted(modules)
         if path.startswith(folder)
+        and not path.startswith(tuple(others))
         and "site-packages" not in path.removeprefix(folder)
         and os.path.isfile(path)
     }

@@ -222,10 +222,11 @@ class ServerProcess:
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
             text = file.read().decode(errors="replace")
-        found = re.findall(r"\b\w*(?:Error|Exception): .+", text)
+        logged = text.rstrip().splitlines()[-1000:]
+        found = re.findall(r"\b\w*(?:Error|Exception): .+", "\n".join(logged))
         # EngineDeadError means only that there was an earlier error.
         causes = [cause for cause in found if "EngineDead" not in cause]
-        lines = causes or text.splitlines()
+        lines = causes or logged
         return f"{lines[-1] if lines else 'no output'} ({self.log_file})"
 
     def stop(self, *, at_once: bool = False) -> None:

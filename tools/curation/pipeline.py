@@ -123,6 +123,7 @@ def curate(
     by_source = [(s, read(s)) for s in each(sources, "reading", "files")]
     facts = [source.facts(len(some)) for source, some in by_source]
     rows = [row for _, some in by_source for row in some]
+    del by_source  # `_screen` replaces rows by smaller ones
     with files.locked(out):
         _screen(rows, workers)
         scale = level_scale(rows)

@@ -211,7 +211,7 @@ def _parquet(path: pathlib.Path) -> Iterator[Any]:
         ) from None
     try:
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024):
-            # Of float32, the fewest decimals: 0.1, and not 0.10000000149011612.
+            # Of float32 columns, the fewest decimals: 0.1, and not 0.10000000149011612.
             columns = [
                 c.cast("string").cast("double") if c.type == "float" else c
                 for c in batch.columns

@@ -114,8 +114,8 @@ def write_verdicts(
             if s.graded:
                 row["reward"] = None if math.isnan(s.reward) else s.reward
                 row["components"] = dict(s.components)
-            if "template" in s.problem.meta:
-                row["cluster"] = str(s.problem.meta["template"])
+            if (template := s.problem.meta.get("template")) is not None:
+                row["cluster"] = str(template)
             rows.append(row)
     files.replace_rows(folder / "verdicts.jsonl", rows)
 

@@ -31,7 +31,7 @@ def comma_separated(text: str) -> list[str]:
     return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
-def _positive(text: str) -> int:
+def positive_number(text: str) -> int:
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
     return int(text)
@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> N
     """Adds the flags for sampling; `default` describes the conditions without flags."""
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     text = "use only the first LIMIT problems"
-    parser.add_argument("--limit", type=_positive, help=text)
+    parser.add_argument("--limit", type=positive_number, help=text)
     parser.add_argument("--json", type=output_file, help="also write the result here")
     add = parser.add_argument_group(f"conditions (default: {default})").add_argument
     add("--template", help="none, qwen_math, r1, model, or a text")

@@ -66,6 +66,7 @@ def update_small(tiny: bool, name: str = "0.5B") -> Rows:
             yield case | found | {"mfu": mfu, "peak_gib": _peak_gib()}
         if number == 0:
             yield _trace(calls["update"], "update")
+        del calls, call  # frees this training state before the next one is made
 
 
 def decode_small(tiny: bool, name: str = "0.5B") -> Rows:

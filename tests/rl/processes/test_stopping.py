@@ -151,16 +151,6 @@ def test_a_second_signal_ends_at_once():
     assert process.stdout.read() == ""
 
 
-def test_children_leave_signals_to_their_parent():
-    """Not even while they start, when Python would print a traceback."""
-    with stopping.blocked():
-        child = subprocess.Popen(["sleep", "0.5"])
-    for number in stopping.STOPPING:
-        child.send_signal(number)
-    assert child.wait() == 0
-    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-
-
 class Processes(stopping.SingleProcess):
     """Replaces the processes of a run."""
 
