@@ -19,7 +19,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from configs import quickstart
 from rl.checkpoint import steps_in
-from rl.problems.arithmetic import make_base
 from tests import forked
 from tests.metrics_page import documented
 from tools.report.health import findings
@@ -78,6 +77,9 @@ def made_base(cache):
     """The base of SMALL, which a run has made."""
     section = "model.maker_args."
     own = {k.removeprefix(section): v for k, v in SMALL.items() if section in k}
+    # Not at the top: workers of rewards import this module, but no tokenizer.
+    from rl.problems.arithmetic import make_base
+
     arguments = quickstart.get_config().model.maker_args.to_dict() | own
     return make_base(**{**arguments, "cache": str(cache)})
 

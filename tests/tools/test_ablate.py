@@ -228,7 +228,7 @@ def test_a_wrong_command_is_one_line(tmp_path):
         (mine, "--seeds=0,a"): "--seeds=0,a: must be integers",
         (mine, "--seeds=1,1"): "seeds=[1, 1]: give at least one, and none twice",
         (mine, "--config.seed=3"): "config.seed=3: use --seeds instead",
-        (mine, "--config.nope=3"): "config: ",
+        (mine, "--config.nope=3"): "config.nope: ",
     }
     ends = forked.starts(
         tmp_path,
