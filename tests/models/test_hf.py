@@ -65,11 +65,11 @@ def test_float32_round_trip_is_bit_identical(
     if max_shard_size > 100_000:
         assert _files(target) == _files(source)
         return
-    ours, theirs = file_layout(target), file_layout(source)
-    assert ours.keys() == theirs.keys() and len(set(ours.values())) > 1
-    for name in ours:
-        found = read_tensors(target / ours[name])[name]
-        np.testing.assert_array_equal(found, read_tensors(source / theirs[name])[name])
+    written, read = file_layout(target), file_layout(source)
+    assert written.keys() == read.keys() and len(set(written.values())) > 1
+    for name in written:
+        found = read_tensors(target / written[name])[name]
+        np.testing.assert_array_equal(found, read_tensors(source / read[name])[name])
 
 
 def test_transformers_loads_a_bfloat16_export(tmp_path):

@@ -134,7 +134,7 @@ def test_a_dump_holds_the_step_and_its_checkpoint_which_repeats_it(
     assert nans == {"0/0/sampler_logprobs"}
     rows = [json.loads(line) for line in (dump / "completions.jsonl").open()]
     assert len(rows) == 4 * 8
-    (row,) = (r for r in rows if None in r["sampler_logprobs"])  # null stands for NaN
+    (row,) = (r for r in rows if None in r["sampler_logprobs"])  # null for NaN
     assert [x is None for x in row["sampler_logprobs"]][:3] == [False, True, False]
     # As docs/monitoring.md says: a copy without newer checkpoints repeats the step.
     again = tmp_path / "again"

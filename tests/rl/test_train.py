@@ -295,8 +295,8 @@ def interrupted(tmp_path_factory, cache):
 
     Returns:
       Its workdir, what each start said and its status, by the signal that ended it, 0
-      for the last; and how another start ended while one was at work. A copy "fewer"
-      beside it is as the signals left it.
+      for the last; and how another start ended while one was at work. The copy
+      "fewer" is the workdir after the last signal.
     """
     workdir = tmp_path_factory.mktemp("interrupted") / "work"
     _kill_in_the_middle(command(workdir, cache), random.Random(0), of=workdir)

@@ -9,7 +9,7 @@ STEPS = {"noise": {"not_text": "A link."}, "decontamination": {}, "duplicates": 
 
 def report(rows):
     summary = count(rows, STEPS, 0.25, {})
-    summary |= {"level_scale": "ours", "linked_scales": {}}
+    summary |= {"level_scale": "own", "linked_scales": {}}
     return summary, {table.title: table for table in tables(summary)}
 
 
@@ -33,7 +33,7 @@ def test_many_sources_are_cut_and_all_of_them_counted():
 def test_a_row_without_a_level_is_said_to_have_none():
     summary, made = report(
         [
-            Row(id="a", problem="?", level=3, level_source="ours"),
+            Row(id="a", problem="?", level=3, level_source="own"),
             Row(id="b", problem="?"),
         ]
     )
