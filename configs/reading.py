@@ -61,12 +61,13 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
     except UnreadableConfig as error:
         sys.exit(f"error: {error}")
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        key, text = _unknown_key(error), " ".join(str(error).split())
-        # The error names only the last part of the key.
-        last = re.findall(r"key '(\w+)'", key)
-        given = [a for a in argv for k in last if re.search(rf"\.{k}(?:[.=]|$)", a)]
+        key, unknown = _unknown_key(error)
+        if not key:
+            sys.exit(f"error: {' '.join(str(error).split())}")
+        # `key` is only a part of the dotted key that the flag names.
+        given = [a for a in argv if re.search(rf"\.{key}(?:[.=]|$)", a)]
         where = given[0].partition("=")[0].lstrip("-") if given else "config"
-        sys.exit(f"error: {where}: {key}" if key else f"error: {text}")
+        sys.exit(f"error: {where}: {unknown}")
 
 
 class _Parser(flags.ArgumentParser):
@@ -147,11 +148,11 @@ def _blame(error: Exception, path: str) -> str:
         message = error.msg
     where = f":{lines[-1]}" if lines else ""
     reason = f"{type(error).__name__}: {' '.join(message.split())}"
-    return f"{where}: {_unknown_key(error) or reason}"
+    return f"{where}: {_unknown_key(error)[1] or reason}"
 
 
-def _unknown_key(error: Exception) -> str:
-    """Returns a short message for an unknown key; "" for other errors.
+def _unknown_key(error: Exception) -> tuple[str, str]:
+    """Returns an unknown key and a short message; two empty texts for other errors.
 
     The message of ml_collections would contain the whole config.
     """
@@ -160,9 +161,10 @@ def _unknown_key(error: Exception) -> str:
     text = str(error.args[0] if error.args else error)
     key = re.match(r"(?:Key )?[\"'](\w+)[\"']", text)
     if not isinstance(error, KeyError) or not key:
-        return ""
+        return "", ""
     meant = re.search(r"Did you mean [\"']\w+[\"']", text)
-    return f"unknown key {key[1]!r}" + (f". {meant[0]}?" if meant else "")
+    hint = f". {meant[0]}?" if meant else ""
+    return key[1], f"unknown key {key[1]!r}{hint}"
 
 
 class UnusablePath(argparse.ArgumentTypeError, ValueError):

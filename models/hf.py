@@ -246,6 +246,7 @@ def save_folder(
     assets: str | os.PathLike,
     dtype: str = "bfloat16",
     card: str = "",
+    unless_has: str = "",
 ) -> None:
     """Writes a Hugging Face folder, which gets its name only when it is complete.
 
@@ -257,6 +258,7 @@ def save_folder(
       assets: a folder whose files named in `CARRIED` are copied.
       dtype: the dtype of the weights, a key of `DTYPES`.
       card: the text of the folder's README.md; empty for no such file.
+      unless_has: as in `replaced_folder`.
 
     Raises:
       ValueError: `dtype` is unknown, or a weight is not finite in `dtype`.
@@ -280,7 +282,7 @@ def save_folder(
         # A tensor above the limit would get a file before those of earlier tensors.
         max_shard_size=max(MAX_FILE_SIZE, *sizes.values()),
     )
-    with replaced_folder(folder) as partial:
+    with replaced_folder(folder, unless_has=unless_has) as partial:
         copy_assets(assets, partial)
         _describe(partial / "config.json", dtype)
         if card:

@@ -306,6 +306,11 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
     """Returns name, config key, source and arguments of each held-out set."""
     key = "config.data.eval"
     if isinstance(d.eval, str):
+        if d.eval.startswith("{"):
+            raise ValueError(
+                f"{key}={d.eval!r}: is not a dict; write it as in Python,"
+                " {'NAME': 'VALUE'}"
+            )
         return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
     if not isinstance(d.eval, Mapping):
         raise ValueError(

@@ -147,17 +147,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             name: score(model, texts, context=args.context)
             for name, model in found.items()
         }
+        first, *others = models.values()
+        for other in others:
+            other["against_first"] = compared(first, other)
+        text = ",".join(map(str, paths))
+        result = {"text": text, "context": args.context, "models": models}
+        print(markdown(result))
+        if args.json:
+            replace_json(args.json, result)
     except (ValueError, OSError) as error:
         print(f"perplexity: {error}", file=sys.stderr)
         return REFUSED
-    first, *others = models.values()
-    for other in others:
-        other["against_first"] = compared(first, other)
-    text = ",".join(map(str, paths))
-    result = {"text": text, "context": args.context, "models": models}
-    print(markdown(result))
-    if args.json:
-        replace_json(args.json, result)
     return 0
 
 

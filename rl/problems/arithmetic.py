@@ -21,7 +21,7 @@ import optax
 
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params
-from models.hf import save_folder
+from models.hf import WEIGHTS, save_folder
 from rl.problems.tokenizer import Qwen2Tokenizer
 from rl.progress import watch
 from rl.types import Problem
@@ -120,7 +120,7 @@ def make_base(
     recipe = f"{_VERSION} {json.dumps(settings, sort_keys=True)}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
-    if (folder / "model.safetensors").exists():
+    if (folder / WEIGHTS).exists():
         return folder
     tokens = make_tokenizer()
     raw = _hf_config(tokens, hidden_size, layers, heads)
@@ -137,9 +137,15 @@ def make_base(
     params = init_params(model, mesh, seed)
     corpus = _corpus(tokens, slips, forgotten_carries, held_out, seed)
     params = _pretrain(model, params, corpus, steps, batch, learning_rate, seed)
-    if (folder / "model.safetensors").exists():
-        return folder  # another process made it meanwhile, and may be reading it
-    save_folder(folder, params, model.config, assets=folder, dtype="float32")
+    # Another process may have made the same base meanwhile, and be reading it.
+    save_folder(
+        folder,
+        params,
+        model.config,
+        assets=folder,
+        dtype="float32",
+        unless_has=WEIGHTS,
+    )
     return folder
 
 

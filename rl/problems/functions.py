@@ -8,11 +8,6 @@ from typing import Any
 
 def load_function(where: str, *, key: str) -> Callable[..., Any]:
     """Imports "module:function", or raises ValueError with `key` in its message."""
-    if where.startswith("{"):
-        raise ValueError(
-            f"{key}={where!r}: is not a dict; write it as in Python,"
-            " {'NAME': 'VALUE'}"
-        )
     module_name, _, name = where.partition(":")
     try:
         module = importlib.import_module(module_name)

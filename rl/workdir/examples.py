@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.groups.stats import RolloutStats, is_repetitive
+from rl.groups.stats import RolloutStats
 from rl.verifier import extract_answer
 from rl.verifier.parse.extract import behind
 
@@ -31,7 +31,8 @@ def example_rows(
     """
     rows: list[dict[str, Any]] = []
     firsts: list[int] = []
-    for group in stats.examples:
+    repeated = stats.columns.get("sampling/repeated", ())
+    for group, of_group in zip(stats.examples, repeated, strict=False):
         firsts.append(len(rows))
         prompt = decode_prompt(group.prompt_ids.tolist())
         for i, completion in enumerate(group.completions):
@@ -45,7 +46,7 @@ def example_rows(
                 "reward": float(group.rewards[i]),
                 "finish_reason": completion.finish_reason,
                 "tokens": len(completion.token_ids),
-                "repeated": is_repetitive(completion.token_ids),
+                "repeated": bool(of_group[i]),
             }
             parts = {name: float(x[i]) for name, x in group.components.items()}
             if known := {k: v for k, v in parts.items() if not math.isnan(v)}:
