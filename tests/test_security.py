@@ -24,7 +24,6 @@ MAY = {
     "rl/verifier/parse/to_sympy.py": {"sympify"},  # numbers, never text
     "tools/gpu_check/__main__.py": {"import_module"},  # of a list in that file
     "tools/bench/__main__.py": {"import_module"},  # of a list in that file
-    "tools/__main__.py": {"run_module"},  # of a list in that file
 }
 RUNS = {
     *("eval", "exec", "__import__", "import_module", "run_module", "run_path"),
