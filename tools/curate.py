@@ -31,10 +31,11 @@ from configs.reading import (
     parse_flags,
     user_path,
 )
+from configs.schema import call
 from rl.files import replace_json
 from rl.processes.stopping import DONE, ERROR, run
 from tools.curation.formats import parse_fields
-from tools.curation.pipeline import curate_config
+from tools.curation.pipeline import curate
 from tools.curation.sets import most
 
 _CONFIG = define_config("sources and settings of curation", default="configs/curate.py")
@@ -69,7 +70,9 @@ def _curate() -> int:
         if fields and not inputs:
             raise ValueError(f"--fields={_FIELDS.value}: requires --input")
         config = _CONFIG.value.to_dict()
-        summary = curate_config(config, out, inputs=inputs, fields=fields)
+        if inputs:
+            config["sources"] = [{"path": p, "fields": fields} for p in inputs]
+        summary = call(curate, "", config, out=out)
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
         return ERROR

@@ -51,7 +51,7 @@ from tools.evaluation.files import (
 from tools.evaluation.pretrained import held_out
 from tools.evaluation.sampler import comma_separated
 from tools.evaluation.votes import answer_classes
-from tools.tables import markdown
+from tools.page import markdown, page
 
 _REWARD = "--reward"
 _REWARD_SECONDS = 5.0  # time limit of one call of a reward function
@@ -173,14 +173,16 @@ def _judge(
         "reward": reward,
         "conditions": conditions,
     }
-    text = markdown(written["model"], report.tables(written))
+    tables = report.tables(written)
+    text = markdown(written["model"], tables)
     write_verdicts(folder, scored)
     files.replace(folder / "table.md", text)
-    page = folder / "report.html"
-    files.replace(page, report.results_page(written, scored))
+    title = f"Evaluation of {written['model']}"
+    sections = tables + report.completions(written, scored)
+    files.replace(folder / "report.html", page(title, sections))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
-    print(text, *baselines, f"report: {page}", sep="\n")
+    print(text, *baselines, f"report: {folder / 'report.html'}", sep="\n")
 
 
 def _sampled(

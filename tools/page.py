@@ -1,223 +1,140 @@
-"""Renders self-contained HTML pages with tables, charts and sections.
+"""Renders reports, which are lists of sections, as Markdown and as HTML pages.
 
-Pages have no scripts and load no resources; their content security policy enforces
-this. Text arguments are plain text and are escaped, unless a docstring says that they
-are HTML.
+report = [Section("Levels", [{"level": 1, "problems": 12}], note="1 is the easiest.")]
+text = markdown("Curation", report)
+html = page("Curation", report)
+
+The pages are self-contained: they have no scripts and load no resources, which their
+content security policy enforces. The template page.html escapes all texts.
 """
 
-import dataclasses
 import html
 import math
 import pathlib
-import string
-from collections.abc import Iterable, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-_TEMPLATE = pathlib.Path(__file__).with_suffix(".html")
-COLOURS = 6  # number of series colours, `var(--c0)` to `var(--c5)`
-_FEW = 30  # lines with at most this number of points have visible dots
+import jinja2
+from markupsafe import Markup
+
+from rl.files import markdown_table
+
+Points = Sequence[tuple[float, float]]
 _MOST_POINTS = 200  # of a line; others are left out
 _MOST_TICKS = 5  # maximum number of intervals between the ticks of an axis
+# edges of the area of a line chart, in a drawing of 520 x 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 510, 8, 196
 
 
-def document(title: str, body: str) -> str:
-    """Returns a complete page; `body` is HTML."""
-    template = string.Template(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.substitute(title=html.escape(title), body=body)
-
-
-def tag(element: str, body: str = "", /, **attributes: Any) -> str:
-    """Returns an HTML or SVG element; `body` is HTML.
-
-    `class_` is written as `class`; other underscores become hyphens. Floats get one
-    decimal.
-    """
-    words = []
-    for key, value in attributes.items():
-        text = f"{value:.1f}" if isinstance(value, float) else str(value)
-        words.append(f' {key.rstrip("_").replace("_", "-")}="{html.escape(text)}"')
-    return f"<{element}{''.join(words)}>{body}</{element}>"
-
-
-def section(title: str, *bodies: str) -> str:
-    """Returns a heading and its HTML bodies, or "" if all bodies are empty."""
-    body = "".join(bodies)
-    return tag("section", tag("h2", html.escape(title)) + body) + "\n" if body else ""
-
-
-def note(text: str, kind: str = "soft") -> str:
-    """Returns a paragraph of CSS class `kind`; text between backticks is code."""
-    pieces = html.escape(text).split("`")
-    marked = [tag("code", p) if i % 2 else p for i, p in enumerate(pieces)]
-    return tag("p", "".join(marked), class_=kind)
-
-
-def text(content: str, most: int) -> str:
-    """Returns preformatted text, without its middle if over `most` characters."""
-    if len(content) > most:
-        half = most // 2
-        gap = f"\n[... {len(content):,} characters in all ...]\n"
-        content = f"{content[:half]}{gap}{content[-half:]}"
-    return tag("pre", html.escape(content))
-
-
-def details(summary: str, body: str, kind: str = "") -> str:
-    """Returns a summary whose HTML body opens on a click; `kind` is its CSS class."""
-    return tag("details", tag("summary", html.escape(summary)) + body, class_=kind)
-
-
-def plots(charts: Sequence[str]) -> str:
-    """Returns a grid of charts, which are HTML, or "" if there are none."""
-    return tag("div", "".join(charts), class_="plots") if charts else ""
-
-
-def filtered(
-    kinds: Sequence[str], rows: Sequence[tuple[str, str]], *, name: str = "kind"
-) -> str:
-    """Returns rows below radio buttons that show all rows or only those of a kind.
-
-    Args:
-      kinds: kinds in the order of their buttons, each a word of ASCII letters; a kind
-        without rows gets no button.
-      rows: the kinds of each row, separated by spaces, and its HTML.
-      name: name of the button group, unique in the page.
-    """
-    present = {kind for of_row, _ in rows for kind in of_row.split()}
-    radio = {"type": "radio", "name": name}
-    rules, buttons = "", tag("label", tag("input", checked="", **radio) + "all")
-    for kind in filter(present.__contains__, kinds):
-        checked = f'.filtered:has(input[value="{kind}"]:checked)'
-        rules += f"{checked} .row:not(.k-{kind}){{display:none}}"
-        buttons += tag("label", tag("input", value=kind, **radio) + html.escape(kind))
-    shown_rows = (
-        tag("div", row, class_=" ".join(["row", *(f"k-{k}" for k in of_row.split())]))
-        for of_row, row in rows
-    )
-    body = tag("style", rules) + tag("div", buttons, class_="filters")
-    body += tag("div", "".join(shown_rows), class_="list")
-    return tag("div", body, class_="filtered")
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Returns a table, or "" if `rows` is empty.
-
-    Columns with a number in the first row are right-aligned.
-    """
-    if not rows:
-        return ""
-    kinds = [{"class_": "number"} if is_number(value) else {} for value in rows[0]]
-
-    def line(name: str, cells: Sequence[Any]) -> str:
-        texts = map(html.escape, map(shown, cells))
-        pairs = zip(texts, kinds, strict=True)
-        return tag("tr", "".join(tag(name, cell, **kind) for cell, kind in pairs))
-
-    body = line("th", head) + "".join(line("td", row) for row in rows)
-    return tag("div", tag("table", body), class_="wide")
-
-
-# -- charts --------------------------------------------------------------------------
-
-
-def bars(title: str, values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
-    """Returns a chart with one horizontal bar for each (label, value) pair."""
-    top = max((value for _, value in values), default=1) or 1
-    rows = [
-        (label, _mark("bar", 0, value / top, 0), shown(value) + unit)
-        for label, value in values
-    ]
-    return _rows(title, rows)
-
-
-def dots(
-    title: str, rows: Sequence[tuple[str, float, tuple[float, float] | None, int]]
-) -> str:
-    """Returns a chart of shares with their intervals on an axis from 0 to 100%.
-
-    A row is a label, a share in 0..1, its interval or None, and a colour number.
-    """
-    drawn = []
-    for label, value, interval, colour in rows:
-        marks = _mark("interval", *interval, colour) if interval else ""
-        marks += _mark("dot", value, value, colour)
-        drawn.append((label, marks, f"{100 * value:.1f}"))
-    return _rows(title, drawn)
-
-
-def _mark(kind: str, low: float, high: float, colour: int) -> str:
-    low, high = (100 * min(max(share, 0.0), 1.0) for share in (low, high))
-    where = f"left:{low:.1f}%;width:{high - low:.1f}%"
-    return tag("i", class_=kind, style=f"{where};{_paint(colour)}")
-
-
-def _rows(title: str, rows: Sequence[tuple[str, str, str]]) -> str:
-    cells = (
-        tag("span", html.escape(label))
-        + tag("div", marks, class_="track")
-        + tag("span", html.escape(value), class_="soft")
-        for label, marks, value in rows
-    )
-    return _figure(title, tag("div", "".join(cells), class_="rows"))
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(NamedTuple):
     """Describes one line of a chart."""
 
     label: str  # name in the legend
-    points: Sequence[tuple[float, float]]  # finite (x, y) in ascending order of x
-    colour: int = 0  # colour number
-    raw: Sequence[tuple[float, float]] = ()  # unsmoothed points, drawn faintly
+    points: Points  # finite (x, y) in ascending order of x
+    raw: Points = ()  # unsmoothed points, drawn faintly
 
 
-def lines(title: str, series: Sequence[Series]) -> str:
-    """Returns a line chart over steps; at least one series must have a point."""
-    width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
-    xs, ys = zip(*(p for s in series for p in (*s.points, *s.raw)), strict=True)
-    x_low, x_high, y_ticks = min(xs), max(xs), ticks(ys)
-    x_high += x_high == x_low
+class Lines(NamedTuple):
+    """Describes a line chart over steps; at least one series must have a point."""
 
-    def at(x: float, y: float) -> tuple[float, float]:
-        return (
-            left + (width - left - right) * (x - x_low) / (x_high - x_low),
-            bottom - (bottom - top) * (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]),
-        )
+    title: str
+    series: Sequence[Series]
 
-    def path(points: Iterable[tuple[float, float]]) -> str:
-        return " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in points)
 
-    def label(x: float, y: float, value: float, kind: str) -> str:
-        return tag("text", _tick(value), x=x, y=y, class_=kind)
+class Dots(NamedTuple):
+    """Describes a chart of shares with their intervals on an axis from 0 to 100%.
 
-    marks: list[str] = []
-    legend = ""
-    for value in y_ticks:
-        _, y = at(x_low, value)
-        rule = {"x1": left, "x2": width - right, "y1": y, "y2": y}
-        marks += [tag("line", **rule), label(left - 6, y + 4, value, "y")]
-    for value in ticks(xs):
-        if x_low <= value <= x_high and value.is_integer():
-            marks.append(label(at(value, 0)[0], height - 8, value, "x"))
-    for s in series:
-        paint, points = _paint(s.colour), _thinned(s.points)
-        for kind, some in (("raw", _thinned(s.raw)), ("curve", points)):
-            if some:
-                line = path(some)
-                marks.append(tag("polyline", points=line, style=paint, class_=kind))
-        kind = "seen point" if len(points) <= _FEW else "point"
-        for point in points:
-            step, shown_value = map(shown, point)
-            hover = tag("title", html.escape(f"{s.label}, step {step}: {shown_value}"))
-            x, y = at(*point)
-            marks.append(tag("circle", hover, class_=kind, cx=x, cy=y, style=paint))
-        legend += tag("span", tag("i", style=paint) + html.escape(s.label))
-    drawing = tag("svg", "".join(marks), viewBox=f"0 0 {width} {height}", role="img")
-    return _figure(title, drawing + tag("div", legend, class_="legend"))
+    A row is a label, a share in 0..1, its interval or None, and a colour number.
+    """
+
+    title: str
+    rows: Sequence[tuple[str, float, tuple[float, float] | None, int]]
+
+
+class Entry(NamedTuple):
+    """Describes texts that open on a click, such as a completion."""
+
+    summary: str
+    texts: Sequence[str] = ()  # preformatted
+    notes: Sequence[str] = ()  # above the texts
+    # One word of ASCII letters each; buttons show only the entries of one kind.
+    kinds: Sequence[str] = ()
+    entries: Sequence["Entry"] = ()  # below the texts
+    anchor: str = ""  # name for links such as report.html#ANCHOR
+
+
+class Section(NamedTuple):
+    """Holds a part of a report; Markdown has only its title, note and rows."""
+
+    title: str  # heading, or ""
+    rows: Sequence[Mapping[str, Any]] = ()  # of a table; the keys are the columns
+    note: str = ""  # text below the heading
+    charts: Sequence[Lines | Dots] = ()
+    entries: Sequence[Entry] = ()
+
+    @property
+    def kinds(self) -> list[str]:
+        return sorted({kind for entry in self.entries for kind in entry.kinds})
+
+
+def markdown(title: str, report: Iterable[Section], *remarks: str) -> str:
+    """Renders a report as Markdown, with `remarks` as a list at the end."""
+    lines = [f"# {title}", ""]
+    for section in report:
+        rows = section.rows
+        lines += [f"## {section.title}", ""] if section.title and rows else []
+        lines += [section.note, ""] if section.note else []
+        if rows:
+            align = "".join("<>"[is_number(value)] for value in rows[0].values())
+            cells = [[*map(shown, row.values())] for row in rows]
+            lines += markdown_table([*rows[0]], cells, align)
+    lines += [f"- {remark}" for remark in remarks]
+    return "\n".join([*lines, ""] if remarks else lines)
+
+
+def page(title: str, report: Iterable[Section]) -> str:
+    """Renders a report as an HTML page, without its empty sections."""
+    return _TEMPLATE.render(title=title, report=[s for s in report if any(s[1:])])
+
+
+def cut(text: str, most: int) -> str:
+    """Returns a text, without its middle if it has over `most` characters."""
+    if len(text) <= most:
+        return text
+    gap = f"\n[... {len(text):,} characters in all ...]\n"
+    return f"{text[: most // 2]}{gap}{text[-(most // 2) :]}"
+
+
+def place(chart: Lines) -> dict[str, Any]:
+    """Returns the ticks and points of a line chart, each with its place in the SVG."""
+    every = [p for s in chart.series for p in (*s.points, *s.raw)]
+    xs, ys = zip(*every, strict=True)
+    low, high, y_ticks = min(xs), max(xs), ticks(ys)
+
+    def x_at(x: float) -> float:
+        return round(_LEFT + (_RIGHT - _LEFT) * (x - low) / (high - low or 1), 1)
+
+    def y_at(y: float) -> float:
+        share = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+        return round(_BOTTOM - (_BOTTOM - _TOP) * share, 1)
+
+    def placed(points: Points) -> list[tuple[float, float, str]]:
+        apart = math.ceil(len(points) / _MOST_POINTS) or 1
+        some = dict.fromkeys([*points[::apart], *points[-1:]])
+        return [(x_at(x), y_at(y), f"step {shown(x)}: {shown(y)}") for x, y in some]
+
+    x_ticks = [x for x in ticks(xs) if low <= x <= high and x.is_integer()]
+    return {
+        "x_ticks": [(_tick(x), x_at(x)) for x in x_ticks],
+        "y_ticks": [(_tick(y), y_at(y)) for y in y_ticks],
+        "lines": [(s.label, placed(s.points), placed(s.raw)) for s in chart.series],
+    }
 
 
 def ticks(values: Sequence[float]) -> list[float]:
     """Returns at most six evenly spaced round numbers that enclose the values."""
-    low, high = min(values, default=0.0), max(values, default=1.0)
+    low, high = min(values), max(values)
     if high - low <= 1e-9 * abs(high):  # equal up to rounding errors
         apart = abs(low) / 10 or 1.0
         low, high = low - apart, high + apart
@@ -228,6 +145,12 @@ def ticks(values: Sequence[float]) -> list[float]:
         if last - first <= _MOST_TICKS:
             break
     return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _tick(value: float) -> str:
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.3g}" if abs(value) < 1e-4 else f"{1e4 * value:.3g}e-4"
+    return f"{value / 1000:,g}k" if abs(value) >= 10_000 else f"{value:g}"
 
 
 def is_number(value: Any) -> bool:
@@ -246,22 +169,18 @@ def shown(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _figure(title: str, body: str) -> str:
-    return tag("figure", tag("figcaption", html.escape(title)) + body)
+def _marked(text: str) -> Markup:
+    """Escapes a text; marks parts between backticks as code."""
+    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)))
 
 
-def _paint(colour: int) -> str:
-    return f"--paint:var(--c{colour % COLOURS})"
-
-
-def _tick(value: float) -> str:
-    if 0 < abs(value) < 1e-3:
-        return f"{value:.3g}" if abs(value) < 1e-4 else f"{1e4 * value:.3g}e-4"
-    return f"{value / 1000:,g}k" if abs(value) >= 10_000 else f"{value:g}"
-
-
-def _thinned(points: Sequence[Any]) -> list[Any]:
-    """Returns every n-th point and the last one, at most `_MOST_POINTS + 1`."""
-    apart = math.ceil(len(points) / _MOST_POINTS) or 1
-    some = list(points[::apart])
-    return some if not points or some[-1] == points[-1] else [*some, points[-1]]
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+_ENVIRONMENT.filters |= {"place": place, "shown": shown, "marked": _marked}
+_ENVIRONMENT.tests["number"] = is_number
+_TEMPLATE = _ENVIRONMENT.get_template("page.html")

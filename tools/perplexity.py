@@ -24,7 +24,7 @@ from rl.processes.devices import start_cpu_devices
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
-from tools import logprobs, tables
+from tools import logprobs, page
 from tools.evaluation.pretrained import Pretrained, find_pretrained
 
 TEXTS, WINDOWS = 3, 40  # minimum numbers for the interval of a difference
@@ -122,7 +122,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         "Brackets are 95% intervals over paired windows (Student's t), for at least"
         f" {TEXTS} texts and {WINDOWS} windows."
     )
-    return tables.markdown("Perplexity", [tables.Table("", rows, note)])
+    return page.markdown("Perplexity", [page.Section("", rows, note)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

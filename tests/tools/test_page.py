@@ -1,63 +1,51 @@
-"""Tables, charts and documents of pages: placement, ticks, escaping, policy."""
+"""Charts and pages: placement, ticks, escaping, policy, Markdown."""
 
 import re
 
 import pytest
 
 from tools.page import (
+    Dots,
+    Entry,
+    Lines,
+    Section,
     Series,
-    bars,
-    details,
-    document,
-    dots,
-    filtered,
-    lines,
-    note,
-    section,
+    cut,
+    markdown,
+    page,
+    place,
     shown,
-    table,
-    text,
     ticks,
 )
 
 NASTY = "</script><b onclick=x>&\"'"
 
 
-def test_a_page_allows_no_script():
-    made = document("<t>", section("<s>", note("a `<b>`")) + section("empty"))
-    assert "default-src 'none'; script-src 'none';" in made and "<script" not in made
-    assert "<title>&lt;t&gt;</title>" in made and "<h2>&lt;s&gt;</h2>" in made
-    assert "<code>&lt;b&gt;</code>" in made and "<h2>empty" not in made
-
-
-def test_plain_texts_are_escaped_everywhere():
-    made = [
-        table(("name", NASTY), [(NASTY, 3)]),
-        bars(NASTY, [(NASTY, 2.0)], unit=NASTY),
-        dots(NASTY, [(NASTY, 0.5, (0.25, 0.75), 0)]),
-        lines(NASTY, [Series(label=NASTY, points=[(1, 2.0)])]),
-        details(NASTY, "", NASTY),
-        note(NASTY),
-        text(NASTY, 100),
-        filtered(["a"], [(NASTY, "")]),
-    ]
-    for html in made:
-        assert "<b" not in html and "</script" not in html and "&lt;/script" in html
-
-
-def points(svg):
-    found = re.findall(r'<polyline points="(.*?)"', svg)
-    return [[tuple(map(float, p.split(","))) for p in line.split()] for line in found]
+def test_a_page_allows_no_script_and_escapes_all_texts():
+    made = page(
+        NASTY,
+        [
+            Section(NASTY, [{"name": NASTY, NASTY: 3}], f"{NASTY} `<b>`"),
+            Section("", charts=[Dots(NASTY, [(NASTY, 0.5, (0.25, 0.75), 0)])]),
+            Section("", charts=[Lines(NASTY, [Series(NASTY, [(1, 2.0)])])]),
+            Section("", entries=[Entry(NASTY, [NASTY], [NASTY], anchor=NASTY)]),
+            Section("empty"),
+        ],
+    )
+    assert "default-src 'none'; script-src 'none';" in made
+    assert "<b" not in made.replace("<body", "") and "script>" not in made
+    assert made.count("&lt;/script&gt;") == 15 and "<code>&lt;b&gt;</code>" in made
+    assert "<h2>empty" not in made
 
 
 def test_a_line_lies_where_its_points_are():
-    line = [(0, 0.0), (5, 1.0), (10, 4.0)]
-    svg = lines("t", [Series(label="a", points=line)])
+    (line,) = place(Lines("t", [Series("a", [(0, 0.0), (5, 1.0), (10, 4.0)])]))["lines"]
     # x from 54 to 510, y from 196 up to 8.
-    assert points(svg) == [[(54.0, 196.0), (282.0, 149.0), (510.0, 8.0)]]
-    assert "<title>a, step 5: 1</title>" in svg
-    still = points(lines("t", [Series(label="a", points=[(1, 3.0), (2, 3.0)])]))[0]
-    assert still == [(54.0, 102.0), (510.0, 102.0)]
+    assert [(x, y) for x, y, _ in line[1]] == [(54, 196), (282, 149), (510, 8)]
+    made = page("t", [Section("", charts=[Lines("t", [Series("a", [(5, 1.0)])])])])
+    assert "<title>a, step 5: 1</title>" in made
+    (line,) = place(Lines("t", [Series("a", [(1, 3.0), (2, 3.0)])]))["lines"]
+    assert [(x, y) for x, y, _ in line[1]] == [(54, 102), (510, 102)]
 
 
 @pytest.mark.parametrize(
@@ -78,18 +66,19 @@ def test_ticks_are_round_and_enclose_the_values(values, expected):
 
 def test_a_long_line_is_thinned_and_keeps_its_end():
     line = [(x, float(x)) for x in range(10_001)]
-    (found,) = points(lines("t", [Series(label="a", points=line)]))
-    assert len(found) == 198 and found[-1] == (510.0, 8.0)
+    ((_, found, _),) = place(Lines("t", [Series("a", line)]))["lines"]
+    assert len(found) == 198 and found[-1] == (510.0, 8.0, "step 10,000: 10,000")
 
 
 def test_rows_are_filtered_by_kinds_that_exist():
-    made = filtered(["best", "worst"], [("best right", "<p>1</p>"), ("right", "2")])
-    assert 'value="best"' in made and "worst" not in made
-    assert 'class="row k-best k-right"><p>1</p>' in made
+    entries = [Entry("1", kinds=["best", "right"]), Entry("2", kinds=["right"])]
+    made = page("t", [Section("", entries=entries)])
+    assert re.findall(r'value="(\w+)">', made) == ["best", "right"]
+    assert 'class="row k-best k-right"' in made and 'class="row k-right"' in made
 
 
 def test_a_long_text_loses_its_middle():
-    assert "aaa\n[... 1,000 characters in all ...]\naaa" in text("a" * 1000, 6)
+    assert "aaa\n[... 1,000 characters in all ...]\naaa" in cut("a" * 1000, 6)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +88,11 @@ def test_a_long_text_loses_its_middle():
 )  # fmt: skip
 def test_numbers_are_formatted_for_reading(value, expected):
     assert shown(value) == expected
+
+
+def test_markdown_has_titles_notes_and_rows():
+    report = [Section("A", [{"name": "b|c", "n": 1234}], "note"), Section("empty")]
+    assert markdown("T", report, "remark").splitlines() == [
+        "# T", "", "## A", "", "note", "", "| name | n |", "| --- | ---: |",
+        "| b\\|c | 1,234 |", "", "- remark",
+    ]  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 from rl import files
 from tools.ablation.compare import compare
 from tools.ablation.study import Run, Study
-from tools.tables import Table
-from tools.tables import markdown as render
+from tools.page import Section
+from tools.page import markdown as render
 
 END = 0.1  # figures "at the end" are means over this share of the steps
 # Sections of the identity in manifest.json that should be equal in all runs.
@@ -112,7 +112,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         means.append({"arm": name, "seeds": str(counts[arm])} | row)
     about += " Values are means over seeds ± half of the 95% interval (Student's t)."
     report = [
-        Table("", means if figures else [], about),
+        Section("", means if figures else [], about),
         _differences(result, compared),
     ]
     noise = [
@@ -124,7 +124,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     return render(result["name"], report, *noise, *_remarks(result))
 
 
-def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Table:
+def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Section:
     reference = result["reference"]
     rows, seeds = [], [0]
     for arm, cells in result["cells"].items():
@@ -140,7 +140,7 @@ def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Ta
             " p-values are adjusted for the number of compared arms by Holm's method;"
             " intervals are not adjusted."
         )
-    return Table(f"Against {reference}", *((rows, note) if max(seeds) else ([], "")))
+    return Section(f"Against {reference}", *((rows, note) if max(seeds) else ([], "")))
 
 
 def _mean(figure: Figure, cell: Mapping[str, Any] | None, runs: int) -> str:

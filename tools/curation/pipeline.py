@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from configs.schema import Count, Share, call
@@ -14,13 +14,13 @@ from rl.verifier.pool import Lost, Workers
 from tools.curation import report
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
-from tools.curation.evidence import Readings, load_readings
+from tools.curation.evidence import load_readings
 from tools.curation.levels import assign_levels, level_scale
 from tools.curation.row import Row
 from tools.curation.screen import CHECKS, screen
 from tools.curation.sources import Source, check_output, read
 from tools.evaluation.benchmarks import is_another_copy, load_benchmark
-from tools.tables import markdown, page
+from tools.page import markdown, page
 
 _CHUNK = 2_000  # rows screened at a time
 _ROW_SECONDS = 60.0  # time limit to screen a row, which usually takes milliseconds
@@ -41,44 +41,60 @@ _LATER_STEPS = {
 }
 
 
-def curate_config(
-    config: Mapping[str, Any],
+def curate(
     out: pathlib.Path,
     *,
-    inputs: Sequence[str] | None = None,
-    fields: Mapping[str, str] | None = None,
+    sources: Sequence[Any],
+    evaluation: Sequence[str],
+    data_dir: str,
+    evidence: Literal["required", "preferred", "off"],
+    min_evidence: Share,
+    readings: str,
+    workers: Count,
 ) -> dict[str, Any]:
-    """Calls `curate` with the values of a config, after reading the files it names.
+    """Curates the rows of `sources`, writes the outputs and returns the summary.
 
-    The keys are described in configs/curate.py. The files `inputs`, if any, replace the
-    sources of the config. For these files, `fields` has paths of columns by field of
-    `Row`; see `formats`.
+    The arguments are described in configs/curate.py. Each source has the arguments of
+    `Source`.
 
     Raises:
-      ValueError: a key, value or source is not valid, or a benchmark is not the
-        published one; or see `curate`.
-      OSError: a file cannot be read, or a known benchmark is missing; or see `curate`.
+      ValueError: a source or a row is not valid, a source would be replaced, a
+        benchmark is not the published one, or the screening of a row failed. No output
+        was written.
+      OSError: a file cannot be read or written, a known benchmark is missing, or
+        another run writes into `out`.
     """
-    options = {**config}
-    if inputs:
-        options["sources"] = [{"path": p, "fields": fields or {}} for p in inputs]
-    return call(_curate, "", options, out=out)
-
-
-def _curate(
-    out: pathlib.Path,
-    sources: Sequence[Any] = (),
-    evaluation: Sequence[str] = (),
-    data_dir: str = "",
-    readings: str = "",
-    **others: Any,
-) -> dict[str, Any]:
-    options = {
-        "sources": [call(Source, f"sources[{i}]", s) for i, s in enumerate(sources)],
-        "evaluation": _evaluation(evaluation, data_dir),
-        "readings": load_readings(os.path.expandvars(readings)),
-    }
-    return call(curate, "", others | options, out=out)
+    files_read = [call(Source, f"sources[{i}]", s) for i, s in enumerate(sources)]
+    problems = _evaluation(evaluation, data_dir)
+    checked = load_readings(os.path.expandvars(readings))
+    check_output(files_read, *(out / f"{n}.jsonl" for n in ("problems", "dropped")))
+    rows, facts = [], []
+    for source in each(files_read, "reading", "files"):
+        rows += (found := read(source))
+        facts.append(source.facts(len(found)))
+        del found  # `_screen` replaces rows by smaller ones
+    with files.locked(out):
+        _screen(rows, workers)
+        scale = level_scale(rows)
+        decontaminate(rows, problems)
+        drop_duplicates(rows, scale, None if evidence == "off" else min_evidence)
+        for row in rows if evidence == "required" else ():
+            if row.survives and (not row.evidence or row.strength < min_evidence):
+                row.reasons["no_evidence"] = row.solvers or "none"
+        summary = {
+            "verifier": verifier.VERSION,
+            "evaluation_problems": len(problems),
+            "sources": facts,
+            "options": {"evidence": evidence, "min_evidence": min_evidence},
+            "level_scale": scale,
+            "linked_scales": assign_levels(rows, scale),
+        }
+        meanings = {
+            step: {c.__name__: (c.__doc__ or "").partition("\n")[0] for c in checks}
+            for step, checks in CHECKS.items()
+        }
+        summary |= report.count(rows, meanings | _LATER_STEPS, min_evidence, checked)
+        return _write(out, summary, rows)
 
 
 def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
@@ -99,49 +115,6 @@ def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
     return found
 
 
-def curate(
-    out: pathlib.Path,
-    *,
-    sources: Sequence[Source],
-    evaluation: Mapping[str, Problem],
-    evidence: Literal["required", "preferred", "off"],
-    min_evidence: Share,
-    readings: Readings,
-    workers: Count,
-) -> dict[str, Any]:
-    """Curates the rows of `sources`, writes the outputs and returns the summary.
-
-    `evaluation` has evaluation problems by id, and `readings` the counts of
-    `load_readings`. The other arguments are described in configs/curate.py.
-
-    Raises:
-      ValueError: a source has a bad row or would be replaced, or the screening of a row
-        failed. No output was written.
-      OSError: a file cannot be read or written, or another run writes into `out`.
-    """
-    check_output(sources, *(out / f"{n}.jsonl" for n in ("problems", "dropped")))
-    by_source = [(s, read(s)) for s in each(sources, "reading", "files")]
-    facts = [source.facts(len(some)) for source, some in by_source]
-    rows = [row for _, some in by_source for row in some]
-    del by_source  # `_screen` replaces rows by smaller ones
-    with files.locked(out):
-        _screen(rows, workers)
-        scale = level_scale(rows)
-        decontaminate(rows, evaluation)
-        drop_duplicates(rows, scale, None if evidence == "off" else min_evidence)
-        if evidence == "required":
-            _require_evidence(rows, min_evidence)
-        summary = {
-            "verifier": verifier.VERSION,
-            "evaluation_problems": len(evaluation),
-            "sources": facts,
-            "options": {"evidence": evidence, "min_evidence": min_evidence},
-            "level_scale": scale,
-            "linked_scales": assign_levels(rows, scale),
-        }
-        return _write(out, summary, rows, min_evidence, readings)
-
-
 def _screen(rows: list[Row], workers: int) -> None:
     """Replaces each row by its repaired and checked copy."""
     with (
@@ -160,19 +133,8 @@ def _screen(rows: list[Row], workers: int) -> None:
                 rows[n] = row
 
 
-def _require_evidence(rows: Sequence[Row], least: float) -> None:
-    for row in rows:
-        if row.survives and (not row.evidence or row.strength < least):
-            found = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
-            row.reasons["no_evidence"] = ", ".join(found) or "none"
-
-
 def _write(
-    out: pathlib.Path,
-    summary: dict[str, Any],
-    rows: Sequence[Row],
-    least: float,
-    readings: Readings,
+    out: pathlib.Path, summary: dict[str, Any], rows: Sequence[Row]
 ) -> dict[str, Any]:
     ids: set[str] = set()
     for n, row in enumerate(rows):
@@ -189,17 +151,12 @@ def _write(
         for row in rows
         if row.reasons
     ]
-    meanings = {
-        step: {c.__name__: (c.__doc__ or "").partition("\n")[0] for c in checks}
-        for step, checks in CHECKS.items()
-    }
-    summary |= report.count(rows, meanings | _LATER_STEPS, least, readings)
-    tables = list(report.tables(summary))
+    sections = [*report.sections(summary), report.examples(rows)]
     outputs = {
         "problems.jsonl": "".join(map(files.json_line, kept)),
         "dropped.jsonl": "".join(map(files.json_line, dropped)),
-        "report.md": markdown(report.TITLE, tables),
-        "report.html": page(report.TITLE, tables, report.examples(rows)),
+        "report.md": markdown(report.TITLE, sections[:-1]),
+        "report.html": page(report.TITLE, sections),
     }
     # summary.json is written last: it marks the other outputs as complete.
     (out / "summary.json").unlink(missing_ok=True)

@@ -1,15 +1,13 @@
-"""Counts the rows of a curation run, and renders the counts as tables and HTML."""
+"""Counts the rows of a curation run, and makes the sections of its report."""
 
 import collections
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rl.statistics import wilson_interval
-from tools import page as pages
 from tools.curation.evidence import Readings
 from tools.curation.row import Row
-from tools.tables import Table
+from tools.page import Entry, Section, cut
 
 EXAMPLES = 5  # example rows per reason or source
 TITLE = "Curation report"
@@ -78,59 +76,47 @@ def _wrong_golds(read: int, wrong: int) -> dict[str, Any]:
     return {"golds read": read, "wrong golds": share}
 
 
-def tables(summary: Mapping[str, Any]) -> Iterator[Table]:
+def sections(summary: Mapping[str, Any]) -> Iterator[Section]:
     """Yields the tables of the report from the content of summary.json."""
-    reasons = summary["reasons"]
     sources = []
     for name, entry in summary["by_source"].items():
         main = collections.Counter(entry["reasons"]).most_common(2)
         sources.append(
             {"source": name} | entry | {"reasons": ", ".join(r for r, _ in main)}
         )
-    outcome = {name: summary[name] for name in ("rows", "kept", "with_level")}
-    yield Table("Outcome", [outcome])
+    yield Section("Outcome", [{k: summary[k] for k in ("rows", "kept", "with_level")}])
     more = len(sources) - _MOST_SOURCES
     note = f"{more:,} smaller sources are in `summary.json`." if more > 0 else ""
-    yield Table("Sources", sources[:_MOST_SOURCES], note)
-    yield Table("Funnel", summary["funnel"], chart=("step", "out"))
-    yield Table(
+    yield Section("Sources", sources[:_MOST_SOURCES], note)
+    yield Section("Funnel", summary["funnel"])
+    yield Section(
         "Reasons",
-        [{"reason": reason} | entry for reason, entry in reasons.items()],
+        [{"reason": reason} | entry for reason, entry in summary["reasons"].items()],
         "`found` counts the rows with this reason, `counted` the rows with this reason"
         " as their first one.",
-        chart=("reason", "counted"),
     )
-    yield Table(
+    yield Section(
         "Levels",
-        _named("level", summary["levels"]),
+        [{"level": level, "problems": n} for level, n in summary["levels"].items()],
         f"On the scale `{summary['level_scale']}`; 1 is the easiest. Linked graders:"
         f" {', '.join(summary['linked_scales']) or 'none'}.",
-        chart=("level", "problems"),
     )
-    yield Table("Repairs on kept problems", _named("repair", summary["repairs"]))
+    repairs = [{"repair": r, "problems": n} for r, n in summary["repairs"].items()]
+    yield Section("Repairs on kept problems", repairs)
 
 
-def _named(column: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{column: name, "problems": n} for name, n in counts.items()]
-
-
-def examples(rows: Iterable[Row]) -> str:
-    """Returns example rows as HTML: dropped rows by reason, kept rows by source."""
+def examples(rows: Iterable[Row]) -> Section:
+    """Returns example rows: dropped rows by reason, kept rows by source."""
     found: dict[str, list[str]] = collections.defaultdict(list)
     for row in rows:
-        reason, details = next(iter(row.reasons.items()), ("", ""))
+        kind, details = next(iter(row.reasons.items()), ("", ""))
         if row.survives:
-            reason = f"kept from {row.source}"
-            solvers = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
-            details = ", ".join(solvers)
-        if len(found[reason]) < EXAMPLES:
-            title = pages.tag("h4", html.escape(row.id))
-            text = pages.text(row.problem, _MOST_CHARACTERS)
-            gold = pages.note(f"Gold: {' or '.join(row.answers)}")
-            note = pages.note(details) if details else ""
-            found[reason].append(pages.tag("article", note + title + text + gold))
-    kinds = [
-        pages.details(f"{kind} (the first {len(some)})", "".join(some))
-        for kind, some in sorted(found.items())
+            kind, details = f"kept from {row.source}", row.solvers
+        if len(found[kind]) < EXAMPLES:
+            problem, gold = cut(row.problem, _MOST_CHARACTERS), " or ".join(row.answers)
+            found[kind].append(f"{row.id}: {details}\n\n{problem}\n\nGold: {gold}")
+    entries = [
+        Entry(f"{kind} (the first {len(texts)})", texts)
+        for kind, texts in sorted(found.items())
     ]
-    return pages.section("Rows to read", *kinds)
+    return Section("Rows to read", entries=entries)

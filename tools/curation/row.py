@@ -35,6 +35,12 @@ class Row:
         return max((one.strength for one in self.evidence), default=0.0)
 
     @property
+    def solvers(self) -> str:
+        """Returns the results of the solvers, such as "Llama: 3/8, Qwen: 5/16"."""
+        found = (f"{one.by}: {one.correct}/{one.samples}" for one in self.evidence)
+        return ", ".join(found)
+
+    @property
     def answer(self) -> str:
         return self.answers[0] if self.answers else ""
 

@@ -19,7 +19,7 @@ from rl.statistics import cluster_sums, compare_seeds, difference_interval, t_in
 from tools.evaluation.benchmarks import title
 from tools.evaluation.files import Evaluation, read_evaluation
 from tools.evaluation.report import difference, sampling
-from tools.tables import Table, markdown
+from tools.page import Section, markdown
 
 Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
@@ -85,12 +85,12 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
                     rest = f" and {more} more" if more > 0 else ""
                     ids = ", ".join(part[word][:_MOST_FLIPS]) + rest
                     note += f"\n\n{title(name)}, {word}: {ids}"
-        report.append(Table(f"{arm['name']} against {first['name']}", rows, note))
+        report.append(Section(f"{arm['name']} against {first['name']}", rows, note))
         changed = [
             {"condition": key, "first": f"`{old}`", "second": f"`{new}`"}
             for key, old, new in pair["conditions"]
         ]
-        report.append(Table("Conditions that differ", changed))
+        report.append(Section("Conditions that differ", changed))
     seeds = [
         {
             "arm": arm["name"],
@@ -103,7 +103,7 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
         for low, high in [t_interval(accuracies) or (0.0, 0.0)]
         if len(accuracies) > 1
     ]
-    report.append(Table("Training seeds", seeds))
+    report.append(Section("Training seeds", seeds))
     about = dict.fromkeys(pair["pooled"]["about"] for pair in result["pairs"])
     return markdown("Comparison", report, *(_ABOUT[word] for word in about))
 

@@ -1,6 +1,5 @@
-"""Computes the results of an evaluation; renders them as tables and as a page."""
+"""Computes the results of an evaluation, and makes the sections of its report."""
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,11 +7,9 @@ import numpy as np
 
 from rl.evaluate import Scored, breakdown, by_problem, summarise, templates
 from rl.statistics import mean_interval
-from tools import page
 from tools.evaluation.benchmarks import title
 from tools.evaluation.votes import maj_at_k
-from tools.tables import Table
-from tools.tables import page as render_page
+from tools.page import Dots, Entry, Section
 
 FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
 """Names of the paper's benchmarks."""
@@ -33,7 +30,7 @@ PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
     ("Oat-Zero-7B", (43.3, 62.7, 80.0, 30.1, 41.0), HARNESS, "greedy"),
     ("Qwen2.5-Math-7B-Instruct", (16.7, 53.0, 83.6, 29.8, 42.7), HARNESS, "greedy"),
 )
-_KINDS = ("solved", "mixed", "unsolved", "truncated", "repeats")  # of problems
+_MOST_CHARACTERS = 32_000_000  # of all completions in the page
 Figures = Mapping[str, Any]
 """Results of one benchmark, as `benchmark_result` returns them."""
 
@@ -75,7 +72,7 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
     return float(np.mean([figures["accuracy"] for figures in found]))
 
 
-def tables(results: Mapping[str, Any]) -> list[Table]:
+def tables(results: Mapping[str, Any]) -> list[Section]:
     """Makes tables from results.json: published results, details, and conditions."""
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
@@ -83,7 +80,7 @@ def tables(results: Mapping[str, Any]) -> list[Table]:
     if set(benchmarks) & set(FIVE):
         report.append(_with_published(model, benchmarks, sampling(drawing)))
     report.append(
-        Table(
+        Section(
             "In detail",
             [{k: cell(r) for k, cell in _DETAIL.items()} for r in benchmarks.values()],
             "Brackets are 95% intervals over problems, or over the templates from which"
@@ -98,7 +95,7 @@ def tables(results: Mapping[str, Any]) -> list[Table]:
         for key, value in facts.items()
         if value is not None
     ]
-    return [*report, Table("Conditions", conditions)]
+    return [*report, Section("Conditions", conditions)]
 
 
 def sampling(drawing: Mapping[str, Any]) -> str:
@@ -126,7 +123,9 @@ def percent(part: Figures, key: str = "accuracy") -> str:
     return f"{100 * part[key]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -> Table:
+def _with_published(
+    model: str, benchmarks: Mapping[str, Figures], drawn: str
+) -> Section:
     five = [benchmarks.get(name, {}) for name in FIVE]
     heads = [title(name) for name in FIVE]
 
@@ -154,7 +153,7 @@ def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -
             f" Sampling differs: this evaluation is {drawn}; the published rows are"
             " greedy or do not state it."
         )
-    return Table("", rows, note)
+    return Section("", rows, note)
 
 
 def _memory(result: Figures) -> str:
@@ -199,61 +198,66 @@ _DETAIL: Mapping[str, Callable[[Figures], str]] = {
 }
 
 
-# -- the page ------------------------------------------------------------------------
-
-
-def results_page(
+def completions(
     results: Mapping[str, Any],
     scored: Mapping[str, Sequence[Scored]],
     *,
-    max_characters: int = 32_000_000,
-) -> str:
-    """Returns the HTML page of an evaluation, where `#BENCHMARK/ID` links to a problem.
+    max_characters: int = _MOST_CHARACTERS,
+) -> list[Section]:
+    """Returns a chart of accuracies, and the completions of each problem.
 
-    If all completions together exceed `max_characters`, the last completions of each
-    problem are left out.
+    In the page, `#BENCHMARK/ID` links to a problem. If all completions together exceed
+    `max_characters`, the last completions of each problem are left out.
     """
     every = [s.drawn for of_benchmark in scored.values() for s in of_benchmark]
     samples = 1 + max(drawn.sample for drawn in every)
     total = sum(len(drawn.completion) for drawn in every)
     shown = min(samples, max(1, samples * max_characters // max(1, total)))
-    scores = [
-        (result["title"], result["accuracy"], result["accuracy_interval"], 0)
-        for result in results["benchmarks"].values()
-    ]
-    body = page.plots([page.dots("Accuracy, %, with 95% intervals", scores)])
-    if shown < samples:
-        body += page.note(
-            f"Only the first {shown} completions of each problem are shown."
+    note = f"Only the first {shown} completions of each problem are shown."
+    accuracies = Dots(
+        "Accuracy, %, with 95% intervals",
+        [
+            (result["title"], result["accuracy"], result["accuracy_interval"], 0)
+            for result in results["benchmarks"].values()
+        ],
+    )
+    chart = Section("", note=note if shown < samples else "", charts=[accuracies])
+    return [chart] + [
+        Section(
+            result["title"],
+            entries=[
+                _problem(f"{name}/{id}", group, shown)
+                for id, group in by_problem(scored[name]).items()
+            ],
         )
-    for name, result in results["benchmarks"].items():
-        groups = by_problem(scored[name])
-        blocks = [_block(f"{name}/{id}", g, shown) for id, g in groups.items()]
-        body += page.section(result["title"], page.filtered(_KINDS, blocks, name=name))
-    return render_page(f"Evaluation of {results['model']}", tables(results), body)
+        for name, result in results["benchmarks"].items()
+    ]
 
 
-def _block(anchor: str, group: Sequence[Scored], shown: int) -> tuple[str, str]:
+def _problem(anchor: str, group: Sequence[Scored], shown: int) -> Entry:
     problem = group[0].problem
     right = sum(s.correct for s in group)
-    kinds = "solved" if right == len(group) else "mixed" if right else "unsolved"
+    kinds = ["solved" if right == len(group) else "mixed" if right else "unsolved"]
     if any(s.drawn.finish_reason == "length" for s in group):
-        kinds += " truncated"
-    if any(bool(s.drawn.repetitive) for s in group):
-        kinds += " repeats"
+        kinds.append("truncated")
+    if any(s.drawn.repetitive for s in group):
+        kinds.append("repeats")
     samples = [
-        page.details(
+        Entry(
             f"{'right' if s.correct else 'wrong'}: {s.answer or 'no answer'}"
             f" ({s.verdict.rule}, {s.drawn.tokens} tokens)",
-            page.tag("pre", html.escape(s.drawn.completion)),
-            "right" if s.correct else "wrong",
+            texts=[s.drawn.completion],
+            kinds=["right" if s.correct else "wrong"],
         )
         for s in sorted(group, key=lambda s: s.drawn.sample)
         if s.drawn.sample < shown
     ]
     level = f", level {problem.level}" if problem.level is not None else ""
-    summary = f"{problem.id}: {right} of {len(group)} right{level}"
-    text = page.tag("div", html.escape(problem.problem), class_="text")
-    gold = page.tag("p", html.escape(f"Gold: {' or '.join(problem.answers)}"))
-    body = page.details(summary, text + gold + "".join(samples))
-    return kinds, page.tag("div", body, id=anchor)
+    return Entry(
+        f"{problem.id}: {right} of {len(group)} right{level}",
+        texts=[problem.problem],
+        notes=[f"Gold: {' or '.join(problem.answers)}"],
+        kinds=kinds,
+        entries=samples,
+        anchor=anchor,
+    )

@@ -3,7 +3,7 @@
 import html
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from configs.schema import flatten
 from rl.metrics import EVALUATED, HEADLINE
 from rl.progress import duration
-from tools import page as html_page
-from tools.page import Series, is_number, note, section, shown, table, tag
+from tools.page import Dots, Entry, Lines, Section, Series, cut, is_number, shown
+from tools.page import page as render
 from tools.report.health import Finding, findings
 from tools.report.reading import Run, interval_of, part
 
@@ -35,51 +35,42 @@ _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
 def page(runs: Sequence[Run]) -> str:
     """Returns the HTML page of one run, or a comparison of several runs."""
     found = {run.name: findings(run) for run in runs}
+    sections = [
+        Section("", [_outcome(run, len(found[run.name])) for run in runs]),
+        _health(found),
+        _curves(runs),
+        _before_and_after(runs),
+        _differences(runs),
+        *(section for run in runs for section in _of_run(run, len(runs) > 1)),
+        _completions(runs),
+    ]
+    return render(", ".join(run.name for run in runs), sections)
 
-    def each(render: Callable[[Run], str]) -> str:
-        if len(runs) == 1:
-            return render(runs[0])
-        return "".join(tag("h3", html.escape(r.name)) + render(r) for r in runs)
 
-    parts = {
-        "Health": _health(found),
-        "Curves": _curves(runs),
-        "Before and after": _before_and_after(runs),
-        "Differences": _differences(runs) if len(runs) > 1 else "",
-        "Settings": each(_settings),
-        "Time": each(_spent),
-        "Completions": _samples(runs),
+def _outcome(run: Run, count: int) -> dict[str, Any]:
+    state = "finished" if run.summary else "stopped"
+    state = "running" if run.running else state
+    state = "ended early" if run.summary.get("ended") else state
+    spent = run.summary.get("wall_seconds")
+    seconds = spent if spent is not None and is_number(spent) else None
+    return {
+        "run": run.name,
+        "steps": f"{run.done} of {run.config.get('steps')}",
+        "state": state,
+        "time": duration(_total(run, "seconds/step") if seconds is None else seconds),
+        "findings": count,
+        "accuracy before, %": _percent(part(run.summary, "base")),
+        "accuracy after, %": _percent(part(run.summary, "final")),
     }
-    body = "".join(section(title, content) for title, content in parts.items())
-    return html_page.document(
-        ", ".join(r.name for r in runs), _outcome(runs, found) + body
-    )
 
 
-def _outcome(runs: Sequence[Run], found: Findings) -> str:
-    rows = []
-    for run in runs:
-        state = "finished" if run.summary else "stopped"
-        state = "running" if run.running else state
-        state = "ended early" if run.summary.get("ended") else state
-        spent = run.summary.get("wall_seconds")
-        total = _total(run, "seconds/step")
-        seconds = float(spent) if isinstance(spent, int | float) else total
-        steps = f"{run.done} of {run.config.get('steps')}"
-        scores = [_percent(part(run.summary, key)) for key in ("base", "final")]
-        count = len(found[run.name])
-        rows.append((run.name, steps, state, duration(seconds), count, *scores))
-    head = ("run", "steps", "state", "time", "findings", "accuracy before, %")
-    return table((*head, "accuracy after, %"), rows)
-
-
-def _health(found: Findings) -> str:
+def _health(found: Findings) -> Section:
     fine = [name for name, of_run in found.items() if not of_run]
-    rows = [(name, *f) for name, of_run in found.items() for f in of_run]
+    rows = [{"run": n} | f._asdict() for n, of_run in found.items() for f in of_run]
     which = f" in {', '.join(fine)}" if len(found) > 1 else ""
-    body = note(f"No problems found{which}.") if fine else ""
-    body += note(f"Findings: {len(rows)}", "bad") if rows else ""
-    return body + table(("run", "steps", "kind", "finding"), rows)
+    notes = [f"No problems found{which}."] if fine else []
+    notes += [f"Findings: {len(rows)}."] if rows else []
+    return Section("Health", rows, " ".join(notes))
 
 
 # -- curves --------------------------------------------------------------------------
@@ -95,36 +86,30 @@ def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     ]
 
 
-def _curves(runs: Sequence[Run]) -> str:
-    """Renders a chart per title of `CURVES`; for several runs, a chart per metric."""
-    charts: dict[str, list[tuple[Run, str, str]]] = {}  # run, metric and label of lines
+def _curves(runs: Sequence[Run]) -> Section:
+    """Makes a chart per title of `CURVES`; for several runs, a chart per metric."""
+    charts = []
     for title, tags in CURVES.items():
         if len(runs) > 1:
-            charts |= {tag: [(run, tag, run.name) for run in runs] for tag in tags}
+            charts += [Lines(t, [_line(r, t, r.name) for r in runs]) for t in tags]
             continue
         sets = list(part(runs[0].config, "data", "eval"))[1:]
         tags += tuple(tag.replace("/", f"/{name}/") for tag in tags for name in sets
                       if tag.startswith(EVALUATED))  # fmt: skip
-        charts[title] = [(runs[0], tag, tag) for tag in tags]
-    drawn = []
-    for title, wanted in charts.items():
-        lines = [_line(*each, colour) for colour, each in enumerate(wanted)]
-        if some := [line for line in lines if line.points]:
-            drawn.append(html_page.lines(title, some))
-    if not drawn:
-        return note("No step is done yet.")
-    words = (
+        charts.append(Lines(title, [_line(runs[0], tag, tag) for tag in tags]))
+    drawn = [c for c in charts if any(line.points for line in c.series)]
+    note = (
         f"Lines are moving averages over about 1/{_SMOOTHED} of the steps, except for"
         " evaluations. Faint lines are the values of the steps."
     )
-    return note(words) + html_page.plots(drawn)
+    return Section("Curves", (), note if drawn else "No step is done yet.", drawn)
 
 
-def _line(run: Run, metric: str, label: str, colour: int) -> Series:
+def _line(run: Run, metric: str, label: str) -> Series:
     points = run.series(metric)
     if metric.startswith(EVALUATED):
-        return Series(label=label, points=points, colour=colour)
-    return Series(label=label, points=smoothed(points), raw=points, colour=colour)
+        return Series(label, points)
+    return Series(label, smoothed(points), raw=points)
 
 
 # -- accuracy ------------------------------------------------------------------------
@@ -135,11 +120,7 @@ def _percent(figures: Mapping[str, Any], key: str = "accuracy") -> str:
     return f"{100 * value:.1f}" if value is not None and is_number(value) else ""
 
 
-def _range(interval: tuple[float, float] | None) -> str:
-    return " to ".join(f"{100 * x:.1f}" for x in interval) if interval else ""
-
-
-def _before_and_after(runs: Sequence[Run]) -> str:
+def _before_and_after(runs: Sequence[Run]) -> Section:
     found: dict[str, dict[str, Mapping[str, Any]]] = {}  # by name, then before, after
     for run in runs:
         first = next(iter(part(run.config, "data", "eval")), "all problems")
@@ -152,51 +133,71 @@ def _before_and_after(runs: Sequence[Run]) -> str:
                 for label in parts if len(parts) > 1 or by == "sets" else ():
                     name = f"{prefix}{kind}{label}"
                     found.setdefault(name, {})[word] = part(parts, label)
-    rows, cells = [], []
+    dots, rows = [], []
     every = [(name, *end) for name, ends in found.items() for end in ends.items()]
     for name, word, figures in every:
         if not is_number(figures.get("accuracy")):
             continue
         interval, colour = interval_of(figures), int(word == "before")
-        rows.append((f"{name}, {word}", float(figures["accuracy"]), interval, colour))
+        dots.append((f"{name}, {word}", float(figures["accuracy"]), interval, colour))
         left_out = figures.get("left_out")
-        count = str(figures.get("problems", ""))
-        count += f" (incomplete: {left_out} left out)" if left_out else ""
-        keys = ("greedy_accuracy", "truncated")
-        scores = [_percent(figures, key) for key in keys]
-        accuracy = _percent(figures), _range(interval)
-        cells.append((name, word, count, *accuracy, *scores))
-    if not rows:
-        return note("Nothing was evaluated, or the run has not ended.")
-    head = ("problems", "when", "count", "accuracy, %", "95% interval", "greedy, %")
-    chart = html_page.dots("Accuracy, %, with 95% intervals over problems", rows[:40])
-    return html_page.plots([chart]) + table((*head, "truncated, %"), cells)
+        rows.append(
+            {
+                "problems": name,
+                "when": word,
+                "count": f"{figures.get('problems', '')}"
+                + (f" (incomplete: {left_out} left out)" if left_out else ""),
+                "accuracy, %": _percent(figures),
+                "95% interval": " to ".join(f"{100 * x:.1f}" for x in interval or ()),
+                "greedy, %": _percent(figures, "greedy_accuracy"),
+                "truncated, %": _percent(figures, "truncated"),
+            }
+        )
+    chart = Dots("Accuracy, %, with 95% intervals over problems", dots[:40])
+    note = "" if rows else "Nothing was evaluated, or the run has not ended."
+    return Section("Before and after", rows, note, [chart] if rows else ())
 
 
 # -- settings, time ------------------------------------------------------------------
 
 
-def _differences(runs: Sequence[Run]) -> str:
-    """Renders the config keys whose values differ, as JSON."""
-    configs = [flatten(run.config) for run in runs]
+def _differences(runs: Sequence[Run]) -> Section:
+    """Lists the config keys whose values differ between runs, as JSON."""
+    configs = {run.name: flatten(run.config) for run in runs}
     rows = []
     for key in sorted({key for run in runs for key in run.changes}):
-        values = [json.dumps(config.get(key)) for config in configs]
-        if len(set(values)) > 1:
-            rows.append((key, *values))
-    return table(("config key", *(run.name for run in runs)), rows)
+        values = {name: json.dumps(config.get(key)) for name, config in configs.items()}
+        if len(set(values.values())) > 1:
+            rows.append({"config key": key} | values)
+    return Section("Differences", rows)
 
 
-def _settings(run: Run) -> str:
+def _of_run(run: Run, several: bool) -> Iterator[Section]:
+    of = f" of {run.name}" if several else ""
+    yield Section(
+        f"Settings{of} that differ from configs/base.py",
+        [
+            {"config key": key, "value": json.dumps(value)[:400]}
+            for key, value in sorted(run.changes.items())
+        ],
+    )
+    phases = {key for row in run.steps for key in row if key.startswith("seconds/")}
+    seconds = {key[8:]: _total(run, key) for key in phases - {"seconds/step"}}
+    rest = _total(run, "seconds/step") - sum(seconds.values())
+    seconds["other"] = max(rest, 0.0)
+    whole = sum(seconds.values()) or 1.0
+    longest_first = sorted(seconds.items(), key=lambda item: -item[1])
+    rows = [
+        {"phase": name, "seconds": s, "share, %": f"{100 * s / whole:.1f}"}
+        for name, s in longest_first
+    ]
+    yield Section(f"Time{of}", rows if run.steps else ())
     facts = [
-        (key, json.dumps(value)[:400])
+        {"key": key, "value": json.dumps(value)[:400]}
         for key, value in flatten(run.manifest).items()
         if not key.startswith(("identity.config.", "config."))
     ]
-    changed = [(k, json.dumps(v)[:400]) for k, v in sorted(run.changes.items())]
-    head = ("config key that differs from configs/base.py", "value")
-    manifest = html_page.details("manifest.json", table(("key", "value"), facts))
-    return table(head, changed) + manifest
+    yield Section(f"manifest.json{of}", facts)
 
 
 def _total(run: Run, metric: str) -> float:
@@ -204,51 +205,36 @@ def _total(run: Run, metric: str) -> float:
     return float(sum(value for value in values if math.isfinite(value)))
 
 
-def _spent(run: Run) -> str:
-    phases = {key for row in run.steps for key in row if key.startswith("seconds/")}
-    seconds = {key[8:]: _total(run, key) for key in phases - {"seconds/step"}}
-    rest = _total(run, "seconds/step") - sum(seconds.values())
-    seconds["other"] = max(rest, 0.0)
-    whole = sum(seconds.values()) or 1.0
-    longest_first = sorted(seconds.items(), key=lambda item: -item[1])
-    rows = [(f"{name}, {100 * s / whole:.1f}%", s) for name, s in longest_first]
-    bars = html_page.bars("Seconds of the steps, by phase", rows, unit=" s")
-    return html_page.plots([bars] if run.steps else [])
-
-
 # -- completions ---------------------------------------------------------------------
 
 
-def _samples(runs: Sequence[Run]) -> str:
-    several = len(runs) > 1
-    rows = [(_kinds(row), _sample(r, row, several)) for r in runs for row in r.samples]
-    if not rows:
-        return note("No completions were recorded.")
-    shown_rows, apart = rows, 1
-    while sum(len(body) for _, body in shown_rows) > _MOST_TEXT and len(shown_rows) > 1:
+def _completions(runs: Sequence[Run]) -> Section:
+    entries = [_completion(r, row, len(runs) > 1) for r in runs for row in r.samples]
+    lengths = [sum(len(html.escape(text)) for text in e.texts) for e in entries]
+    apart = 1
+    while sum(lengths[::apart]) > _MOST_TEXT and apart < len(entries):
         apart *= 2
-        shown_rows = rows[::apart]
-    left = len(rows) - len(shown_rows)
-    more = note(f"{left} more completions are in samples.jsonl.") if left else ""
-    return more + html_page.filtered(_KINDS, shown_rows)
+    left = len(entries) - len(entries[::apart])
+    note = f"{left} more completions are in samples.jsonl." if left else ""
+    note = note if entries else "No completions were recorded."
+    return Section("Completions", note=note, entries=entries[::apart])
 
 
-def _kinds(row: Mapping[str, Any]) -> str:
+def _completion(run: Run, row: Mapping[str, Any], several: bool) -> Entry:
     kinds = {*(row.get("shown_as") or [])} & {*_KINDS}
     kinds.add("right" if row.get("correct") is True else "wrong")
     kinds |= {"truncated"} if row.get("finish_reason") == "length" else set()
     kinds |= {k for k in ("repeated", "suspect") if row.get(k)}
-    return " ".join(kind for kind in _KINDS if kind in kinds)
-
-
-def _sample(run: Run, row: Mapping[str, Any], several: bool) -> str:
+    ordered = [kind for kind in _KINDS if kind in kinds]
     facts = [f"step {row['step']}", *([run.name] if several else [])]
-    facts += [f"reward {shown(row['reward'])}", _kinds(row)]
+    facts += [f"reward {shown(row['reward'])}", " ".join(ordered)]
     facts += [f"{key} {row[key]}" for key in ("rule", "tokens") if key in row]
     facts += [f"{name} {value}" for name, value in part(row, "components").items()]
-    why = note(f"Suspect: {row['suspect']}.", "bad") if row.get("suspect") else ""
-    body = why + html_page.text(str(row.get("prompt", row["problem"])), _MOST_OF_A_TEXT)
-    body += note(f"Gold: {row['gold'][:_MOST_OF_A_TEXT]}")
-    body += html_page.text(row["completion"], _MOST_OF_A_TEXT)
-    kind = "right" if row.get("correct") is True else "wrong"
-    return html_page.details(" · ".join(facts), body, kind)
+    why = [f"Suspect: {row['suspect']}."] if row.get("suspect") else []
+    texts = [str(row.get("prompt", row["problem"])), row["completion"]]
+    return Entry(
+        summary=" · ".join(facts),
+        texts=[cut(text, _MOST_OF_A_TEXT) for text in texts],
+        notes=[*why, f"Gold: {row['gold'][:_MOST_OF_A_TEXT]}"],
+        kinds=ordered,
+    )

@@ -6,25 +6,21 @@ import re
 
 import pytest
 
-from rl.types import Problem
-from tests.tools.browser import browser  # noqa: F401
 from tools.curation.pipeline import curate
-from tools.curation.sources import Source
 from tools.curation.text import similarity
 
-EVALUATION = {
-    "exam/0": Problem(
-        id="exam/0",
-        answers=("6",),
-        problem="A fair coin is tossed until two heads come up in a row. What is the"
-        " expected number of tosses that this takes in the long run?",
-    )
+EXAM = {
+    "id": "0",
+    "answer": "6",
+    "problem": "A fair coin is tossed until two heads come up in a row. What is the"
+    " expected number of tosses that this takes in the long run?",
 }
 BASE = {
-    "evaluation": EVALUATION,
+    "evaluation": (),
+    "data_dir": "",
     "evidence": "preferred",
     "min_evidence": 0.25,
-    "readings": {},
+    "readings": "",
     "workers": 1,
 }
 LONG = (
@@ -47,7 +43,7 @@ ROWS = [
     row("twice 2", "Which number is twice as large as the number thirty?", "60.0"),
     row("tied 1", "How many edges has the solid that was cut from wood?", "12"),
     row("tied 2", "How many edges has the solid that was cut from wood?", "18"),
-    row("leaked", EVALUATION["exam/0"].problem.replace("expected", "average"), "6"),
+    row("leaked", EXAM["problem"].replace("expected", "average"), "6"),
     row("boxed", "What is the sum of four and of nine?", None, solution=r"\boxed{013}"),
     row("proof", "Prove that the sum of two even numbers is even.", None),
     row("unsound", "What is the set of all of these numbers?", r"\frac{1}{"),
@@ -66,7 +62,9 @@ ROWS = [
 def run(tmp_path, rows=ROWS, out="out", **changes):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    changes.setdefault("sources", (Source(path=str(path)),) if rows else ())
+    (tmp_path / "exam.jsonl").write_text(json.dumps(EXAM) + "\n")
+    changes = {"evaluation": [str(tmp_path / "exam.jsonl")]} | changes
+    changes.setdefault("sources", ({"path": str(path)},) if rows else ())
     summary = curate(tmp_path / out, **BASE | changes)
     return summary, tmp_path / out
 
@@ -126,18 +124,15 @@ def test_the_funnel_adds_up_and_evidence_names_the_other_row(finished):
 
 def test_the_page_shows_dropped_and_kept_rows(finished):
     page = html.unescape((finished[1] / "report.html").read_text())
-    kinds = dict(
-        re.findall(
-            r"<summary>(.*?) \(the first \d+\)</summary>(.*?)</details>", page, re.S
-        )
-    )
+    pattern = r"<summary>(.*?) \(the first \d+\)</summary>(.*?)</details>"
+    kinds = dict(re.findall(pattern, page, re.S))
     for kind, row, other in (
         ("evaluation_near", "leaked", "exam/0 (0.80)"),
         ("near_duplicate", "reworded", "of levelled"),
         ("conflicting_answers", "tied 2", "12 / 18"),
     ):
-        assert f"<h4>{row}</h4>" in kinds[kind] and other in kinds[kind], kind
-    assert "<h4>twice 1</h4>" in kinds["kept from rows"]
+        assert f"<pre>{row}: " in kinds[kind] and other in kinds[kind], kind
+    assert "<pre>twice 1: " in kinds["kept from rows"]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)])
@@ -164,7 +159,7 @@ def test_a_copy_of_a_rewording_that_disagrees_costs_all(tmp_path, order):
 def test_an_input_is_not_replaced(tmp_path):
     path = tmp_path / "problems.jsonl"
     path.write_text(json.dumps(ROWS[0]) + "\n")
-    sources = (Source(path=str(path)),)
+    sources = ({"path": str(path)},)
     with pytest.raises(ValueError, match="problems.jsonl: is an input, which would"):
         curate(tmp_path, sources=sources, **BASE)
     assert [*tmp_path.iterdir()] == [path]

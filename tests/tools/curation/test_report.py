@@ -1,8 +1,8 @@
 """Counts and tables of a run, without running it."""
 
-from tools.curation.report import count, tables
+from tools.curation.report import count, sections
 from tools.curation.row import Row
-from tools.tables import markdown
+from tools.page import markdown
 
 STEPS = {"noise": {"not_text": "A link."}, "decontamination": {}, "duplicates": {}}
 
@@ -10,7 +10,7 @@ STEPS = {"noise": {"not_text": "A link."}, "decontamination": {}, "duplicates": 
 def report(rows):
     summary = count(rows, STEPS, 0.25, {})
     summary |= {"level_scale": "own", "linked_scales": {}}
-    return summary, {table.title: table for table in tables(summary)}
+    return summary, {table.title: table for table in sections(summary)}
 
 
 def test_many_sources_are_cut_and_all_of_them_counted():
