@@ -131,7 +131,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
 
 
 def make_grades(
-    scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
+    scored: Sequence[Scored], classes: Mapping[str, Sequence[str | None]]
 ) -> dict[str, Grade]:
     """Returns grades by problem id; `classes` is the result of `answer_classes`."""
     grades = {}

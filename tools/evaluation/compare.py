@@ -6,12 +6,11 @@ the training seed.
 
 import math
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from configs.schema import differences
 from rl.evaluate import Scored, by_problem
@@ -128,67 +127,57 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def _drawn(arm: Arm) -> str:
-    """Describes how an arm was sampled; raises ValueError if its evaluations differ."""
-    words = [sampling(e.conditions.get("drawing", {})) for e in arm]
-    for evaluation, other in zip(arm, words, strict=True):
-        if other != words[0]:
-            raise ValueError(
-                f"{evaluation.folder}: sampling is {other!r}, but {words[0]!r} in"
-                f" {arm[0].folder}; sample all evaluations of an arm in the same way"
-            )
-    return words[0]
-
-
 def _arm(arm: Arm, names: Sequence[str]) -> dict[str, Any]:
     folders = [str(evaluation.folder) for evaluation in arm]
-    by_name = {name: _accuracies(arm, name, arm[0].correct[name]) for name in names}
+    drawn = [sampling(e.conditions.get("drawing", {})) for e in arm]
+    for folder, other in zip(folders, drawn, strict=True):
+        if other != drawn[0]:
+            raise ValueError(
+                f"{folder}: sampling is {other!r}, but {drawn[0]!r} in {folders[0]};"
+                " sample all evaluations of an arm in the same way"
+            )
+    accuracies = {name: _accuracies(arm, name, arm[0].correct[name]) for name in names}
     return {
         "name": ", ".join(folders),
         "folders": folders,
-        "drawn": _drawn(arm),
-        "accuracies": {n: of.mean(axis=1).tolist() for n, of in by_name.items()},
+        "drawn": drawn[0],
+        "accuracies": {n: of.mean(axis=1).tolist() for n, of in accuracies.items()},
     }
 
 
 def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
-    ids = {name: list(first[0].correct[name]) for name in names}
-    a, b = ({n: _accuracies(arm, n, ids[n]) for n in names} for arm in (first, second))
-    clusters = {name: _clusters(first[0], name) for name in names}
-    every = [f"{n}/{key}" for n in names for key in clusters[n] or ids[n]]
     drawings = [arm[0].conditions.get("drawing", {}) for arm in (first, second)]
+    parts, ids, units = {}, [], []
+    for name in names:
+        own = [*first[0].correct[name]]
+        clusters = first[0].clusters.get(name, {})
+        # Without templates, the problems are the independent units.
+        grouped = [*map(clusters.get, own)] if len(clusters) == len(own) else own
+        both = [_accuracies(arm, name, own) for arm in (first, second)]
+        parts[name] = both, _of_models(own, both, grouped)
+        ids += [f"{name}/{id}" for id in own]
+        units += [(name, unit) for unit in grouped]
+    every = zip(*(both for both, _ in parts.values()), strict=True)
+    pooled = [np.concatenate(of_arm, axis=1) for of_arm in every]
     return {
-        "drawn_alike": _drawn(first) == _drawn(second),
+        "drawn_alike": len({*map(sampling, drawings)}) == 1,
         "conditions": [list(entry) for entry in differences(*drawings)],
-        "benchmarks": {
-            name: _of_models(ids[name], a[name], b[name], clusters[name])
-            for name in names
-        },
-        "pooled": _of_models(
-            [f"{name}/{id}" for name in names for id in ids[name]],
-            np.concatenate([*a.values()], axis=1),
-            np.concatenate([*b.values()], axis=1),
-            every if any(clusters.values()) else None,
-        ),
+        "benchmarks": {name: result for name, (_, result) in parts.items()},
+        "pooled": _of_models(ids, pooled, units),
     }
 
 
 def _of_models(
-    ids: Sequence[str], a: np.ndarray, b: np.ndarray, clusters: Sequence[str] | None
+    ids: Sequence[str], arms: Sequence[np.ndarray], clusters: Sequence[Hashable]
 ) -> dict[str, Any]:
-    """Compares two arms by their accuracies `a` and `b`, each `[models, problems]`."""
+    """Compares two arms by their accuracies, each `[models, problems]`."""
+    a, b = arms
     result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
         result["interval_over_problems"] = result["difference_interval"]
         result["difference_interval"], result["p_value"] = found
         result["about"] = METHODS
     return result
-
-
-def _clusters(evaluation: Evaluation, name: str) -> list[str] | None:
-    found = evaluation.clusters.get(name, {})
-    ids = evaluation.correct[name]
-    return [found[id] for id in ids] if len(found) == len(ids) else None
 
 
 def _accuracies(arm: Arm, name: str, ids: Iterable[str]) -> np.ndarray:
@@ -213,7 +202,7 @@ def paired(
     ids: Sequence[str],
     a: np.ndarray,
     b: np.ndarray,
-    clusters: Sequence[str] | None = None,
+    clusters: Sequence[Hashable] | None = None,
 ) -> dict[str, Any]:
     """Compares accuracies `[problems]` of two arms; differences are second minus first.
 
@@ -242,35 +231,25 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
     The test adds up `differences [problems]` with all possible choices of their signs.
     The p-value is the share of sums at least as far from 0 as the observed sum. With
     one completion per problem, the test equals McNemar's exact test. If more than
-    `most_sums` sums are possible, or a difference is not a simple fraction, at most
-    100,000 choices are sampled.
+    `most_sums` sums are possible, differences are rounded to 1/65,536 of their sum.
     """
     differences = np.asarray(differences, np.float64)
     if np.count_nonzero(differences) < 2:
         return 1.0
-    fractions = [Fraction(d).limit_denominator(10_000) for d in differences]
-    unit = math.lcm(*{f.denominator for f in fractions})
-    whole = [int(f * unit) for f in fractions]
-    sizes = [abs(size) for size in whole]
-    exact = np.allclose([float(f) for f in fractions], differences, rtol=0, atol=1e-9)
-    if not exact or 2 * sum(sizes) + 1 > most_sums:
-        result = stats.permutation_test(
-            (differences,),
-            np.sum,
-            permutation_type="samples",
-            n_resamples=100_000,
-            batch=max(1, 2_000_000 // len(differences)),  # bounds memory
-            rng=np.random.default_rng(0),
-        )
-        return float(result.pvalue)
+    total = float(np.abs(differences).sum())
+    fractions = (Fraction(d).limit_denominator(10_000) for d in differences)
+    unit: float = min(math.lcm(*{f.denominator for f in fractions}), 2**40)
+    if 2 * unit * total + 1 > most_sums:
+        unit = 2**16 / total
+    whole = np.rint(differences * unit).astype(int)
     chance = np.ones(1)  # probability of each sum so far, in ascending order
-    for size in sizes:
+    for size in abs(whole):
         grown = np.zeros(len(chance) + 2 * size)
         grown[: len(chance)] += chance / 2
         grown[2 * size :] += chance / 2
         chance = grown
-    sums = np.abs(np.arange(len(chance)) - sum(sizes))
-    return float(min(1.0, chance[sums >= abs(sum(whole))].sum()))
+    sums = np.abs(np.arange(len(chance)) - abs(whole).sum())
+    return float(min(1.0, chance[sums >= abs(whole.sum())].sum()))
 
 
 def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:

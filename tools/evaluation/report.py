@@ -39,7 +39,7 @@ def benchmark_result(
     name: str,
     asked: int,
     scored: Sequence[Scored],
-    classes: Mapping[str, Sequence[int | None]],
+    classes: Mapping[str, Sequence[str | None]],
 ) -> dict[str, Any]:
     """Returns the results of `rl.evaluate.summarise`, accuracies by level, and maj@k.
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -30,38 +31,33 @@ def maj_at_k(
 
 def answer_classes(
     scored: Sequence[Scored], pool: VerifierPool
-) -> dict[str, list[int | None]]:
+) -> dict[str, list[str | None]]:
     """Groups the answers to each problem into classes of equivalent answers.
 
-    Returns lists of the completions' class numbers by problem id. The number of a
-    completion without an answer is None.
+    Returns the class of each completion by problem id; None without an answer. The
+    class is named by the canonical key of its first answer.
     """
-    keys: dict[str, list[str | None]] = {}
-    texts: dict[str, dict[str, str]] = {}  # an answer by its key
-    for id, group in by_problem(scored).items():
-        keys[id], texts[id] = [], {}
-        for s in group:
-            key = None if s.answer is None else canonical_key(s.answer)
-            keys[id].append(key)
-            if key is not None and s.answer is not None:
-                texts[id].setdefault(key, s.answer)
-    class_of: dict[str, dict[str, int]] = {id: {} for id in keys}
-    number = 0
-    # In a round, one answer per problem starts a class and is compared with the rest.
-    while open_ids := [id for id in keys if len(class_of[id]) < len(texts[id])]:
-        asked = []
-        for id in open_ids:
-            head, *rest = [key for key in texts[id] if key not in class_of[id]]
-            class_of[id][head] = number
-            asked += [(id, key, texts[id][key], texts[id][head]) for key in rest]
-        verdicts = pool.judge(
-            [(f"\\boxed{{{text}}}", (head,), None) for _, _, text, head in asked]
-        )
-        for (id, key, _, _), verdict in zip(asked, verdicts, strict=True):
-            if verdict.correct:
-                class_of[id][key] = number
-        number += 1
+    answers = {s.answer for s in scored if s.answer is not None}
+    key_of = {answer: canonical_key(answer) for answer in answers}
+    texts: dict[str, dict[str, str]] = {}  # the first answer by its key
+    for s in scored:
+        of_problem = texts.setdefault(s.id, {})
+        if s.answer is not None:
+            of_problem.setdefault(key_of[s.answer], s.answer)
+    pairs = [(id, *two) for id, of in texts.items() for two in combinations(of, 2)]
+    verdicts = pool.judge(
+        [(f"\\boxed{{{texts[id][b]}}}", (texts[id][a],), None) for id, a, b in pairs]
+    )
+    judged = zip(pairs, verdicts, strict=True)
+    equal = {pair for pair, verdict in judged if verdict.correct}
+    class_of: dict[tuple[str, str], str] = {}
+    for id, of_problem in texts.items():
+        first: list[str] = []  # answers of each class
+        for key in of_problem:
+            found = next((head for head in first if (id, head, key) in equal), key)
+            first += [key] if found == key else []
+            class_of[id, key] = found
     return {
-        id: [None if key is None else class_of[id][key] for key in of_problem]
-        for id, of_problem in keys.items()
+        id: [None if s.answer is None else class_of[id, key_of[s.answer]] for s in of]
+        for id, of in by_problem(scored).items()
     }
