@@ -120,13 +120,11 @@ def _judge(
             f"{folder}: no completion in {COMPLETIONS}; give an evaluation's folder"
         )
     specs = {benchmarks.benchmark_name(spec): spec for spec in args.benchmarks}
-    problems, copies = {}, set()
+    problems = {}
     for name, drawn in completions.items():
         own = problems_file(folder, name)
         spec = str(own) if own.is_file() else specs.get(name, name)
         stored = benchmarks.load_benchmark(spec, args.data_dir)
-        if benchmarks.is_another_copy(name, stored):
-            copies.add(name)
         recorded = conditions.get("benchmarks", {}).get(name, {})
         problems[name] = _sampled(name, stored, drawn, recorded, folder / COMPLETIONS)
     reward = judging_reward(args.reward, folder / "results.json", "reward")
@@ -150,9 +148,6 @@ def _judge(
     audited = read_completions(folder / AUDIT)
     baselines = []
     for name, result in results.items():
-        if name in copies:
-            result["title"] += ", another copy"
-            result["another_copy"] = True
         if original := benchmarks.made_from(name, problems):
             result["original"] = against_original(scored[original], scored[name])
         if args.nearest:

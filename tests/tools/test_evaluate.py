@@ -133,30 +133,21 @@ def test_rescoring_leaves_every_output(tmp_path, shared_data, capsys):
     assert json.loads((folder / "results.json").read_text())["verifier"]
 
 
-def _set(folder, answer):
-    """A known set's name over other problems of the same number; and its golds."""
-    rows = [{"id": str(i), "problem": f"{i}+1", "answer": answer} for i in range(30)]
-    folder.mkdir()
-    (folder / "aime2024.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    return folder
-
-
-def test_another_copy_is_told_and_never_mixed(model, tmp_path, capsys):
-    ours, theirs = _set(tmp_path / "ours", "1"), _set(tmp_path / "theirs", "2")
-    for copy in (ours, theirs):
-        out = tmp_path / f"of-{copy.name}"
-        data = ("--data_dir", str(copy))
-        assert main(command(model, "aime2024", out, *data)) == 0
-        assert "(another copy) |" in capsys.readouterr().out
-        assert (out / "completions.jsonl").read_text().count("aime2024") == 30
-    out = tmp_path / "of-ours"
-    assert main(["--rescore", str(out), "--data_dir", str(theirs)]) == 2
-    assert (
-        "aime2024 was sampled from a copy with other problems"
-        in capsys.readouterr().err
-    )
-    assert main(["--compare", str(out), str(tmp_path / "of-theirs")]) == 2
+def test_copies_with_other_problems_are_never_mixed(model, tmp_path, capsys):
+    for answer in ("1", "2"):
+        folder = tmp_path / answer
+        folder.mkdir()
+        row = {"id": "a", "problem": "1+1", "answer": answer}
+        (folder / "own.jsonl").write_text(json.dumps(row) + "\n")
+        arguments = command(model, folder / "own.jsonl", folder / "out")
+        assert main(arguments) == 0
+    folders = [str(tmp_path / name / "out") for name in ("1", "2")]
+    assert main(["--compare", *folders]) == 2
     assert "have different problems or answers with" in capsys.readouterr().err
+    other = tmp_path / "2" / "out" / "problems" / "own.jsonl"
+    shutil.copy(other, tmp_path / "1" / "out" / "problems" / "own.jsonl")
+    assert main(["--rescore", folders[0]]) == 2
+    assert "own was sampled from a copy with other problems" in capsys.readouterr().err
 
 
 def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):

@@ -19,7 +19,7 @@ from tools.curation.levels import assign_levels, level_scale
 from tools.curation.row import Row
 from tools.curation.screen import CHECKS, screen
 from tools.curation.sources import Source, check_output, read
-from tools.evaluation.benchmarks import is_another_copy, load_benchmark
+from tools.evaluation.benchmarks import load_benchmark
 from tools.page import markdown, page
 
 _CHUNK = 2_000  # rows screened at a time
@@ -102,14 +102,7 @@ def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
     folder = pathlib.Path(os.path.expandvars(data_dir))
     found: dict[str, Problem] = {}
     for name in map(os.path.expandvars, names):
-        problems = load_benchmark(name, folder)
-        if is_another_copy(name, problems):
-            raise ValueError(
-                f"config.evaluation: {name} in {folder} differs from the published set;"
-                " download that with tools.fetch, or, to use this copy, give the path"
-                " of its .jsonl file"
-            )
-        for problem in problems:
+        for problem in load_benchmark(name, folder):
             id = f"{pathlib.PurePath(name).stem}/{problem.id}"
             found[id] = dataclasses.replace(problem, id=id)
     return found

@@ -114,11 +114,13 @@ def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
             f"benchmark {name!r}: neither {candidates[0]} nor {candidates[1]} exists;"
             " correct --data_dir, or config.data_dir of tools.curate"
         )
-    problems, rows = read_problems(path), BENCHMARKS[name].rows
-    if len(problems) != rows:
+    problems, known = read_problems(path), BENCHMARKS[name]
+    if len(problems) != known.rows or not content_hash(problems).startswith(
+        known.sha256
+    ):
         raise ValueError(
-            f"{path}: the benchmark {name} has {rows} rows, not {len(problems)}; to use"
-            " this file as your own set, give its path"
+            f"{path}: differs from the published {name}, which has {known.rows} rows;"
+            " download it with tools.fetch, or, to use this copy, give its path"
         )
     return problems
 
@@ -130,12 +132,6 @@ def content_hash(problems: Iterable[Problem]) -> str:
         row = [problem.problem, list(problem.answers)]
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
     return digest.hexdigest()
-
-
-def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Returns whether a benchmark's hash is known, and `problems` do not match it."""
-    known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
-    return not content_hash(problems).startswith(known)
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:

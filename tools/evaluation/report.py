@@ -65,11 +65,10 @@ def benchmark_result(
 
 
 def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
-    """Returns the mean accuracy on `FIVE`; None if one is missing or another copy."""
-    found = [benchmarks[name] for name in FIVE if name in benchmarks]
-    if len(found) < len(FIVE) or any("another_copy" in figures for figures in found):
+    """Returns the mean accuracy on `FIVE`; None if one is missing."""
+    if not benchmarks.keys() >= {*FIVE}:
         return None
-    return float(np.mean([figures["accuracy"] for figures in found]))
+    return float(np.mean([benchmarks[name]["accuracy"] for name in FIVE]))
 
 
 def tables(results: Mapping[str, Any]) -> list[Section]:
@@ -135,9 +134,7 @@ def _with_published(
 
     average = average_of_five(benchmarks)
     mean = "" if average is None else f"{100 * average:.1f}"
-    copies = [" (another copy)" if "another_copy" in r else "" for r in five]
-    cells = [percent(r) + copy for r, copy in zip(five, copies, strict=True)]
-    rows = [row(model, drawn, cells, mean, "this evaluation")]
+    rows = [row(model, drawn, [*map(percent, five)], mean, "this evaluation")]
     largest = [f"{kind}@{r['samples']}" for r in five if r for kind in ("maj", "pass")]
     for key in dict.fromkeys(key for key in largest if not key.endswith("@1")):
         cells = [percent(result, key) for result in five]
