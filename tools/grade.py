@@ -24,7 +24,7 @@ import json
 import pathlib
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from configs.reading import user_path
@@ -49,19 +49,6 @@ _NAME = "graded"  # the benchmark name in completions.jsonl and verdicts.jsonl
 _CONDITIONS = dataclasses.replace(
     run.QWEN_MATH, samples=16, temperature=1.0, max_tokens=3072, chunk=2048
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Grade:
-    """Summarizes the completions of a problem."""
-
-    samples: int  # number of completions
-    correct: int  # number of correct completions
-    unparsable: int  # number of completions without an answer
-    truncated: int  # number of completions that reached the token limit
-    majority: str | None  # the most frequent answer, None if no answer was found
-    agreement: float  # share of the completions that give the majority answer
-    against_gold: bool  # whether the majority answer was judged wrong
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,15 +99,24 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         drawn.sort(key=lambda one: (one.id, one.sample))
         with VerifierPool(workers=usable_cores()) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
-            grades = make_grades(scored, answer_classes(scored, pool))
+            classes = answer_classes(scored, pool)
         write_verdicts(args.out, {_NAME: scored})
-        add_grades(rows, grades, args.level_source)
-        files.replace_rows(args.out / "graded.jsonl", rows)
+        groups = by_problem(scored)
+        for row in rows:
+            graded = grade(groups[row["id"]], classes[row["id"]])
+            counts = graded["correct"], graded["samples"]
+            row["solve_rate"] = counts[0] / counts[1]
+            row["solve_interval"] = [round(end, 6) for end in wilson_interval(*counts)]
+            row["graded"] = graded
         rates = [row["solve_rate"] for row in rows]
+        if args.level_source is not None:
+            for row, level in zip(rows, percentile_levels(rates), strict=True):
+                row["level"], row["level_source"] = level, args.level_source
+        files.replace_rows(args.out / "graded.jsonl", rows)
         summary = summarise(scored) | {
             "never_solved": sum(rate == 0 for rate in rates),
             "always_solved": sum(rate == 1 for rate in rates),
-            "majority_against_gold": sum(g.against_gold for g in grades.values()),
+            "majority_against_gold": sum(r["graded"]["against_gold"] for r in rows),
             "verifier": VERSION,
             "levels": dict(sorted(Counter(str(row["level"]) for row in rows).items())),
             "level_source": args.level_source,
@@ -130,44 +126,26 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     print(json.dumps(summary, indent=2))
 
 
-def make_grades(
-    scored: Sequence[Scored], classes: Mapping[str, Sequence[str | None]]
-) -> dict[str, Grade]:
-    """Returns grades by problem id; `classes` is the result of `answer_classes`."""
-    grades = {}
-    for id, group in by_problem(scored).items():
-        votes = Counter(kind for kind in classes[id] if kind is not None)
-        leader, count = votes.most_common(1)[0] if votes else (None, 0)
-        first = group[classes[id].index(leader)] if votes else None
-        grades[id] = Grade(
-            samples=len(group),
-            correct=sum(s.correct for s in group),
-            unparsable=sum(s.answer is None for s in group),
-            truncated=sum(s.drawn.finish_reason == "length" for s in group),
-            majority=first.answer if first else None,
-            agreement=count / len(group),
-            against_gold=first is not None and first.verdict.correct is False,
-        )
-    return grades
+def grade(group: Sequence[Scored], classes: Sequence[str | None]) -> dict[str, Any]:
+    """Returns the `graded` of a row from the completions of its problem.
 
-
-def add_grades(
-    rows: list[dict[str, Any]], grades: Mapping[str, Grade], level_source: str | None
-) -> None:
-    """Adds `graded`, `solve_rate` and `solve_interval` to each row.
-
-    If `level_source` is given, also replaces the levels by fifths of the solve rates.
+    `unparsable` counts completions without an answer, `truncated` those that reached
+    the token limit. `majority` is the most frequent answer, and `agreement` the share
+    of the completions that give it. `classes` has the class of each completion's
+    answer; see `answer_classes`.
     """
-    for row in rows:
-        grade = grades[row["id"]]
-        interval = wilson_interval(grade.correct, grade.samples)
-        row["solve_rate"] = grade.correct / grade.samples
-        row["solve_interval"] = [round(edge, 6) for edge in interval]
-        row["graded"] = dataclasses.asdict(grade)
-    if level_source is not None:
-        levels = percentile_levels([row["solve_rate"] for row in rows])
-        for row, level in zip(rows, levels, strict=True):
-            row["level"], row["level_source"] = level, level_source
+    votes = Counter(kind for kind in classes if kind is not None)
+    leader, count = votes.most_common(1)[0] if votes else (None, 0)
+    first = group[classes.index(leader)] if votes else None
+    return {
+        "samples": len(group),
+        "correct": sum(s.correct for s in group),
+        "unparsable": sum(s.answer is None for s in group),
+        "truncated": sum(s.drawn.finish_reason == "length" for s in group),
+        "majority": first.answer if first else None,
+        "agreement": count / len(group),
+        "against_gold": first is not None and first.verdict.correct is False,
+    }
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -99,7 +99,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     # What is wrong is the last argument.
     bad = {
         # The real problems would stay in the training set.
-        "--config.evaluation=('aime2024',)": "aime2024.jsonl: differs from the published",
+        "--config.evaluation=('aime2024',)": "aime2024.jsonl: differs from the",
         "--config.workers=0": "config.workers=0: must be at least 1",
         "--config.min_evidence=1.5": "config.min_evidence=1.5: must lie in",
         "--config.evidence=x": "evidence='x': must be one of required, preferred",
