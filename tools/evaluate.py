@@ -29,6 +29,7 @@ from typing import Any
 from configs.reading import UnreadableConfig, user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score
+from rl.problems.reading import HELD_OUT
 from rl.processes import stopping
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
@@ -48,7 +49,7 @@ from tools.evaluation.files import (
     read_conditions,
     write_verdicts,
 )
-from tools.evaluation.pretrained import held_out
+from tools.evaluation.pretrained import run_template
 from tools.evaluation.sampler import comma_separated
 from tools.evaluation.votes import answer_classes
 from tools.page import markdown, page
@@ -82,21 +83,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sample(args: argparse.Namespace) -> None:
-    if "held_out" in args.benchmarks:
-        config = pathlib.Path(args.model, "config.json")
+    workdir, held_out = pathlib.Path(args.model), "held_out"
+    if held_out in args.benchmarks:
         keys = "eval.reward", "reward.function"
-        args.reward = judging_reward(args.reward, config, *keys)
+        args.reward = judging_reward(args.reward, workdir / "config.json", *keys)
     if args.template == "run":
-        args.template = held_out(pathlib.Path(args.model))[1]
-    limit, fields = args.limit, parse_fields(args.fields)
-    problems = {}
-    for spec in args.benchmarks:
-        if spec == "held_out":
-            found = held_out(pathlib.Path(args.model))[0][:limit]
-        else:
-            where = args.data_dir
-            found = benchmarks.load_benchmark(spec, where, limit=limit, fields=fields)
-        problems[benchmarks.benchmark_name(spec)] = found
+        args.template = run_template(workdir)
+    given = [str(workdir / HELD_OUT) if b == held_out else b for b in args.benchmarks]
+    options: dict[str, Any] = {"limit": args.limit, "fields": parse_fields(args.fields)}
+    problems = {
+        benchmarks.benchmark_name(spec): benchmarks.load_benchmark(
+            spec, args.data_dir, **options
+        )
+        for spec in given
+    }
     if args.reward:
         first = next(iter(problems.values()))[0]
         try_out({_REWARD: args.reward}, first, **_reward_options(args))

@@ -336,7 +336,7 @@ def test_a_runs_own_held_out_problems(model, tmp_path, capsys, monkeypatch):
     assert not list(trap.iterdir())
     capsys.readouterr()
     assert main(command(model, "held_out", tmp_path / "no")) == 2
-    assert "no held_out.jsonl; give a workdir with" in capsys.readouterr().err
+    assert "held_out.jsonl: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.failure(46)

@@ -14,14 +14,12 @@ from models.decoder import Decoder
 from models.hf import DTYPES
 from models.hub import resolve_folder
 from rl.files import damaged
-from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     default_stop_ids,
     load_tokenizer,
 )
-from rl.types import Problem
 from sharding.mesh import make_mesh
 
 
@@ -83,16 +81,10 @@ def split_model(found: Pretrained) -> tuple[Decoder, Mesh]:
     return model, mesh
 
 
-def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
-    """Returns the held-out problems of a run, and the template of its prompts."""
-    path = workdir / HELD_OUT
-    if not path.is_file():
-        raise ValueError(
-            f"{workdir}: no {path.name}; give a workdir with held-out problems"
-            " as --model"
-        )
+def run_template(workdir: pathlib.Path) -> str:
+    """Returns the template of a run's prompts."""
     config = workdir / "config.json"
     with damaged(config, "correct data.template"):
         template = json.loads(config.read_text("utf-8"))["data"]["template"]
         check_template(template)
-    return read_problems(path), template
+    return template

@@ -1,7 +1,6 @@
 """Finds problems in a run: alarms, skipped updates, falling accuracy, early ends."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from configs.schema import parse
 from rl.alarms import Alarms
 from tools.report.reading import Run, interval_of, part
 
-_WINDOW = 10  # training accuracies are averaged over 1 / _WINDOW of the steps
 _LEAST_DROP = 0.01  # of accuracy; a smaller decline is not reported
 
 
@@ -64,13 +62,11 @@ def _alarms(run: Run) -> list[Finding]:
 
 
 def _declines(run: Run) -> list[Finding]:
-    """Finds accuracies that end clearly below their first or their best value.
+    """Finds held-out accuracies that end clearly below their first or best value.
 
     A decline is clear if it exceeds 0.01 and is significant at the 5% level. The level
     is Bonferroni-corrected for the number of evaluations. The test treats evaluations
-    on the same problems as independent, which makes it conservative. Training
-    accuracies are those of the last curriculum stage, averaged over windows of a tenth
-    of its steps, at least five.
+    on the same problems as independent, which makes it conservative.
     """
     found = []
     ends = [part(run.summary, key) for key in ("final", "base")]
@@ -80,50 +76,23 @@ def _declines(run: Run) -> list[Finding]:
         # With `eval.problems` the curve has fewer problems than the final evaluation.
         figures = [part(of_set, "curve") or of_set for of_set in sets]
         interval = next(filter(None, map(interval_of, figures)), None)
-        if interval and len(scores) > 1:
-            error = math.sqrt(2) * (interval[1] - interval[0]) / (2 * 1.96)
-            what = f"held-out accuracy{' on ' if name else ''}{name}"
-            found += _decline(what, scores, error, len(scores))
-    stage = run.steps[-1].get("curriculum/stage") if run.steps else None
-    rows = [row for row in run.steps if row.get("curriculum/stage") == stage]
-    training = [
-        (row["step"], row["reward/accuracy"])
-        for row in rows
-        if math.isfinite(row.get("reward/accuracy", math.nan))
-    ]
-    size = max(5, len(training) // _WINDOW)
-    if len(training) >= 3 * size:
-        values = np.array([value for _, value in training])
-        # adjacent steps differ by noise rather than by learning
-        noise = np.std(np.diff(values), ddof=1) / math.sqrt(2)
-        windows = [
-            (training[i + size - 1][0], float(values[i : i + size].mean()))
-            for i in range(len(training) % size, len(training) - size + 1, size)
-        ]
-        error = float(noise) * math.sqrt(2 / size)
-        found += _decline("training accuracy", windows, error, len(windows))
+        if not interval or len(scores) < 2:
+            continue
+        # of the difference of two accuracies
+        error = math.sqrt(2) * (interval[1] - interval[0]) / (2 * 1.96)
+        least = float(stats.norm.ppf(1 - 0.025 / len(scores))) * error
+        last_step, last = scores[-1]
+        best = max(scores, key=lambda score: score[1])
+        for word, (step, value) in (("start", scores[0]), ("best", best)):
+            if value - last > max(least, _LEAST_DROP):
+                text = (
+                    f"held-out accuracy{' on ' if name else ''}{name} ended at"
+                    f" {100 * last:.1f}%, below its {word} of {100 * value:.1f}% at"
+                    f" step {step:g}"
+                )
+                found.append(Finding(f"{last_step:g}", "decline", text))
+                break
     return found
-
-
-def _decline(
-    name: str, scores: Sequence[tuple[float, float]], error: float, count: int
-) -> list[Finding]:
-    """Returns a finding if the last score is clearly below the first or the best.
-
-    `scores` are pairs (step, score), `count` is the number of evaluations, and `error`
-    the standard error of the difference of two scores.
-    """
-    z = float(stats.norm.ppf(1 - 0.025 / count))
-    (first_step, first), (last_step, last) = scores[0], scores[-1]
-    best_step, best = max(scores, key=lambda pair: pair[1])
-    for word, step, value in (("start", first_step, first), ("best", best_step, best)):
-        if value - last > max(z * error, _LEAST_DROP):
-            text = (
-                f"{name} ended at {100 * last:.1f}%, below its {word} of"
-                f" {100 * value:.1f}% at step {step:g}"
-            )
-            return [Finding(f"{last_step:g}", "decline", text)]
-    return []
 
 
 def _end(run: Run) -> list[Finding]:
