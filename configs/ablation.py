@@ -41,7 +41,9 @@ class Ablation:
     seeds: Sequence[int] = (0, 1, 2)
 
     def __post_init__(self):
-        for arm in self.arms or [""]:
+        if not self.arms:
+            raise ValueError("arms={}: give at least one, the reference")
+        for arm in self.arms:
             if not arm or SEPARATOR in arm or len(arm.split()) > 1:
                 raise ValueError(
                     f"arm {arm!r}: the name must not be empty or contain a space or @"

@@ -126,8 +126,8 @@ def place(chart: Lines) -> dict[str, Any]:
 
     x_ticks = [x for x in ticks(xs) if low <= x <= high and x.is_integer()]
     return {
-        "x_ticks": [(_tick(x), x_at(x)) for x in x_ticks],
-        "y_ticks": [(_tick(y), y_at(y)) for y in y_ticks],
+        "x_ticks": [(shown(x), x_at(x)) for x in x_ticks],
+        "y_ticks": [(shown(y), y_at(y)) for y in y_ticks],
         "lines": [(s.label, placed(s.points), placed(s.raw)) for s in chart.series],
     }
 
@@ -145,12 +145,6 @@ def ticks(values: Sequence[float]) -> list[float]:
         if last - first <= _MOST_TICKS:
             break
     return [round(i * step, 12) for i in range(first, last + 1)]
-
-
-def _tick(value: float) -> str:
-    if 0 < abs(value) < 1e-3:
-        return f"{value:.3g}" if abs(value) < 1e-4 else f"{1e4 * value:.3g}e-4"
-    return f"{value / 1000:,g}k" if abs(value) >= 10_000 else f"{value:g}"
 
 
 def is_number(value: Any) -> bool:

@@ -72,7 +72,8 @@ def test_a_grid_is_every_combination():
 @pytest.mark.parametrize(
     "arms,message",
     [
-        ({}, "arm '': the name must not be empty"),
+        ({}, "arms={}: give at least one, the reference"),
+        ({"": {}}, "arm '': the name must not be empty"),
         ({"a": {}, "b@c": {}}, "arm 'b@c': the name must not"),
         ({"a b": {}}, "arm 'a b': the name must not be empty"),
     ],
