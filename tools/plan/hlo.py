@@ -5,7 +5,7 @@ instruction is assumed to read its operands from main memory and to write its re
 there. The main exceptions are:
 
 * A slice or gather reads only the elements that it returns.
-* An update in place writes only the elements that change.
+* An update of some elements is in place: it writes only these elements.
 * An intermediate result of at most a quarter of the cache stays in the cache.
 * Of a conditional, only the branch that moves the fewest bytes counts.
 """
@@ -211,18 +211,15 @@ class _Module:
         leaves = crosses or made.name in self._leaving[id(block)]
         return found if leaves or 4 * found > self._cache else 0.0
 
-    def _shares(self, i: Instruction, block: Block, in_place: bool = True) -> Shares:
-        """Returns the share of each operand and result that an instruction accesses.
-
-        `in_place` is whether an update writes into the memory of its first operand.
-        """
+    def _shares(self, i: Instruction, block: Block) -> Shares:
+        """Returns the share of each operand and result that an instruction accesses."""
         if i.base == "fusion":
             return self._fusion(i.called[0])
         reads, writes = [1.0] * len(i.operands), [1.0] * len(i.arrays)
         if i.base in _SLICES:
             used = sum(array.elements for array in _results(i, block))
             reads[0] = used / block[i.operands[0]].elements
-        elif i.base in _UPDATES and in_place:
+        elif i.base in _UPDATES:
             update = block[i.operands[_UPDATES[i.base]]].elements
             writes = [update / block[i.operands[0]].elements]
             adds = i.base == "scatter" and (
@@ -236,34 +233,26 @@ class _Module:
         root = _root(block)
         results = root.operands if root.op == "tuple" else (root.name,)
         needed = dict.fromkeys(block, 0.0) | dict.fromkeys(results, 1.0)
-        in_place: set[str] = set()
-        written = [self._written(block, result, in_place) for result in results]
         read = {}
         for i in reversed(block.values()):
             if i.op == "parameter":
                 read[int(i.inside)] = needed[i.name]
             elif i.op != "tuple":
-                shares, _ = self._shares(i, block, i.name in in_place)
-                for operand, share in zip(i.operands, shares, strict=False):
+                for operand, share in zip(
+                    i.operands, self._shares(i, block)[0], strict=False
+                ):
                     share = needed[operand] + needed[i.name] * share
                     needed[operand] = min(1.0, share)
+        written = [self._changed(name, block) or 1.0 for name in results]
         return [read[n] for n in sorted(read)], written
 
-    def _written(self, block: Block, result: str, in_place: set[str]) -> float:
-        """Returns the share of a result that its fusion writes.
-
-        Adds to `in_place` the names of instructions that update a parameter in place.
-        """
-        made = _source(result, block, _COPIES)
-        share, chain = 0.0, []
-        while made.op in _UPDATES:
-            share += self._shares(made, block)[1][0]
-            chain.append(made.name)
-            made = _source(made.operands[0], block, _COPIES)
-        if not chain or made.op != "parameter":
-            return 1.0
-        in_place.update(chain)
-        return min(1.0, share)
+    def _changed(self, name: str, block: Block) -> float:
+        """Returns the share of a value that differs from a parameter of its fusion."""
+        made = _source(name, block, _COPIES)
+        if made.op not in _UPDATES:
+            return float(made.op != "parameter")
+        share = self._shares(made, block)[1][0]
+        return min(1.0, share + self._changed(made.operands[0], block))
 
     def _trip_count(self, loop: Instruction, block: Block) -> int | None:
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
