@@ -20,44 +20,40 @@ from typing import Any
 import jax
 
 from configs import base
-from configs.reading import output_file
-from rl.files import replace_json
 from rl.processes.devices import start_cpu_devices
 from rl.update.losses import LOSSES
 from rl.update.objective import objective_from_config
 from rl.update.rejection import REJECTIONS, TRUNCATE
+from tools import command
 from tools.objective.corrections import correction_findings
 from tools.objective.properties import DEVICES, Finding, loss_findings
 from tools.objective.trial import Trial
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.make_parser(__doc__)
     add = parser.add_argument
     add("name", metavar="NAME", help=f"{', '.join(LOSSES)}, or module:function")
     text = "an argument of the loss, as in config.objective.function_args"
     add("--arg", action="append", default=[], metavar="KEY=VALUE", help=text)
     text = "a value of config.objective.correction (default: all built-in ones)"
     add("--correction", action="append", metavar="NAME", help=text)
-    add("--json", type=output_file, metavar="OUT", help="also write the findings here")
-    arguments = parser.parse_args(argv)
-    try:
-        given = _parsed(arguments.arg)
-        findings = check_loss(arguments.name, given, arguments.correction)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return command.run(
+        _check,
+        parser.parse_args(argv),
+        failed=lambda result: not all(row["holds"] for row in result["findings"]),
+    )
+
+
+def _check(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = _parsed(arguments.arg)
+    findings = check_loss(arguments.name, given, arguments.correction)
     for finding in findings:
         print(finding)
     broken = [finding.name for finding in findings if not finding.holds]
     outcome = f"broken: {', '.join(broken)}" if broken else "all properties hold"
     print(f"{arguments.name}: {outcome}")
-    if arguments.json:
-        rows = [dataclasses.asdict(finding) for finding in findings]
-        replace_json(arguments.json, {"name": arguments.name, "findings": rows})
-    return int(bool(broken))
+    return {"name": arguments.name, "findings": [*map(dataclasses.asdict, findings)]}
 
 
 def _parsed(pairs: Sequence[str]) -> dict[str, Any]:

@@ -12,30 +12,28 @@ import pathlib
 import sys
 from typing import Any
 
-from configs.reading import output_file, user_path
+from configs.reading import user_path
 from rl import checkpoint, files
 from rl.checksums import SUMS, CorruptCheckpointError, read_loop, read_record, verify
+from tools import command
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(argv: list[str] | None = None) -> int:
+    parser = command.make_parser(__doc__)
     add = parser.add_argument
     add("action", choices=("list", "verify", "prune"))
     add("workdir", type=user_path, metavar="WORKDIR")
     text = "number of newest checkpoints to retain (default 1)"
     add("--keep", type=int, default=1, metavar="N", help=text)
-    add("--json", type=output_file, metavar="OUT", help="also write the result here")
     arguments = parser.parse_args(argv)
-    try:
-        result = _act(arguments)
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
-    if arguments.json:
-        files.replace_json(arguments.json, result)
-    damaged = [row for row in result["checkpoints"] if row["damage"]]
-    sys.exit(1 if arguments.action == "verify" and damaged else 0)
+    return command.run(
+        _act,
+        arguments,
+        failed=lambda result: (
+            arguments.action == "verify"
+            and any(row["damage"] for row in result["checkpoints"])
+        ),
+    )
 
 
 def _act(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -123,4 +121,4 @@ def _line(row: dict[str, Any], *, verified: bool) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,27 +9,26 @@ import argparse
 import dataclasses
 import pathlib
 import sys
-from typing import get_args
+from typing import Any, get_args
 
 from jax.sharding import Mesh
 
-from configs.reading import output_file, user_path
+from configs.reading import user_path
 from models import gguf_file, hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.hub import resolve_folder
 from rl import checkpoint, checksums
 from rl.base_model import parameter_count
-from rl.files import read_json, replace_json
+from rl.files import read_json
 from rl.workdir.export import model_card
 from rollout.layout import placed
 from sharding.mesh import make_mesh
+from tools import command
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(argv: list[str] | None = None) -> int:
+    parser = command.make_parser(__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--workdir", type=user_path, help="folder of a run")
     source.add_argument("--gguf", type=user_path, help="GGUF file")
@@ -46,18 +45,10 @@ def main(argv: list[str] | None = None) -> None:
         choices=get_args(hf.DType),
         help="dtype of HFDIR (default: bfloat16; float32 for a GGUF file)",
     )
-    parser.add_argument("--json", type=output_file, help="also write the result here")
-    arguments = parser.parse_args(argv)
-    try:
-        result = _convert(arguments)
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    print(f"{result['out']}: {result['parameters']:,} parameters")
-    if arguments.json:
-        replace_json(arguments.json, result)
+    return command.run(_convert, parser.parse_args(argv))
 
 
-def _convert(arguments: argparse.Namespace) -> dict:
+def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
     out = arguments.out
     if out.exists():
         raise ValueError(f"--out {out}: already exists; give a new folder")
@@ -65,11 +56,19 @@ def _convert(arguments: argparse.Namespace) -> dict:
         raise ValueError(f"--step {arguments.step}: requires --workdir")
     if arguments.base and not (arguments.peft or arguments.workdir):
         raise ValueError(f"--base {arguments.base}: requires --peft or --workdir")
+    step = None
     if arguments.gguf:
         dtype = arguments.dtype or "float32"
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
-        return {"out": str(out), "parameters": count, "step": None}
-    mesh, dtype, step = make_mesh(), arguments.dtype or "bfloat16", None
+    else:
+        step, count = _save(arguments, arguments.dtype or "bfloat16")
+    print(f"{out}: {count:,} parameters")
+    return {"out": str(out), "parameters": count, "step": step}
+
+
+def _save(arguments: argparse.Namespace, dtype: str) -> tuple[int | None, int]:
+    """Writes the model of a run or of adapters; returns its step and its size."""
+    mesh, step = make_mesh(), None
     if arguments.peft:
         named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
         assets, card = resolve_folder(arguments.base or named), ""
@@ -80,9 +79,8 @@ def _convert(arguments: argparse.Namespace) -> dict:
         assets = arguments.workdir / checkpoint.ASSETS
         step, config, params = _load_run(arguments, assets, mesh)
         card = _card(arguments.workdir, step)
-    hf.save_folder(out, params, config, assets=assets, dtype=dtype, card=card)
-    count = parameter_count(dataclasses.replace(config, lora=None))
-    return {"out": str(out), "parameters": count, "step": step}
+    hf.save_folder(arguments.out, params, config, assets=assets, dtype=dtype, card=card)
+    return step, parameter_count(dataclasses.replace(config, lora=None))
 
 
 def _load_run(
@@ -121,4 +119,4 @@ def _card(workdir: pathlib.Path, step: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

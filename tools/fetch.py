@@ -24,8 +24,9 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from configs.reading import output_file, user_path
+from configs.reading import user_path
 from rl import files
+from tools import command
 
 GITHUB = "https://raw.githubusercontent.com"
 _TIMEOUT = 60.0  # seconds without a received byte
@@ -258,42 +259,41 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
     return entry | {"file": str(path)}
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(argv: list[str] | None = None) -> int:
+    parser = command.make_parser(__doc__)
     add = parser.add_argument
     add("names", nargs="*", help="sets, or: eval, train, all")
     add("--list", action="store_true", help="list the sets and exit")
     add("--out", type=user_path, default="data", help="data folder (default: data)")
     add("--mirror", default=GITHUB, help="URL in place of raw.githubusercontent.com")
-    add("--json", type=output_file, help="also write the result here")
     arguments = parser.parse_args(argv)
-    if arguments.list:
-        for name, s in SOURCES.items():
-            print(f"{name:<18}{s.kind:<7}{s.rows:>6,}  {s.licence}")
-            print(f"{'':<18}{s.repo} at {s.commit[:12]}: {s.path}")
-        return
+    if not (arguments.names or arguments.list):
+        parser.error("no set is given; --list shows the names")
+    return command.run(_list if arguments.list else _fetch_all, arguments)
+
+
+def _list(arguments: argparse.Namespace) -> dict[str, str]:
+    for name, s in SOURCES.items():
+        print(f"{name:<18}{s.kind:<7}{s.rows:>6,}  {s.licence}")
+        print(f"{'':<18}{s.repo} at {s.commit[:12]}: {s.path}")
+    return {name: s.repo for name, s in SOURCES.items()}
+
+
+def _fetch_all(arguments: argparse.Namespace) -> dict[str, Row]:
     wanted: list[str] = []
     for name in arguments.names:
         of_kind = [n for n, s in SOURCES.items() if name in (s.kind, "all")]
         if not of_kind and name not in SOURCES:
             known = ", ".join([*SOURCES, "eval", "train", "all"])
-            sys.exit(f"error: set {name!r}: must be one of {known}")
+            raise ValueError(f"set {name!r}: must be one of {known}")
         wanted += of_kind or [name]
-    if not wanted:
-        parser.error("no set is given; --list shows the names")
     result = {}
-    try:
-        for name in dict.fromkeys(wanted):
-            entry = result[name] = fetch(name, arguments.out, mirror=arguments.mirror)
-            print(f"{entry['file']}: {entry['rows']:,} problems, {entry['licence']}")
-            print(f"  from {entry['from']}", flush=True)
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    if arguments.json:
-        files.replace_json(arguments.json, result)
+    for name in dict.fromkeys(wanted):
+        entry = result[name] = fetch(name, arguments.out, mirror=arguments.mirror)
+        print(f"{entry['file']}: {entry['rows']:,} problems, {entry['licence']}")
+        print(f"  from {entry['from']}", flush=True)
+    return result
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,20 +11,19 @@ the tokenizer's begin-of-text token, if any. Use texts unrelated to the training
 import argparse
 import hashlib
 import math
-import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from configs.reading import output_file, user_path
-from rl.files import replace_json
+from configs.reading import user_path
+from rl.files import damaged
 from rl.processes.devices import start_cpu_devices
-from rl.processes.stopping import REFUSED, run
+from rl.processes.stopping import run
 from rl.progress import phase
 from rl.statistics import t_interval
-from tools import logprobs, page
+from tools import command, logprobs, page
 from tools.evaluation.pretrained import Pretrained, find_pretrained
 
 TEXTS, WINDOWS = 3, 40  # minimum numbers for the interval of a difference
@@ -126,48 +125,33 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.perplexity",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.make_parser(__doc__)
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL")
     add("--text", required=True, help="UTF-8 files, comma-separated")
     add("--context", type=int, default=1024, help="tokens per window (default 1024)")
     add("--dtype", default="auto", help="auto: that of config.json")
-    add("--json", type=output_file, metavar="OUT", help="also write the result here")
-    args = parser.parse_args(argv)
-    try:
-        paths = [user_path(name) for name in args.text.split(",")]
-        texts = [*map(_read, paths)]
-        start_cpu_devices(0, rows=1)
-        found = {name: find_pretrained(name, args.dtype) for name in args.models}
-        models = {
-            name: score(model, texts, context=args.context)
-            for name, model in found.items()
-        }
-        first, *others = models.values()
-        for other in others:
-            other["against_first"] = compared(first, other)
-        text = ",".join(map(str, paths))
-        result = {"text": text, "context": args.context, "models": models}
-        print(markdown(result))
-        if args.json:
-            replace_json(args.json, result)
-    except (ValueError, OSError) as error:
-        print(f"perplexity: {error}", file=sys.stderr)
-        return REFUSED
-    return 0
+    return command.run(_measure, parser.parse_args(argv))
 
 
-def _read(path: pathlib.Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")  # read_text would change line ends
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"--text={path}: not UTF-8 ({error.reason}); convert the file"
-        ) from None
+def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    paths, texts = [user_path(name) for name in arguments.text.split(",")], []
+    for path in paths:
+        with damaged(path, "convert it to UTF-8"):
+            texts.append(path.read_bytes().decode("utf-8"))  # with its line ends
+    start_cpu_devices(0, rows=1)
+    found = {name: find_pretrained(name, arguments.dtype) for name in arguments.models}
+    models = {
+        name: score(model, texts, context=arguments.context)
+        for name, model in found.items()
+    }
+    first, *others = models.values()
+    for other in others:
+        other["against_first"] = compared(first, other)
+    text = ",".join(map(str, paths))
+    result = {"text": text, "context": arguments.context, "models": models}
+    print(markdown(result))
+    return result
 
 
 if __name__ == "__main__":

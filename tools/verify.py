@@ -19,17 +19,16 @@ import sys
 import time
 from typing import Any
 
-from configs.reading import output_file, user_path
-from rl.files import read_rows, replace_json
+from configs.reading import user_path
+from rl.files import read_rows
 from rl.progress import each
 from rl.verifier import VERSION, Examiner, extract_answer, is_equivalent, self_check
 from rl.verifier.parse.answers import parse_answer
+from tools import command
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.make_parser(__doc__)
     add = parser.add_argument
     add("files", nargs="*", type=user_path, metavar="FILE.jsonl")
     add("--pred", metavar="ANSWER", help="the answer, without \\boxed")
@@ -40,7 +39,6 @@ def main(argv: list[str] | None = None) -> int:
     text = "check the gold answers of data files"
     add("--self_check", action="store_true", help=text)
     add("--list", type=int, default=20, metavar="N", help="print at most N rows (20)")
-    add("--json", type=output_file, metavar="OUT", help="also write the result here")
     words = [*(sys.argv[1:] if argv is None else argv)]
     for i in range(len(words) - 1, 0, -1):
         is_text = words[i - 1] in ("--pred", "--gold", "--problem")
@@ -51,21 +49,19 @@ def main(argv: list[str] | None = None) -> int:
     explained = arguments.pred is not None and arguments.gold is not None
     if explained == bool(arguments.files):
         parser.error("give either files, or both --pred and --gold")
-    try:
-        if explained:
-            texts = arguments.pred, arguments.gold, arguments.problem
-            result = explain(*texts, in_sympy=arguments.explain)
-        elif arguments.self_check:
-            result = check_answers(arguments.files)
-        else:
-            result = judge_pairs(arguments.files)
-    except (OSError, ValueError) as error:
-        print(f"verify: {error}", file=sys.stderr)
-        return 2
-    if arguments.json:
-        replace_json(arguments.json, result)
+    return command.run(_verify, arguments)
+
+
+def _verify(arguments: argparse.Namespace) -> dict:
+    if arguments.pred is not None:
+        texts = arguments.pred, arguments.gold, arguments.problem
+        result = explain(*texts, in_sympy=arguments.explain)
+    elif arguments.self_check:
+        result = check_answers(arguments.files)
+    else:
+        result = judge_pairs(arguments.files)
     _show(result, arguments.list)
-    return 0
+    return result
 
 
 def explain(

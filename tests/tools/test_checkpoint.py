@@ -30,9 +30,7 @@ def workdir(tmp_path):
 
 
 def _run(*arguments, status=0):
-    with pytest.raises(SystemExit) as stop:
-        checkpoint.main([str(a) for a in arguments])
-    assert stop.value.code == status
+    assert checkpoint.main([str(a) for a in arguments]) == status
 
 
 def test_list_says_why_each_is_kept(workdir, tmp_path, capsys):
@@ -78,24 +76,22 @@ def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):
 
 
 @pytest.mark.failure(34)
-def test_prune_refuses_a_workdir_in_use(workdir):
+def test_prune_refuses_a_workdir_in_use(workdir, capsys):
     with (workdir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        in_use = (
-            "another process writes to this folder; wait for its end or use another"
-        )
-        _run("prune", workdir, status=f"error: {workdir}: {in_use} folder")
+        _run("prune", workdir, status=2)
+    in_use = f"error: {workdir}: another process writes to this folder"
+    assert capsys.readouterr().err.startswith(in_use)
     assert len(list((workdir / "checkpoints").iterdir())) == 4
 
 
 @pytest.mark.failure(33)
-def test_what_cannot_be_done_is_one_line(tmp_path):
+def test_what_cannot_be_done_is_one_line(tmp_path, capsys):
     folder = tmp_path / "checkpoints"
-    _run(
-        "list",
-        tmp_path,
-        status=f"error: {folder}: no such folder;"
-        " give the workdir of a run with a checkpoint",
-    )
+    _run("list", tmp_path, status=2)
     folder.mkdir()
-    _run("prune", tmp_path, "--keep", 0, status="error: --keep 0: must be at least 1")
+    _run("prune", tmp_path, "--keep", 0, status=2)
+    assert capsys.readouterr().err == (
+        f"error: {folder}: no such folder; give the workdir of a run with a"
+        " checkpoint\nerror: --keep 0: must be at least 1\n"
+    )

@@ -129,7 +129,7 @@ def test_what_cannot_be_scored_is_one_line(asked, tmp_path, capsys):
             "text 1 of --text: length 1, window 64: ",
         ),
         ([str(a), "--text", str(long), "--context", "97"], "exceed the 96 positions"),
-        ([str(a), "--text", str(latin)], "latin.txt: not UTF-8 (invalid cont"),
+        ([str(a), "--text", str(latin)], "latin.txt: damaged ('utf-8' codec"),
     ):
         assert perplexity.main([*["--context", "64"], *arguments]) == 2
         assert message in capsys.readouterr().err
