@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -71,6 +72,23 @@ def test_a_curve_says_where_it_reaches_80_percent():
         "curve": curve,
     }
     assert learning.summary(curve[:2])["seconds_to_80"] is None
+
+
+def test_a_finished_run_of_trl_is_not_repeated(tmp_path, monkeypatch):
+    commands = []
+
+    def train(command, check):
+        commands.append(command)
+        pathlib.Path(command[3]).parent.mkdir()
+        pathlib.Path(command[3]).write_text('[{"step": 0}]')
+
+    monkeypatch.setattr(learning.subprocess, "run", train)
+    for updates in (2, 2, 4):
+        curve = learning.trl_curve(tmp_path / f"{updates}", 0, 200, updates)
+        assert curve == [{"step": 0}]
+    assert [command[-3:] for command in commands] == [
+        ["0", "200", "2"], ["0", "200", "4"],
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

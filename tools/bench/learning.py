@@ -4,7 +4,7 @@ By default both use the base model, problems, verifier, batch size, number of up
 learning rate and clip range of configs/quickstart.py. TRL has no dynamic sampling; of
 this project's two arms, "plain" trains without it and "full" with it. Reported
 seconds exclude evaluation. Runs are saved in the folder --out. The same command resumes
-runs of this project, and repeats those of TRL.
+runs of this project, and repeats those of TRL that did not end.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         for arm in names:
             folder = arguments.out / f"{arm}-{seed}"
             if arm == "trl":
-                curve = _trl(folder, seed, steps, updates)
+                curve = trl_curve(folder, seed, steps, updates)
             else:
                 curve = _this_project(folder, arm, seed, steps, updates)
             arms[arm].append(summary(curve) | {"seed": seed})
@@ -105,9 +105,13 @@ def _this_project(
     return curve
 
 
-def _trl(
+def trl_curve(
     folder: pathlib.Path, seed: int, steps: int, updates: int
 ) -> list[dict[str, float]]:
-    module, numbers = "tools.bench.trl_training", map(str, (seed, steps, updates))
-    subprocess.run([sys.executable, "-m", module, str(folder), *numbers], check=True)
-    return json.loads((folder / "curve.json").read_text("utf-8"))
+    """Returns the learning curve of TRL; trains only if `folder` does not have it."""
+    path = folder / f"curve_{steps}_steps_of_{updates}.json"
+    if not path.is_file():
+        module, numbers = "tools.bench.trl_training", map(str, (seed, steps, updates))
+        command = [sys.executable, "-m", module, str(path), *numbers]
+        subprocess.run(command, check=True)
+    return json.loads(path.read_text("utf-8"))

@@ -1,7 +1,7 @@
 """Trains the quickstart's base model with TRL's `GRPOTrainer`, for `learning`.
 
-`python -m tools.bench.trl_training DIR SEED STEPS UPDATES_PER_STEP` writes the learning
-curve to DIR/curve.json. `pip install trl==1.16.0` installs TRL.
+`python -m tools.bench.trl_training FILE SEED STEPS UPDATES_PER_STEP` writes the
+learning curve to FILE. `pip install trl==1.16.0` installs TRL.
 """
 
 import pathlib
@@ -137,5 +137,5 @@ def train(
 
 if __name__ == "__main__":
     out = pathlib.Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
-    replace_json(out / "curve.json", train(out, *map(int, sys.argv[2:])))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    replace_json(out, train(out.parent, *map(int, sys.argv[2:])))

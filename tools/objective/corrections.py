@@ -155,15 +155,9 @@ def _rejected(c: RunConfig, batches: Sequence[Batch], values: Values) -> list[Ba
         aggregation=c.objective.aggregation,
         constant=c.rollout.max_response_tokens,
     )
+    laid = [trial.lay(batch, values)[2] for batch in weighed]
     reject = make_rejection(c)
-    if reject is None:
-        return weighed
-    kept = reject([trial.lay(batch, values)[2] for batch in weighed])
-    # `lay` has replaced the token numbers by log-probabilities.
-    return [
-        batch.replace(sampler_logprobs=numbered.sampler_logprobs)
-        for batch, numbered in zip(kept, weighed, strict=True)
-    ]
+    return reject(laid) if reject else laid
 
 
 def _exact(kept: np.ndarray, aggregation: Aggregation, constant: int) -> np.ndarray:

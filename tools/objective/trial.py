@@ -32,18 +32,18 @@ Values = Mapping[str, np.ndarray]  # arrays [tokens] by name
 def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
     """Packs the completions into micro-batches of `rows` rows of `length` tokens.
 
-    Instead of a log-probability, the field `sampler_logprobs` has each token's index
-    plus 1, for `token_numbers`.
+    A token's id is its index plus 1; prompt tokens have the id 0.
     """
     rng, first, segments = np.random.default_rng(0), 1, []
     for group, (prompt, lengths) in enumerate(_SHAPES):
         for count in lengths:
+            ids = np.arange(first - prompt, first + count, dtype=np.int32)
             segments.append(
                 Segment(
                     group=group,
-                    token_ids=rng.integers(1, 90, prompt + count).astype(np.int32),
+                    token_ids=np.where(ids < first, 0, ids),
                     prompt_length=prompt,
-                    sampler_logprobs=np.arange(first, first + count, dtype=float),
+                    sampler_logprobs=np.zeros(count),
                     off_policy=np.zeros(count, bool),
                     stale=np.zeros(count, bool),
                     advantage=float(rng.normal()),
@@ -62,7 +62,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 def token_numbers(batch: Batch) -> np.ndarray:
     """Returns the index of the token at each position `[R, T]`; -1 if it has none."""
-    return np.asarray(batch.sampler_logprobs).astype(int) - 1
+    return np.asarray(batch.token_ids) - 1
 
 
 def make_values() -> dict[str, np.ndarray]:
