@@ -5,8 +5,8 @@ python -m tools.fetch NAME ... --out DATA       NAME: a set, or eval, train, all
 python -m tools.fetch all --mirror http://HOST  from a server with the same paths
 
 `tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl; training sets are in
-DATA/train. DATA/sources.json records the origin of each set. If a file does not have
-the pinned hash, the command fails without writing that set.
+DATA/train. If a file does not have the pinned hash, the command fails without writing
+that set.
 """
 
 import argparse
@@ -215,11 +215,11 @@ SOURCES = {
 def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
     """Downloads the set `name` of `SOURCES` into the folder `out`.
 
-    Returns the set's entry in sources.json, with the path of the new file as "file".
+    Returns the origin, hash, licence and number of rows, and the path of the new file.
 
     Raises:
-      ValueError: the download failed, has another hash or needs pyarrow, or
-        sources.json is damaged; nothing was written.
+      ValueError: the download failed, has another hash or needs pyarrow; nothing was
+        written.
     """
     source = SOURCES[name]
     url = f"{mirror.rstrip('/')}/{source.repo}/{source.commit}/{source.path}"
@@ -241,22 +241,16 @@ def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
         {"id": f"{name}-{i:05d}"} | row | {"source": name}
         for i, row in enumerate(filter(None, map(source.read, _rows(name, data))))
     ]
-    register = out / "sources.json"
-    known: dict[str, Row] = {}
-    if register.is_file():
-        with files.damaged(register, "delete it"):
-            known = dict(json.loads(register.read_text("utf-8")))
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     files.replace_rows(path, rows)
-    entry = {
+    return {
         "from": f"https://github.com/{source.repo}/blob/{source.commit}/{source.path}",
         "sha256": source.sha256,
         "licence": source.licence,
         "rows": len(rows),
+        "file": str(path),
     }
-    files.replace_json(register, known | {name: entry})
-    return entry | {"file": str(path)}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,14 +1,11 @@
-"""Judges a file of answer pairs, or checks that gold answers can be verified.
+"""Judges files of answer pairs, or explains one verdict.
 
     python -m tools.verify PAIRS.jsonl [--json OUT]
-    python -m tools.verify --self_check DATA.jsonl ... [--json OUT]
     python -m tools.verify --pred ANSWER --gold GOLD [--problem TEXT] [--explain]
 
 A row of PAIRS has `gold` (or a list `golds`) and `pred`. `pred` is an answer, or a
 complete model response if the row has `"mode": "response"`. Verdicts are compared with
 the boolean `label` of rows that have one.
---self_check compares each gold answer of data files with itself. It lists the answers
-that the verifier cannot check, with the reason.
 --pred and --gold explain one verdict: how both were parsed, which rule decided and why.
 """
 
@@ -22,7 +19,7 @@ from typing import Any
 from configs.reading import user_path
 from rl.files import read_rows
 from rl.progress import each
-from rl.verifier import VERSION, Examiner, extract_answer, is_equivalent, self_check
+from rl.verifier import VERSION, Examiner, extract_answer, is_equivalent
 from rl.verifier.parse.answers import parse_answer
 from tools import command
 
@@ -36,8 +33,6 @@ def main(argv: list[str] | None = None) -> int:
     text = "problem text, to reject copies and to check requested units"
     add("--problem", metavar="TEXT", help=text)
     add("--explain", action="store_true", help="with --pred: also show sympy objects")
-    text = "check the gold answers of data files"
-    add("--self_check", action="store_true", help=text)
     add("--list", type=int, default=20, metavar="N", help="print at most N rows (20)")
     words = [*(sys.argv[1:] if argv is None else argv)]
     for i in range(len(words) - 1, 0, -1):
@@ -56,8 +51,6 @@ def _verify(arguments: argparse.Namespace) -> dict:
     if arguments.pred is not None:
         texts = arguments.pred, arguments.gold, arguments.problem
         result = explain(*texts, in_sympy=arguments.explain)
-    elif arguments.self_check:
-        result = check_answers(arguments.files)
     else:
         result = judge_pairs(arguments.files)
     _show(result, arguments.list)
@@ -104,7 +97,8 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
     verdicts: list[dict] = []
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
-    for where, row in each(_rows(paths), "verify", "pairs"):
+    rows = [pair for path in paths for pair in read_rows(path)]
+    for where, row in each(rows, "verify", "pairs"):
         golds: Any = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
         texts = isinstance(golds, list) and all(isinstance(g, str) for g in golds)
@@ -136,42 +130,11 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
     return result | {"verdicts": verdicts}
 
 
-def check_answers(paths: list[pathlib.Path]) -> dict:
-    """Counts the gold answers of data files; lists those that cannot be verified."""
-    refused, checked, missing = [], 0, 0
-    for where, row in each(_rows(paths), "verify", "rows"):
-        answers = row.get("answers") or [row.get("answer")]
-        if not isinstance(answers, list):
-            raise ValueError(
-                f"{where}: answers={answers!r:.60}: must be a list of texts"
-            )
-        for answer in answers:
-            if not isinstance(answer, str) or not answer.strip():
-                missing += 1
-                continue
-            checked += 1
-            if (reason := self_check(answer)) is not None:
-                refused.append({"at": where, "answer": answer, "reason": reason})
-    return {
-        "verifier": VERSION,
-        "answers": checked,
-        "missing": missing,
-        "verifiable": 1 - len(refused) / checked if checked else None,
-        "refused": refused,
-    }
-
-
-def _rows(paths: list[pathlib.Path]) -> list[tuple[str, dict]]:
-    return [pair for path in paths for pair in read_rows(path)]
-
-
 def _show(result: dict, limit: int) -> None:
     for key, value in result.items():
         if not isinstance(value, list):
             shown = f"{value:.4f}" if isinstance(value, float) else value
             print(f"{key:18} {shown}")
-    for row in result.get("refused", [])[:limit]:
-        print(f"{row['at']}: {row['answer'][:60]!r} {row['reason']}")
     verdicts = result.get("verdicts", [])
     wrong = [v for v in verdicts if v.get("label", v["correct"]) != v["correct"]]
     for row in wrong[:limit]:

@@ -95,13 +95,15 @@ def test_each_form_is_read(tmp_path, monkeypatch, mirror, name):
     url, held = mirror
     data, problem, answers = FORMS[name]
     pin(monkeypatch, held, name, data)
-    fetch.main([name, "--out", str(tmp_path), "--mirror", url])
-    kind = SOURCES[name].kind
-    (row,) = load_problems(str(tmp_path / kind / f"{name}.jsonl"), key="x")
+    out = tmp_path / "out.json"
+    command = [name, "--out", str(tmp_path), "--mirror", url + "/", "--json", str(out)]
+    assert fetch.main(command) == 0
+    found = json.loads(out.read_text())[name]
+    assert found["file"] == str(tmp_path / SOURCES[name].kind / f"{name}.jsonl")
+    (row,) = load_problems(found["file"], key="x")
     assert (row.problem, row.answers) == (problem, answers)
-    said = json.loads((tmp_path / "sources.json").read_text())[name]
-    assert said["from"].startswith(f"https://github.com/{SOURCES[name].repo}/blob/")
-    assert said["licence"] and said["rows"] == 1
+    assert found["from"].startswith(f"https://github.com/{SOURCES[name].repo}/blob/")
+    assert found["licence"] and found["rows"] == 1
     if name == "olympiadbench675":
         assert row.meta["error"] == "1e-1"
 
@@ -113,20 +115,6 @@ def test_every_source_is_pinned_and_tried():
     for name, source in SOURCES.items():
         assert len(source.commit) == 40 and len(source.sha256) == 64
         assert source.rows == getattr(BENCHMARKS.get(name), "rows", source.rows)
-
-
-def test_two_fetches_share_the_register(tmp_path, monkeypatch, mirror, capsys):
-    url, held = mirror
-    out = tmp_path / "out.json"
-    for name in ("minerva272", "amc83"):
-        pin(monkeypatch, held, name, FORMS[name][0])
-        command = [name, "--out", str(tmp_path), "--mirror", url + "/"]
-        fetch.main([*command, "--json", str(out)])
-    register = json.loads((tmp_path / "sources.json").read_text())
-    assert set(register) == {"minerva272", "amc83"}
-    file = str(tmp_path / "eval/amc83.jsonl")
-    assert json.loads(out.read_text()) == {"amc83": register["amc83"] | {"file": file}}
-    assert "1 problems, MIT; problems of" in capsys.readouterr().out
 
 
 @pytest.mark.failure(33)
