@@ -8,7 +8,6 @@ the program's run time. `make plan` installs the compilers.
 """
 
 import functools
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -23,7 +22,7 @@ from configs.reading import (
     parse_flags,
 )
 from rl.files import replace_json
-from rl.processes.stopping import status_of
+from rl.processes.stopping import DONE, ERROR, StopSignals, run
 from rl.progress import watch
 from tools.plan import search
 from tools.plan.compiling import compile_programs, use_compiler
@@ -60,6 +59,10 @@ def main(argv: Sequence[str]) -> None:
         sys.exit("error: give --config=configs/NAME.py and --target=CHIP:SHAPE")
     expand_home(_CONFIG.value)
     logging.set_verbosity(logging.WARNING)
+    sys.exit(run("plan: stopped; compiled programs are cached", _plan))
+
+
+def _plan(stop: StopSignals) -> int:
     try:
         file = output_file(_JSON.value) if _JSON.value else None
         config = from_config(_CONFIG.value)
@@ -75,11 +78,10 @@ def main(argv: Sequence[str]) -> None:
         if file:
             replace_json(file, plan)
     except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        print("error: interrupted; compiled programs are cached", file=sys.stderr)
-        sys.exit(status_of(signal.SIGINT))
+        print(f"error: {error}", file=sys.stderr)
+        return ERROR
     print(describe(plan))
+    return DONE
 
 
 if __name__ == "__main__":
