@@ -59,14 +59,15 @@ def main(argv: Sequence[str]) -> None:
         sys.exit("error: give --config=configs/NAME.py and --target=CHIP:SHAPE")
     expand_home(_CONFIG.value)
     logging.set_verbosity(logging.WARNING)
-    sys.exit(run("plan: stopped; compiled programs are cached", _plan))
+    command = functools.partial(_plan, _TARGET.value)
+    sys.exit(run("plan: stopped; compiled programs are cached", command))
 
 
-def _plan(stop: StopSignals) -> int:
+def _plan(name: str, stop: StopSignals) -> int:
     try:
         file = output_file(_JSON.value) if _JSON.value else None
         config = from_config(_CONFIG.value)
-        target = parse_target(_TARGET.value)
+        target = parse_target(name)
         if _SEARCH.value:
             work = search.best(config, target)
         else:
