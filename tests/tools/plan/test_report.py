@@ -2,8 +2,7 @@
 
 import pytest
 
-from configs import compass_thinker_7b
-from configs.base import from_config
+from tests.tools.plan.paper import paper_config
 from tools.plan.compiling import Compiled
 from tools.plan.hlo import Collective
 from tools.plan.programs import Resident
@@ -16,9 +15,8 @@ GIB = 2**30
 
 @pytest.fixture(scope="module")
 def work():
-    config = compass_thinker_7b.get_config("h100-8")
-    config.model.remat = "full"
-    return make_workload(from_config(config), parse_target("h100:8"))
+    config = paper_config("h100-8", model__remat="full")
+    return make_workload(config, parse_target("h100:8"))
 
 
 def test_resident_arrays_count_for_every_program():

@@ -6,8 +6,7 @@ import types
 import optax
 import pytest
 
-from configs import compass_thinker_7b
-from configs.base import from_config
+from tests.tools.plan.paper import paper_config
 from tools.plan import search
 from tools.plan.compiling import Compiled
 from tools.plan.programs import Resident
@@ -18,18 +17,10 @@ from tools.plan.workload import make_workload
 GIB = 2**30
 
 
-def _config(**values):
-    config = compass_thinker_7b.get_config()
-    config.update_from_flattened_dict(
-        {name.replace("__", "."): value for name, value in values.items()}
-    )
-    return from_config(config)
-
-
 def test_gradients_are_counted_in_float32_for_every_param_dtype():
     target = parse_target("h100:8")
     wide, narrow = (
-        estimate(make_workload(_config(model__param_dtype=dtype), target)).peak
+        estimate(make_workload(paper_config(model__param_dtype=dtype), target)).peak
         for dtype in ("float32", "bfloat16")
     )
     masters = 7_615_616_512 * 4 / 8
@@ -41,7 +32,7 @@ def test_moments_are_those_of_the_optimizer(monkeypatch):
     made = types.SimpleNamespace(lion=lambda: optax.lion(1.0))
     monkeypatch.setitem(sys.modules, "made", made)
     adamw, bfloat16, lion = (
-        estimate(make_workload(_config(**one), parse_target("h100:8"))).peak
+        estimate(make_workload(paper_config(**one), parse_target("h100:8"))).peak
         for one in (
             {},
             {"optimizer__moments_dtype": "bfloat16"},
@@ -73,7 +64,7 @@ COMPILED = [
 @pytest.mark.parametrize("case", COMPILED, ids=lambda case: "-".join(map(str, case)))
 def test_an_estimate_is_within_a_tenth_of_the_compilers_peak(case):
     path, target, fsdp, tensor, rows, remat, gib = case
-    config = _config(
+    config = paper_config(
         model__path=path,
         model__remat=remat,
         mesh__fsdp=fsdp,
@@ -109,21 +100,23 @@ def compiler(monkeypatch):
 def test_the_fastest_run_that_fits_is_chosen(compiler):
     compiled = compiler(10 * GIB)
     target = parse_target("h100:8")
-    chosen = search.best(_config(), target)
+    chosen = search.best(paper_config(), target)
     assert compiled == [chosen]
     assert chosen.mesh_shape[1] * chosen.mesh_shape[2] == 8
-    usual = make_workload(_config(), target)
+    usual = make_workload(paper_config(), target)
     assert estimate(chosen).seconds <= estimate(usual).seconds
 
 
 def test_a_model_that_fits_nowhere_is_named_and_not_compiled(compiler):
     compiled = compiler(1000 * GIB)
     with pytest.raises(ValueError, match="7 compiled; the smallest"):
-        search.best(_config(), parse_target("h100:8"))
+        search.best(paper_config(), parse_target("h100:8"))
     assert len(compiled) > 1
     compiled.clear()
     with pytest.raises(ValueError) as caught:
-        search.best(_config(model__path="Qwen/Qwen2.5-72B"), parse_target("v5e:4x4"))
+        search.best(
+            paper_config(model__path="Qwen/Qwen2.5-72B"), parse_target("v5e:4x4")
+        )
     assert str(caught.value).startswith(
         "--target=v5e:4x4: Qwen/Qwen2.5-72B does not fit: "
     )
@@ -135,7 +128,7 @@ def test_a_target_without_a_valid_layout_is_an_error_with_the_reason():
     with pytest.raises(
         ValueError, match="^--search --target=h100:3: no layout .* 3584"
     ):
-        search.best(_config(), parse_target("h100:3"))
+        search.best(paper_config(), parse_target("h100:3"))
 
 
 def test_a_layout_without_memory_for_the_sampler_is_skipped(
@@ -151,6 +144,6 @@ def test_a_layout_without_memory_for_the_sampler_is_skipped(
         return answer
 
     monkeypatch.setattr(search, "compile_programs", first_refused)
-    chosen = search.best(_config(), parse_target("h100:8"))
+    chosen = search.best(paper_config(), parse_target("h100:8"))
     assert len(compiled) == 2 and chosen == compiled[1] != compiled[0]
     assert "is rejected; config.rollout.slots=256: takes" in capsys.readouterr().err

@@ -2,19 +2,10 @@
 
 import pytest
 
-from configs import compass_thinker_7b
-from configs.base import from_config
+from tests.tools.plan.paper import paper_config
 from tools.plan.architectures import architecture
 from tools.plan.targets import parse_target
 from tools.plan.workload import make_workload
-
-
-def _config(hardware="", **values):
-    config = compass_thinker_7b.get_config(hardware)
-    config.update_from_flattened_dict(
-        {name.replace("__", "."): value for name, value in values.items()}
-    )
-    return from_config(config)
 
 
 def test_a_target_has_devices():
@@ -51,7 +42,7 @@ def test_a_wrong_target_is_an_error(text, message):
     ],
 )
 def test_the_papers_run_has_its_devices(hardware, target, trainers, shape, rows):
-    work = make_workload(_config(hardware), parse_target(target))
+    work = make_workload(paper_config(hardware), parse_target(target))
     assert work.trainer.count == trainers
     assert shape in (None, work.mesh_shape) and rows in (None, work.rows)
 
@@ -61,7 +52,7 @@ def test_a_known_model_has_its_positions():
     positions = {"2.5-3B": 32_768, "2.5-7B": 131_072, "2.5-Math-7B": 4_096}
     for name, count in positions.items():
         path = f"Qwen/Qwen{name}"
-        assert architecture(_config(model__path=path)).max_positions == count
+        assert architecture(paper_config(model__path=path)).max_positions == count
 
 
 @pytest.mark.parametrize(
@@ -96,5 +87,5 @@ def test_a_known_model_has_its_positions():
 )
 def test_an_impossible_run_is_an_error(target, values, message):
     with pytest.raises(ValueError) as caught:
-        make_workload(_config(**values), parse_target(target))
+        make_workload(paper_config(**values), parse_target(target))
     assert str(caught.value) == message
