@@ -308,7 +308,8 @@ def test_hostile_texts_stay_texts(tmp_path, count):
     runs = [read(hostile(tmp_path / f"run{i}<img src=x>")) for i in range(count)]
     text = page(runs)
     assert "<script" not in text and "</script" not in text
-    assert "<img" not in text and "<a " not in text and text.count("<style") == 2
+    assert "<img" not in text and "<a " not in text
+    assert text.count("<style") == 1 + count
     # It is there, and as text.
     assert text.count("&lt;img src=x onerror=&#34;") > 20
     (policy,) = re.findall(r'Security-Policy" content="(.*?)"', text)
@@ -359,7 +360,7 @@ def test_runs_are_compared(tmp_path):
     titles = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     assert titles[:2] == ["reward/accuracy", "eval/accuracy"]
     assert "<td>objective.eps_high</td><td>0.28</td><td>0.2</td>" in text
-    assert "b, step 20: 0.5" in text and "<td>b: gsm8k</td>" in text
+    assert "b, step 20: 0.5" in text and "<h2>Before and after of b</h2>" in text
 
 
 def test_settings_that_differ_late_are_shown(tmp_path):

@@ -3,7 +3,7 @@
 import html
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from rl.metrics import EVALUATED, HEADLINE
 from rl.progress import duration
 from tools.page import Dots, Entry, Lines, Section, Series, cut, is_number, shown
 from tools.page import page as render
-from tools.report.health import Finding, findings
+from tools.report.health import findings
 from tools.report.reading import Run, interval_of, part
 
 # The metrics of each chart, by title. Metrics that a run lacks are not drawn.
@@ -25,7 +25,6 @@ CURVES = HEADLINE | {
     "sampler gap, nats": ("policy/sampler_gap_mean",),
     "learning rate": ("schedule/learning_rate",),
 }
-Findings = Mapping[str, Sequence[Finding]]  # by name of the run
 # Limits on the characters of one completion and of all completions together.
 _MOST_OF_A_TEXT, _MOST_TEXT = 6_000, 2_500_000
 _SMOOTHED = 20  # curves are moving averages over 1 / _SMOOTHED of a run
@@ -34,20 +33,26 @@ _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
 
 def page(runs: Sequence[Run]) -> str:
     """Returns the HTML page of one run, or a comparison of several runs."""
-    found = {run.name: findings(run) for run in runs}
-    sections = [
-        Section("", [_outcome(run, len(found[run.name])) for run in runs]),
-        _health(found),
+    report = [
+        Section("", [_outcome(run) for run in runs]),
         _curves(runs),
-        _before_and_after(runs),
         _differences(runs),
-        *(section for run in runs for section in _of_run(run, len(runs) > 1)),
-        _completions(runs),
     ]
-    return render(", ".join(run.name for run in runs), sections)
+    for run in runs:
+        of_run = [
+            _health(run),
+            _before_and_after(run),
+            _settings(run),
+            _time(run),
+            _manifest(run),
+            _completions(run),
+        ]
+        name = f" of {run.name}" if len(runs) > 1 else ""
+        report += [one._replace(title=one.title + name) for one in of_run]
+    return render(", ".join(run.name for run in runs), report)
 
 
-def _outcome(run: Run, count: int) -> dict[str, Any]:
+def _outcome(run: Run) -> dict[str, Any]:
     state = "finished" if run.summary else "stopped"
     state = "running" if run.running else state
     state = "ended early" if run.summary.get("ended") else state
@@ -58,19 +63,15 @@ def _outcome(run: Run, count: int) -> dict[str, Any]:
         "steps": f"{run.done} of {run.config.get('steps')}",
         "state": state,
         "time": duration(_total(run, "seconds/step") if seconds is None else seconds),
-        "findings": count,
+        "findings": len(findings(run)),
         "accuracy before, %": _percent(part(run.summary, "base")),
         "accuracy after, %": _percent(part(run.summary, "final")),
     }
 
 
-def _health(found: Findings) -> Section:
-    fine = [name for name, of_run in found.items() if not of_run]
-    rows = [{"run": n} | f._asdict() for n, of_run in found.items() for f in of_run]
-    which = f" in {', '.join(fine)}" if len(found) > 1 else ""
-    notes = [f"No problems found{which}."] if fine else []
-    notes += [f"Findings: {len(rows)}."] if rows else []
-    return Section("Health", rows, " ".join(notes))
+def _health(run: Run) -> Section:
+    rows = [finding._asdict() for finding in findings(run)]
+    return Section("Health", rows, "" if rows else "No problems found.")
 
 
 # -- curves --------------------------------------------------------------------------
@@ -120,19 +121,16 @@ def _percent(figures: Mapping[str, Any], key: str = "accuracy") -> str:
     return f"{100 * value:.1f}" if value is not None and is_number(value) else ""
 
 
-def _before_and_after(runs: Sequence[Run]) -> Section:
+def _before_and_after(run: Run) -> Section:
     found: dict[str, dict[str, Mapping[str, Any]]] = {}  # by name, then before, after
-    for run in runs:
-        first = next(iter(part(run.config, "data", "eval")), "all problems")
-        prefix = f"{run.name}: " if len(runs) > 1 else ""
-        for key, word in (("base", "before"), ("final", "after")):
-            whole = part(run.summary, key)
-            found.setdefault(prefix + first, {})[word] = whole
-            for by, kind in (("sets", ""), ("by_source", ""), ("by_level", "level ")):
-                parts = part(whole, by)
-                for label in parts if len(parts) > 1 or by == "sets" else ():
-                    name = f"{prefix}{kind}{label}"
-                    found.setdefault(name, {})[word] = part(parts, label)
+    first = next(iter(part(run.config, "data", "eval")), "all problems")
+    for key, word in (("base", "before"), ("final", "after")):
+        whole = part(run.summary, key)
+        found.setdefault(first, {})[word] = whole
+        for by, kind in (("sets", ""), ("by_source", ""), ("by_level", "level ")):
+            parts = part(whole, by)
+            for label in parts if len(parts) > 1 or by == "sets" else ():
+                found.setdefault(f"{kind}{label}", {})[word] = part(parts, label)
     dots, rows = [], []
     every = [(name, *end) for name, ends in found.items() for end in ends.items()]
     for name, word, figures in every:
@@ -172,32 +170,34 @@ def _differences(runs: Sequence[Run]) -> Section:
     return Section("Differences", rows)
 
 
-def _of_run(run: Run, several: bool) -> Iterator[Section]:
-    of = f" of {run.name}" if several else ""
-    yield Section(
-        f"Settings{of} that differ from configs/base.py",
-        [
-            {"config key": key, "value": json.dumps(value)[:400]}
-            for key, value in sorted(run.changes.items())
-        ],
-    )
+def _settings(run: Run) -> Section:
+    rows = [
+        {"config key": key, "value": json.dumps(value)[:400]}
+        for key, value in sorted(run.changes.items())
+    ]
+    return Section("Settings that differ from configs/base.py", rows)
+
+
+def _manifest(run: Run) -> Section:
+    rows = [
+        {"key": key, "value": json.dumps(value)[:400]}
+        for key, value in flatten(run.manifest).items()
+        if not key.startswith(("identity.config.", "config."))
+    ]
+    return Section("manifest.json", rows)
+
+
+def _time(run: Run) -> Section:
     phases = {key for row in run.steps for key in row if key.startswith("seconds/")}
     seconds = {key[8:]: _total(run, key) for key in phases - {"seconds/step"}}
     rest = _total(run, "seconds/step") - sum(seconds.values())
     seconds["other"] = max(rest, 0.0)
     whole = sum(seconds.values()) or 1.0
-    longest_first = sorted(seconds.items(), key=lambda item: -item[1])
     rows = [
         {"phase": name, "seconds": s, "share, %": f"{100 * s / whole:.1f}"}
-        for name, s in longest_first
+        for name, s in sorted(seconds.items(), key=lambda item: -item[1])
     ]
-    yield Section(f"Time{of}", rows if run.steps else ())
-    facts = [
-        {"key": key, "value": json.dumps(value)[:400]}
-        for key, value in flatten(run.manifest).items()
-        if not key.startswith(("identity.config.", "config."))
-    ]
-    yield Section(f"manifest.json{of}", facts)
+    return Section("Time", rows if run.steps else ())
 
 
 def _total(run: Run, metric: str) -> float:
@@ -208,8 +208,8 @@ def _total(run: Run, metric: str) -> float:
 # -- completions ---------------------------------------------------------------------
 
 
-def _completions(runs: Sequence[Run]) -> Section:
-    entries = [_completion(r, row, len(runs) > 1) for r in runs for row in r.samples]
+def _completions(run: Run) -> Section:
+    entries = [*map(_completion, run.samples)]
     lengths = [sum(len(html.escape(text)) for text in e.texts) for e in entries]
     apart = 1
     while sum(lengths[::apart]) > _MOST_TEXT and apart < len(entries):
@@ -220,14 +220,13 @@ def _completions(runs: Sequence[Run]) -> Section:
     return Section("Completions", note=note, entries=entries[::apart])
 
 
-def _completion(run: Run, row: Mapping[str, Any], several: bool) -> Entry:
+def _completion(row: Mapping[str, Any]) -> Entry:
     kinds = {*(row.get("shown_as") or [])} & {*_KINDS}
     kinds.add("right" if row.get("correct") is True else "wrong")
     kinds |= {"truncated"} if row.get("finish_reason") == "length" else set()
     kinds |= {k for k in ("repeated", "suspect") if row.get(k)}
     ordered = [kind for kind in _KINDS if kind in kinds]
-    facts = [f"step {row['step']}", *([run.name] if several else [])]
-    facts += [f"reward {shown(row['reward'])}", " ".join(ordered)]
+    facts = [f"step {row['step']}", f"reward {shown(row['reward'])}", *ordered]
     facts += [f"{key} {row[key]}" for key in ("rule", "tokens") if key in row]
     facts += [f"{name} {value}" for name, value in part(row, "components").items()]
     why = [f"Suspect: {row['suspect']}."] if row.get("suspect") else []
