@@ -135,7 +135,7 @@ def test_copies_share_evidence_and_sets_of_two_origins_agree(
         path = tmp_path / f"{name}.jsonl"
         solved = {"llama8b_solve_rate": 0.5} if name == "b" else {}
         path.write_text(json.dumps(ROWS[3] | solved | {"id": name}))
-        sources.append(Source(path=str(path), origin=origin))
+        sources.append({"path": str(path), "origin": origin})
     _, out = run(tmp_path, [], sources=sources, evidence="required")
     (kept,) = read(out / "problems.jsonl").values()
     counts = [(one["by"], one["correct"], one["samples"]) for one in kept["evidence"]]
@@ -147,9 +147,8 @@ def test_the_report_has_the_golds_that_were_read_as_wrong(tmp_path):
     path.write_text('{"source": "rows", "wrong": true}\n' * 2)
     with path.open("a") as file:
         file.write('{"source": "rows", "wrong": false}\n' * 18)
-    readings = load_readings(str(path))
-    assert readings == {"rows": (20, 2)} and load_readings("") == {}
-    summary, out = run(tmp_path, ROWS, readings=readings)
+    assert load_readings(str(path)) == {"rows": (20, 2)} and load_readings("") == {}
+    summary, out = run(tmp_path, ROWS, readings=str(path))
     (entry,) = summary["by_source"].values()
     assert entry["golds read"] == 20 and entry["wrong golds"] == "10.0% [2.8%, 30.1%]"
     assert "10.0% [2.8%, 30.1%]" in (out / "report.md").read_text()
