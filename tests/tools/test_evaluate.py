@@ -38,90 +38,53 @@ def rescore(folder, shared_data, capsys):
 
 # The six of which there is a copy.
 HERE = [name for name, benchmark in BENCHMARKS.items() if benchmark.sha256]
+WRONG = (
+    "So it is \\boxed{987654.321}.",
+    "The answer is {gold}.",
+    "\\boxed{{gold}} Wait. \\boxed{}",
+    "\\boxed{{gold}",
+    "",
+)
+SAID = {
+    # Any of several accepted answers.
+    ("minerva272", "minerva-010"): {"0.01": 1, "0.02": 1, "0.03": 0},
+    # meta.error is 0.1 around 4.2, in percent.
+    ("olympiadbench675", "olympiadbench-316"): {
+        "4.2": 1, "4.3": 1, "4.1\\%": 1, "4.31": 0, "4": 0,
+    },
+    # In kilometres.
+    ("olympiadbench675", "olympiadbench-183"): {
+        "\\frac{41}{12}": 1, "\\frac{41}{12} \\text{ km}": 1,
+        "\\frac{41}{12} \\text{ m}": 0,
+    },
+}  # fmt: skip
 
 
-def all_problems(shared_data):
-    return [
-        (name, problem)
-        for name in HERE
-        for problem in load_benchmark(name, shared_data)
+def test_completions_of_all_problems_are_judged_as_they_should_be(
+    tmp_path, shared_data, capsys
+):
+    """Every accepted answer of every row is right, and what only resembles it wrong."""
+    cases = [
+        (*key, f"\\boxed{{{answer}}}", bool(right))
+        for key, answers in SAID.items()
+        for answer, right in answers.items()
     ]
-
-
-def test_gold_completions_score_everything(tmp_path, shared_data, capsys):
-    """Every accepted answer of every row, one sample each, through all six files."""
-    folder = write(
-        tmp_path / "gold",
-        (
-            (name, problem.id, sample, f"Thus \\boxed{{0}}, no: \\boxed{{{answer}}}.")
-            for name, problem in all_problems(shared_data)
-            for sample, answer in enumerate(problem.answers)
-        ),
-    )
+    for name in HERE:
+        for p in load_benchmark(name, shared_data):
+            for answer in p.answers:
+                text = f"Thus \\boxed{{0}}, no: \\boxed{{{answer}}}."
+                cases.append((name, p.id, text, True))
+            for text in WRONG:
+                cases.append((name, p.id, text.replace("{gold}", p.answers[0]), False))
+    rows = ((name, id, i, text) for i, (name, id, text, _) in enumerate(cases))
+    folder = write(tmp_path / "all", rows)
     result = rescore(folder, shared_data, capsys)
     assert {name: figures["problems"] for name, figures in result.items()} == {
         name: BENCHMARKS[name].rows for name in HERE
     }
-    verdicts = (folder / "verdicts.jsonl").read_text().splitlines()
-    wrong = [v["id"] for v in map(json.loads, verdicts) if not v["correct"]]
-    assert wrong == []
-    assert {figures["accuracy"] for figures in result.values()} == {1.0}
-
-
-def test_wrong_completions_score_nothing(tmp_path, shared_data, capsys):
-    completions = (
-        "So it is \\boxed{987654.321}.",
-        "The answer is {gold}.",
-        "\\boxed{{gold}} Wait. \\boxed{}",
-        "\\boxed{{gold}",
-        "",
-    )
-    folder = write(
-        tmp_path / "wrong",
-        (
-            (name, problem.id, i, completion.replace("{gold}", problem.answers[0]))
-            for name, problem in all_problems(shared_data)
-            for i, completion in enumerate(completions)
-        ),
-    )
-    result = rescore(folder, shared_data, capsys)
-    assert len(result) == 6
-    assert {figures["accuracy"] for figures in result.values()} == {0.0}
-
-
-def test_multi_answer_and_tolerance_rows(tmp_path, shared_data, capsys):
-    said = {
-        # Any of several accepted answers.
-        ("minerva272", "minerva-010"): {"0.01": 1, "0.02": 1, "0.03": 0},
-        # meta.error is 0.1 around 4.2, in percent.
-        ("olympiadbench675", "olympiadbench-316"): {
-            "4.2": 1,
-            "4.3": 1,
-            "4.1\\%": 1,
-            "4.31": 0,
-            "4": 0,
-        },
-        # In kilometres.
-        ("olympiadbench675", "olympiadbench-183"): {
-            "\\frac{41}{12}": 1,
-            "\\frac{41}{12} \\text{ km}": 1,
-            "\\frac{41}{12} \\text{ m}": 0,
-        },
-    }
-    rows = [
-        (key, sample, answer, bool(right))
-        for key, answers in said.items()
-        for sample, (answer, right) in enumerate(answers.items())
-    ]
-    folder = write(
-        tmp_path / "said",
-        ((*key, sample, f"\\boxed{{{answer}}}") for key, sample, answer, _ in rows),
-    )
-    result = rescore(folder, shared_data, capsys)
     lines = (folder / "verdicts.jsonl").read_text().splitlines()
-    found = {(v["id"], v["sample"]): v["correct"] for v in map(json.loads, lines)}
-    assert found == {(key[1], sample): right for key, sample, _, right in rows}
-    assert result["minerva272"]["accuracy"] == pytest.approx(2 / 3)
+    found = {v["sample"]: v["correct"] for v in map(json.loads, lines)}
+    assert [case for i, case in enumerate(cases) if found[i] != case[-1]] == []
 
 
 def test_rescoring_leaves_every_output(tmp_path, shared_data, capsys):
