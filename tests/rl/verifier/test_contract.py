@@ -96,47 +96,6 @@ def test_what_is_left_to_be_done_is_no_answer(answer, gold):
 @pytest.mark.parametrize(
     ("answer", "gold"),
     [
-        ("x = 5", "5"),
-        ("5 = x", "5"),
-        ("x = 2 + 3 = 5", "5"),
-        ("S = 55", "55"),
-        ("\\text{Area} = 12", "12"),
-        ("x \\in (0, 1)", "0 < x < 1"),
-        ("x \\le 3", "(-\\infty, 3]"),
-        ("x = 1, y = 2", "(1, 2)"),
-        ("x = \\frac13 \\approx 0.333", "\\frac13"),
-    ],
-)
-def test_a_label_is_no_work_that_is_left(answer, gold):
-    assert _rule(answer, gold)[0] is True
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold"),
-    [
-        ("f(x) = 2x + 1", "2x + 1"),
-        ("P(x) = 2x + 1 = 1 + 2x", "2x + 1"),
-        ("S(n) = n^2", "n^2"),
-        ("f'(x) = 2x", "2x"),
-        ("f^{-1}(x) = \\frac{x-1}{2}", "\\frac{x-1}{2}"),
-        ("f(g(x)) = 2x", "2x"),
-        ("f(f(x)) = x", "x"),
-        ("\\frac{dy}{dx} = 2x", "2x"),
-        ("y(t) = e^{-t}", "e^{-t}"),
-        ("f(x,y) = x + y", "x + y"),
-        ("f(x) = \\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}",
-         "\\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}"),
-        ("A^{-1} = \\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}",
-         "\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}"),
-    ],
-)  # fmt: skip
-def test_the_arguments_of_a_function_are_bound(answer, gold):
-    assert _rule(answer, gold)[0] is True
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold"),
-    [
         ("f(x) = 2f(x) - 5", "2f(x) - 5"),
         ("f(2) = f(1) + 1", "f(1) + 1"),
         ("f(x+1) = 2x + 1", "2x + 1"),
@@ -145,19 +104,6 @@ def test_the_arguments_of_a_function_are_bound(answer, gold):
 )
 def test_a_function_that_is_said_in_itself_is_not_found(answer, gold):
     assert _rule(answer, gold)[0] is False
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold"),
-    [
-        ("x^2 + y^2 - 1 = 0", "x^2 + y^2 = 1"),
-        ("y - 2x = 1", "y = 2x + 1"),
-        ("2x + 3y = 6", "4x + 6y = 12"),
-        ("a + b \\le c", "c \\ge a + b"),
-    ],
-)
-def test_it_is_accepted_where_the_gold_is_of_that_kind(answer, gold):
-    assert _rule(answer, gold)[0] is True
 
 
 @pytest.mark.parametrize(

@@ -109,86 +109,8 @@ def test_version_is_a_digest_of_the_sources():
     assert len(VERSION) == 12 and int(VERSION, 16) >= 0
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "equal"),
-    [
-        # Of operators taken for letters, both sides would be the same product.
-        ("G \\oplus H", "H \\oplus G", False),
-        ("A \\otimes B \\otimes A", "A^2 \\otimes B", False),
-        ("G \\oplus H", "G\\oplus H", True),
-        ("\\aleph_0", "\\aleph_{0}", True),
-        ("7\\textbackslash\\%", "7\\%", True),
-        ("A\\textgreater{}B", "A > B", True),
-        ("4\\textasciitilde cm", "4 cm", True),
-        ("90^{\\textcirc}", "90^\\circ", True),
-        ("150^{}\\circ", "150", True),
-        ("15 min", "15 minutes", True),
-        ("15 min", "15 hours", False),
-    ],
-)
-def test_commands_that_are_no_letters(left, right, equal):
-    assert wrong([(left, right)], equal=equal) == []
-
-
 def test_a_command_that_is_not_known_is_named():
     assert self_check("\\ker f") == "has \\ker, which is not known"
-
-
-def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
-    second = [
-        ("5", "5\\text{ for men, }6\\text{ for women}"),
-        ("5", "5\\text{ for }x>0\\text{ and }6\\text{ for }x<0"),
-        ("5", "5\\text{ with }6"),
-        ("5", "5\\text{ if }6"),
-        ("5", "5\\text{ if }x>0\\text{ and }6\\text{ if }x<0"),
-        ("5", "5\\text{ for some, 6 for others}"),
-        ("5", "5\\text{ where the answer is 6}"),
-        ("5", "5\\text{ where six is right}"),
-        ("5", "5,\\text{ where six is right}"),
-        ("5", "5,\\text{ if not }6"),
-        ("(0,5)", "0<x<5,\\text{ where }x\\text{ is an integer}"),
-        ("5", "5\\text{ with probability }\\frac12"),
-        ("5", "5\\text{ where }x>0, 6"),
-        ("x+1", "x+1\\text{ for no }x>0"),
-        ("x+1", "x+1\\text{ where }x\\text{ is wrong}"),
-        ("5", "5\\text{ for }x=4"),
-        ("Ce^{kt}", "Ce^{kt}\\text{ where }k=\\ln 2"),
-        # No condition on what the answer names.
-        ("5", "5\\text{ for }5>6"),
-        ("5", "5\\text{ for }x>0"),
-        ("5", "5 (5>6)"),
-        # One of its own for each.
-        ("x+1, x-1", "x-1 (x>0), x+1 (x<0)"),
-    ]
-    assert wrong(second, equal=False) == []
-    conditions = [
-        ("5", "5\\text{ for all }x"),
-        ("y=Ce^x", "y=Ce^x\\text{ where }C\\text{ is an arbitrary constant}"),
-        ("y=Ce^x", "y=Ce^x, C\\in\\mathbb{R}"),
-        ("f(x)=cx", "f(x)=cx,\\text{ where }c\\text{ is any real constant}"),
-        ("f(x)=cx", "f(x)=cx,\\text{ for some constant }c"),
-        ("f(x)=cx", "f(x)=cx,\\text{ where }c\\in\\mathbb{R}"),
-    ]
-    assert wrong(conditions, equal=True) == []
-
-
-def test_an_argument_of_tex_is_one_token():
-    same = [
-        ("\\frac{n}{2}", "\\frac n2"),
-        ("\\frac{x}{3}", "\\frac x3"),
-        ("\\binom{n}{2}", "\\binom n2"),
-        ("\\sin\\frac{x}{2}", "\\sin\\frac x2"),
-        ("\\frac{n(n+1)}{2}", "\\frac n2 (n+1)"),
-        ("n \\cdot 2^{n-1}", "n2^{n-1}"),
-        ("n \\cdot 2^n", "n2^n"),
-    ]
-    other = [
-        ("n_2", "\\frac n2"),
-        ("\\frac{1}{x_3}", "\\frac x3"),
-        ("n_2^{n-1}", "n2^{n-1}"),
-    ]
-    assert wrong(same, equal=True) == []
-    assert wrong(other, equal=False) == []
 
 
 _LABELS = [
@@ -224,27 +146,6 @@ def test_a_label_may_hold_any_statement(label, other):
     )
 
 
-def test_a_label_is_no_formula():
-    same = [
-        ("f(x)=0", "f(x)\\equiv 0"),
-        ("5", "\\max=5"),
-        ("60^\\circ", "m\\angle ABC=60^\\circ"),
-        ("\\frac14", "P(X=2)=\\frac14\\approx0.25"),
-    ]
-    other = [
-        ("5", "\\text{not }x=5"),
-        ("5", "\\text{at least }x=5"),
-        ("10", "\\text{that gives }2x=10"),
-        ("10", "\\text{cost}+x=10"),
-        ("6", "P(5)+P(6)=6"),
-        ("|AB|=5", "AC=5"),
-        ("|x|=5", "x=5"),
-        ("|z_1|=5", "z_1=5"),
-    ]
-    assert wrong(same, equal=True) == []
-    assert wrong(other, equal=False) == []
-
-
 def test_a_matrix_is_scaled_by_a_number():
     square = "\\begin{pmatrix}3&8\\\\4&5\\end{pmatrix}"
     row = "\\begin{pmatrix}1&2&3\\end{pmatrix}"
@@ -264,44 +165,6 @@ def test_a_matrix_is_scaled_by_a_number():
             "\\begin{pmatrix}4\\\\6\\end{pmatrix}",
             "\\begin{pmatrix}1\\\\2\\end{pmatrix}+\\begin{pmatrix}3&4\\end{pmatrix}",
         ),
-    ]
-    assert wrong(same, equal=True) == []
-    assert wrong(other, equal=False) == []
-
-
-def test_what_is_multiplied_in_its_own_brackets_is_no_function():
-    same = [("h(10x+5h-2)", "10xh+5h^2-2h"), ("g(x)", "g(x)"), ("f(f(x))", "f(f(x))")]
-    other = [("h(2x+h)", "2xh+h"), ("g(x)", "gx"), ("f(f(x))", "f^2x")]
-    assert wrong(same, equal=True) == []
-    assert wrong(other, equal=False) == []
-
-
-def test_spellings():
-    same = [
-        ("97947388", "97\\ 947\\ 388"),
-        ("\\frac13", "0.(3)"),
-        ("\\frac{14}{11}", "1.(27)"),
-        ("\\frac12", "\\nicefrac{1}{2}"),
-        ("\\frac12", "\\sfrac{1}{2}"),
-        ("51^\\circ 28'", "51^\\circ28^{\\prime}"),
-        ("\\binom{n}{k}", "{}_{n}C_{k}"),
-        ("\\binom{n}{k}", "{}^nC_k"),
-        ("10", "{}_5C_2"),
-        ("6", "2 ∗ 3"),
-        ("51^\\circ", "51˚"),
-        ("3:4", "3∶4"),
-        ("\\$5", "\\textdollar 5"),
-    ]
-    other = [
-        ("\\frac13", "0.(4)"),
-        ("\\frac{9}{10}", "0.(3)(3)"),
-        ("2", "\\nicefrac{1}{2}"),
-        ("51^\\circ 28'", "51^\\circ29^{\\prime}"),
-        ("51^\\circ", "51^\\circ 28''"),
-        ("51^\\circ 28'", "51^\\circ 28''"),
-        ("\\binom{k}{n}", "{}_nC_k"),
-        ("204", "\\overline{204}_9"),
-        ("8\\text{ hours}", "8h 45min"),
     ]
     assert wrong(same, equal=True) == []
     assert wrong(other, equal=False) == []

@@ -15,32 +15,10 @@ _DUCKS = (
     " with four. She sells the rest for $2 per egg. How much does she make a day?"
 )
 _DET = "Find the determinant of $\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}$."
-
-
-def _rule(answer, gold, problem):
-    assert is_equivalent(answer, gold), "what is refused is equal"
-    verdict = judge(f"\\boxed{{{answer}}}", gold, problem)
-    return verdict.correct, verdict.rule
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
-        ("\\lfloor \\sqrt{2023} \\rfloor", "44", "Which integer is below it?"),
-        ("\\lceil 3.2 \\rceil", "4", "Round 3.2 up."),
-        ("|3+4i|", "5", "Find the magnitude of $3-4i$."),
-        ("\\log_2 1024", "10", "What is the base-2 logarithm of 1024?"),
-        ("\\sin 390^\\circ", "\\frac12", "Compute $\\sin 30^\\circ$."),
-        ("4\\sin 15^\\circ", "\\sqrt6-\\sqrt2", "How long is the side?"),
-    ],
-)
-def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
-    assert _rule(answer, gold, problem) == (False, "unfinished")
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
+_SETS = "Let $A=\\{1,2,3,4\\}$ and $B=\\{2,3,5\\}$. What are $A\\cap B$ and $A\\cup B$?"
+# Rows of an answer, its gold and the problem.
+CREDITED: dict[str, list[tuple[str, ...]]] = {
+    "one that is worked out or has no plainer form is an answer": [
         ("\\log_4 9", "\\log_2 3", "Solve $2^x = 3$."),
         ("2\\ln 2", "\\ln 4", "Solve $e^x = 4$."),
         ("|x-5|", "|5-x|", "How far is $x$ from 5?"),
@@ -48,16 +26,129 @@ def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
         ("2\\sin 15^\\circ", "2\\cos 75^\\circ", "How long is the side?"),
         ("2(\\cos 60^\\circ + i \\sin 60^\\circ)", "2e^{i\\pi/3}", "Give the root."),
     ],
-)
-def test_one_that_is_worked_out_or_has_no_plainer_form_is_an_answer(
-    answer, gold, problem
-):
-    assert _rule(answer, gold, problem)[0] is True
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
+    "sets that are no plainer as one are an answer": [
+        ("A\\cap B=\\{2,3\\}", "\\{2,3\\}", _SETS),
+        ("(-\\infty,0)\\cup\\{1\\}", "a<0 \\text{ or } a=1", "For which $a$?"),
+        ("\\mathbb{R}\\setminus\\{1\\}", "x\\ne1", "Where is it defined?"),
+        ("\\mathbb{R}\\setminus[-1,1]", "(-\\infty,-1)\\cup(1,\\infty)", "Where?"),
+        ("(0,5)\\setminus\\{3\\}", "(0,3)\\cup(3,5)", "Where is it defined?"),
+        ("\\{1,2\\}\\cup\\{3\\}", "\\{3\\}\\cup\\{1,2\\}", "As the gold has it."),
+        ("x\\in\\{1,2,3\\}", "1,2,3", "Which whole numbers are they?"),
+    ],
+    "in a list or a unit what was worked out is an answer": [
+        ("\\{18\\}", "18", _DUCKS),
+        ("x \\in \\{9 \\times 2\\}", "18", _DUCKS),
+        ("3-2=1, 3+2=5", "1, 5", "Which two differ from 3 by 2?"),
+        ("(2, \\frac{6}{2})", "(2,3)", "From (1,2) to (3,4), halved?"),
+        ("1.5\\text{ hours}", "90", "How many minutes does it take?"),
+        ("1024", "2^{10}", "How many subsets has a set of ten?"),
+        ("1024", "2^{10}", "There are 1024 players. How many pairings are there?"),
+        ("30\\text{ minutes}", "\\frac12\\text{ hour}", "It is 30 km at 60 km/h."),
+        ("150\\text{ minutes}", "150", "It lasts 150 minutes. How long, in minutes?"),
+        ("\\frac{1}{4}", "25\\%", "What percent of 12 is 3?"),
+        ("25\\%", "\\frac14", "Which part of 12 is 3?"),
+        ("2\\text{ hours}", "120\\text{ minutes}", "Two taps fill a tub. How long?"),
+        ("3:4", "\\frac34", "There are 3 boys and 4 girls. What is their ratio?"),
+        ("2:1", "2", "There are 2 boys for each girl. What is their ratio?"),
+        (
+            "\\frac12\\begin{pmatrix}1&-2\\\\-1&4\\end{pmatrix}",
+            "\\begin{pmatrix}\\frac12&-1\\\\-\\frac12&2\\end{pmatrix}",
+            "Find the inverse of $\\begin{pmatrix}4&2\\\\1&1\\end{pmatrix}$.",
+        ),
+        ("(C)\\ \\sqrt5", "C", "Which is it? (A) 1 (B) 2 (C) $\\sqrt5$"),
+    ],
+    "what is worked out in part is an answer": [
+        ("9 \\times 2", "18", _DUCKS),
+        ("340 + 68", "408", "What is $17 \\cdot 20 + 17 \\cdot 4$?"),
+        ("7 \\cdot 6", "42", "What is $6 + 36$?"),
+        ("10 \\cdot 9", "90", "What is $\\frac{10!}{8!}$?"),
+        ("2 \\cdot 3^{10}", "118098", "There are 2 of 3 in 10."),
+        ("\\binom{10}{3} \\cdot 2^7", "15360", "There are 3 of 10, 2 and 7."),
+        ("\\binom{10}{3}", "120", "How many ways to choose 3 of 10?"),
+        ("\\frac{10 \\cdot 9}{2}", "45", "10 people shake hands in twos."),
+        ("10! - 8!", "3588480", "There are 10, of which 8 are red."),
+        ("2^{10}", "1024", "How many subsets has a set of 10?"),
+        ("\\frac{6}{8}", "\\frac34", "6 of 8 are red. Which part is it?"),
+        ("2+\\frac14", "2\\frac14", "It is 2 and $\\frac14$."),
+        ("100-\\frac12", "99.5", "How long is it?"),
+        ("e^2+1", "1+e^2", "What is $f(2)$ for $f(x) = e^x + 1$?"),
+    ],
+    "in its notation or unasked it is an answer": [
+        ("x = 1253_6", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("(1253)_{6}", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("321", "321_{10}", "What is the number 1253 of base 6 in base ten?"),
+        ("321_{10}", "321", "What is the number 1253 of base 6 in base ten?"),
+        ("0.45", "\\frac{9}{20}", "It is 9 of 20. Answer as a common fraction."),
+        ("0\\le x<3", "[0,3)", "It ends at 3. Answer in decimal form."),
+        ("0.5", "\\frac12", "Heads has probability 0.5. And tails?"),
+        ("\\frac{18}{40}", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("52\\times10^{-5}", "5.2\\times10^{-4}", "Write it in scientific notation."),
+        ("225", "225^\\circ", "Convert $\\frac{5\\pi}{4}$ to degrees."),
+    ],
+    "a label is no work that is left": [
+        ("x = 5", "5"),
+        ("5 = x", "5"),
+        ("x = 2 + 3 = 5", "5"),
+        ("S = 55", "55"),
+        ("\\text{Area} = 12", "12"),
+        ("x \\in (0, 1)", "0 < x < 1"),
+        ("x \\le 3", "(-\\infty, 3]"),
+        ("x = 1, y = 2", "(1, 2)"),
+        ("x = \\frac13 \\approx 0.333", "\\frac13"),
+    ],
+    "the arguments of a function are bound": [
+        ("f(x) = 2x + 1", "2x + 1"),
+        ("P(x) = 2x + 1 = 1 + 2x", "2x + 1"),
+        ("S(n) = n^2", "n^2"),
+        ("f'(x) = 2x", "2x"),
+        ("f^{-1}(x) = \\frac{x-1}{2}", "\\frac{x-1}{2}"),
+        ("f(g(x)) = 2x", "2x"),
+        ("f(f(x)) = x", "x"),
+        ("\\frac{dy}{dx} = 2x", "2x"),
+        ("y(t) = e^{-t}", "e^{-t}"),
+        ("f(x,y) = x + y", "x + y"),
+        (
+            "f(x) = \\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}",
+            "\\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}",
+        ),
+        (
+            "A^{-1} = \\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}",
+            "\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}",
+        ),
+    ],
+    "it is accepted where the gold is of that kind": [
+        ("x^2 + y^2 - 1 = 0", "x^2 + y^2 = 1"),
+        ("y - 2x = 1", "y = 2x + 1"),
+        ("2x + 3y = 6", "4x + 6y = 12"),
+        ("a + b \\le c", "c \\ge a + b"),
+    ],
+}
+UNFINISHED: dict[str, list[tuple[str, ...]]] = {
+    "a function of numbers is left to nobody": [
+        ("\\lfloor \\sqrt{2023} \\rfloor", "44", "Which integer is below it?"),
+        ("\\lceil 3.2 \\rceil", "4", "Round 3.2 up."),
+        ("|3+4i|", "5", "Find the magnitude of $3-4i$."),
+        ("\\log_2 1024", "10", "What is the base-2 logarithm of 1024?"),
+        ("\\sin 390^\\circ", "\\frac12", "Compute $\\sin 30^\\circ$."),
+        ("4\\sin 15^\\circ", "\\sqrt6-\\sqrt2", "How long is the side?"),
+    ],
+    "a number of the problem is not rewritten by the verifier": [
+        ("321", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("x = 321", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("45", "101101_2", "Convert 45 to binary."),
+        ("0.45", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("0.3636\\ldots", "\\frac{4}{11}", "Write $0.\\overline{36}$ as a fraction."),
+        ("0.00052", "5.2\\times10^{-4}", "Write 0.00052 in scientific notation."),
+        ("225^\\circ", "\\frac{5\\pi}{4}", "Convert $225^\\circ$ to radians."),
+        ("3/4", "0.75", "Write 3/4 as a decimal."),
+        ("x = 0.45", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("0.45:1", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("45\\%", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("1253_6", "321", "What is the number 1253 of base 6 in base ten?"),
+    ],
+}
+CALCULATED: dict[str, list[tuple[str, ...]]] = {
+    "a calculation of the problem is no answer": [
         ("17 \\cdot 23 + 17", "408", "What is $17 \\cdot 24$?"),
         ("(20-3) \\cdot 24", "408", "What is $17 \\cdot 24$?"),
         ("\\frac{34 \\cdot 24}{2}", "408", "What is $17 \\cdot 24$?"),
@@ -69,13 +160,51 @@ def test_one_that_is_worked_out_or_has_no_plainer_form_is_an_answer(
         ("\\frac{12}{4}", "3", "He shares 12 sweets among 4 friends."),
         ("0.15 \\cdot 80", "12", "How much is 15% of 80?"),
     ],
-)
-def test_a_calculation_of_the_problem_is_no_answer(answer, gold, problem):
-    verdict = verifier.judge(f"\\boxed{{{answer}}}", gold, problem)
-    assert (verdict.correct, verdict.rule) == (False, "unfinished")
+    "the problems numbers are no answer in a list or a unit": [
+        (
+            "(\\frac{1+3}{2}, \\frac{2+4}{2})",
+            "(2,3)",
+            "From (1,2) to (3,4), halved by 2?",
+        ),
+        ("3-2, 3+2", "1, 5", "Which two differ from 3 by 2?"),
+        ("[3-2, 3+2]", "[1,5]", "Solve $|x-3| \\le 2$."),
+        ("\\{0.45\\}", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("7.8\\text{ minutes}", "468", "How many seconds are 7.8 minutes?"),
+        (
+            "1\\text{ square foot}",
+            "144",
+            "How many square inches are in 1 square foot?",
+        ),
+        ("72\\text{ km/h}", "20\\text{ m/s}", "Convert 72 km/h to m/s."),
+        (
+            "\\begin{pmatrix}1\\cdot5+2\\cdot7\\\\3\\cdot5+4\\cdot7\\end{pmatrix}",
+            "\\begin{pmatrix}19\\\\43\\end{pmatrix}",
+            "Multiply $\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}$ by $(5, 7)^T$.",
+        ),
+        ("360", "2^3\\cdot3^2\\cdot5", "What is the prime factorization of 360?"),
+        ("1024", "2^{10}", "Write 1024 as a power of 2."),
+    ],
+}
 
 
-_SETS = "Let $A=\\{1,2,3,4\\}$ and $B=\\{2,3,5\\}$. What are $A\\cap B$ and $A\\cup B$?"
+def _box(answer):
+    return f"\\boxed{{{answer}}}"
+
+
+@pytest.mark.parametrize("name", CREDITED)
+def test_what_is_worked_out_or_has_no_plainer_form_is_an_answer(name):
+    for answer, gold, *problem in CREDITED[name]:
+        assert judge(_box(answer), gold, *problem).correct, (answer, gold)
+
+
+@pytest.mark.parametrize("name", [*UNFINISHED, *CALCULATED])
+def test_the_last_step_is_left_to_nobody(name):
+    """Though what is refused is equal; `CALCULATED`: where the gold is literal."""
+    rules = judge if name in UNFINISHED else verifier.judge
+    for answer, gold, problem in (UNFINISHED | CALCULATED)[name]:
+        assert is_equivalent(answer, gold), (answer, gold)
+        verdict = rules(_box(answer), gold, problem)
+        assert (verdict.correct, verdict.rule) == (False, "unfinished"), verdict
 
 
 @pytest.mark.parametrize(
@@ -96,22 +225,6 @@ def test_an_operation_on_sets_is_left_to_nobody(answer, gold, problem):
     problem = problem or _SETS
     assert is_equivalent(answer, gold)
     assert judge(f"\\boxed{{{answer}}}", gold, problem).correct is False
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
-        ("A\\cap B=\\{2,3\\}", "\\{2,3\\}", _SETS),
-        ("(-\\infty,0)\\cup\\{1\\}", "a<0 \\text{ or } a=1", "For which $a$?"),
-        ("\\mathbb{R}\\setminus\\{1\\}", "x\\ne1", "Where is it defined?"),
-        ("\\mathbb{R}\\setminus[-1,1]", "(-\\infty,-1)\\cup(1,\\infty)", "Where?"),
-        ("(0,5)\\setminus\\{3\\}", "(0,3)\\cup(3,5)", "Where is it defined?"),
-        ("\\{1,2\\}\\cup\\{3\\}", "\\{3\\}\\cup\\{1,2\\}", "As the gold has it."),
-        ("x\\in\\{1,2,3\\}", "1,2,3", "Which whole numbers are they?"),
-    ],
-)
-def test_sets_that_are_no_plainer_as_one_are_an_answer(answer, gold, problem):
-    assert _rule(answer, gold, problem)[0] is True
 
 
 _MADE = "(16-3-4) \\times 2"
@@ -139,129 +252,6 @@ def test_what_changes_nothing_does_not_finish_a_calculation(answer):
     """A set of one, a list that says one thing twice, a remainder, a factor of one."""
     verdict = verifier.judge(f"\\boxed{{{answer}}}", "18", _DUCKS)
     assert verdict.correct is False
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
-        (
-            "(\\frac{1+3}{2}, \\frac{2+4}{2})",
-            "(2,3)",
-            "From (1,2) to (3,4), halved by 2?",
-        ),
-        ("3-2, 3+2", "1, 5", "Which two differ from 3 by 2?"),
-        ("[3-2, 3+2]", "[1,5]", "Solve $|x-3| \\le 2$."),
-        ("\\{0.45\\}", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
-        ("7.8\\text{ minutes}", "468", "How many seconds are 7.8 minutes?"),
-        (
-            "1\\text{ square foot}",
-            "144",
-            "How many square inches are in 1 square foot?",
-        ),
-        ("72\\text{ km/h}", "20\\text{ m/s}", "Convert 72 km/h to m/s."),
-        (
-            "\\begin{pmatrix}1\\cdot5+2\\cdot7\\\\3\\cdot5+4\\cdot7\\end{pmatrix}",
-            "\\begin{pmatrix}19\\\\43\\end{pmatrix}",
-            "Multiply $\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}$ by $(5, 7)^T$.",
-        ),
-        ("360", "2^3\\cdot3^2\\cdot5", "What is the prime factorization of 360?"),
-        ("1024", "2^{10}", "Write 1024 as a power of 2."),
-    ],
-)
-def test_the_problems_numbers_are_no_answer_in_a_list_or_a_unit(answer, gold, problem):
-    verdict = verifier.judge(rf"\boxed{{{answer}}}", gold, problem)
-    assert (verdict.correct, verdict.rule) == (False, "unfinished")
-
-
-def test_in_a_list_or_a_unit_what_was_worked_out_is_an_answer():
-    for answer, gold, problem in (
-        ("\\{18\\}", "18", _DUCKS),
-        ("x \\in \\{9 \\times 2\\}", "18", _DUCKS),
-        ("3-2=1, 3+2=5", "1, 5", "Which two differ from 3 by 2?"),
-        ("(2, \\frac{6}{2})", "(2,3)", "From (1,2) to (3,4), halved?"),
-        ("1.5\\text{ hours}", "90", "How many minutes does it take?"),
-        ("1024", "2^{10}", "How many subsets has a set of ten?"),
-        ("1024", "2^{10}", "There are 1024 players. How many pairings are there?"),
-        ("30\\text{ minutes}", "\\frac12\\text{ hour}", "It is 30 km at 60 km/h."),
-        ("150\\text{ minutes}", "150", "It lasts 150 minutes. How long, in minutes?"),
-        ("\\frac{1}{4}", "25\\%", "What percent of 12 is 3?"),
-        ("25\\%", "\\frac14", "Which part of 12 is 3?"),
-        ("2\\text{ hours}", "120\\text{ minutes}", "Two taps fill a tub. How long?"),
-        ("3:4", "\\frac34", "There are 3 boys and 4 girls. What is their ratio?"),
-        ("2:1", "2", "There are 2 boys for each girl. What is their ratio?"),
-        (
-            "\\frac12\\begin{pmatrix}1&-2\\\\-1&4\\end{pmatrix}",
-            "\\begin{pmatrix}\\frac12&-1\\\\-\\frac12&2\\end{pmatrix}",
-            "Find the inverse of $\\begin{pmatrix}4&2\\\\1&1\\end{pmatrix}$.",
-        ),
-        ("(C)\\ \\sqrt5", "C", "Which is it? (A) 1 (B) 2 (C) $\\sqrt5$"),
-    ):
-        assert judge(rf"\boxed{{{answer}}}", gold, problem).correct, answer
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
-        ("9 \\times 2", "18", _DUCKS),
-        ("340 + 68", "408", "What is $17 \\cdot 20 + 17 \\cdot 4$?"),
-        ("7 \\cdot 6", "42", "What is $6 + 36$?"),
-        ("10 \\cdot 9", "90", "What is $\\frac{10!}{8!}$?"),
-        ("2 \\cdot 3^{10}", "118098", "There are 2 of 3 in 10."),
-        ("\\binom{10}{3} \\cdot 2^7", "15360", "There are 3 of 10, 2 and 7."),
-        ("\\binom{10}{3}", "120", "How many ways to choose 3 of 10?"),
-        ("\\frac{10 \\cdot 9}{2}", "45", "10 people shake hands in twos."),
-        ("10! - 8!", "3588480", "There are 10, of which 8 are red."),
-        ("2^{10}", "1024", "How many subsets has a set of 10?"),
-        ("\\frac{6}{8}", "\\frac34", "6 of 8 are red. Which part is it?"),
-        ("2+\\frac14", "2\\frac14", "It is 2 and $\\frac14$."),
-        ("100-\\frac12", "99.5", "How long is it?"),
-        ("e^2+1", "1+e^2", "What is $f(2)$ for $f(x) = e^x + 1$?"),
-    ],
-)
-def test_what_is_worked_out_in_part_is_an_answer(answer, gold, problem):
-    assert _rule(answer, gold, problem)[0] is True
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
-        ("321", "1253_6", "Express the base 10 number 321 in base 6."),
-        ("x = 321", "1253_6", "Express the base 10 number 321 in base 6."),
-        ("45", "101101_2", "Convert 45 to binary."),
-        ("0.45", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
-        ("0.3636\\ldots", "\\frac{4}{11}", "Write $0.\\overline{36}$ as a fraction."),
-        ("0.00052", "5.2\\times10^{-4}", "Write 0.00052 in scientific notation."),
-        ("225^\\circ", "\\frac{5\\pi}{4}", "Convert $225^\\circ$ to radians."),
-        ("3/4", "0.75", "Write 3/4 as a decimal."),
-        ("x = 0.45", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
-        ("0.45:1", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
-        ("45\\%", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
-        ("1253_6", "321", "What is the number 1253 of base 6 in base ten?"),
-    ],
-)
-def test_a_number_of_the_problem_is_not_rewritten_by_the_verifier(
-    answer, gold, problem
-):
-    assert _rule(answer, gold, problem) == (False, "unfinished")
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "problem"),
-    [
-        ("x = 1253_6", "1253_6", "Express the base 10 number 321 in base 6."),
-        ("(1253)_{6}", "1253_6", "Express the base 10 number 321 in base 6."),
-        ("321", "321_{10}", "What is the number 1253 of base 6 in base ten?"),
-        ("321_{10}", "321", "What is the number 1253 of base 6 in base ten?"),
-        ("0.45", "\\frac{9}{20}", "It is 9 of 20. Answer as a common fraction."),
-        ("0\\le x<3", "[0,3)", "It ends at 3. Answer in decimal form."),
-        ("0.5", "\\frac12", "Heads has probability 0.5. And tails?"),
-        ("\\frac{18}{40}", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
-        ("52\\times10^{-5}", "5.2\\times10^{-4}", "Write it in scientific notation."),
-        ("225", "225^\\circ", "Convert $\\frac{5\\pi}{4}$ to degrees."),
-    ],
-)
-def test_in_its_notation_or_unasked_it_is_an_answer(answer, gold, problem):
-    assert _rule(answer, gold, problem)[0] is True
 
 
 @pytest.mark.parametrize(
