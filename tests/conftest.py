@@ -34,7 +34,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
-# The same examples in each run; tests/rl/verifier/fuzz.py searches at random.
+# The same examples in each run.
 hypothesis.settings.register_profile("suite", derandomize=True)
 hypothesis.settings.load_profile("suite")
 

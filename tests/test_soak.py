@@ -49,9 +49,7 @@ def test_killed_where_a_seed_says_it_ends_bit_for_bit_the_same(tmp_path, capsys)
 
 @pytest.mark.slow
 @pytest.mark.failure(35)
-def test_stopped_where_a_seed_says_it_ends_soon_and_resumes_bit_for_bit(
-    tmp_path, capsys
-):
+def test_stopped_anywhere_it_ends_soon_and_resumes(tmp_path, capsys):
     result = _soak("stop", tmp_path, capsys, "--within=10")  # others may be at work
     assert result["struck"] == len(result["longest_seconds"]) == 3
 

@@ -200,7 +200,7 @@ def test_every_pair_of_blocks_that_attends_is_visited(q_block, k_block):
     ("where", "lowered_for", "kernel"),
     [("tpu", "tpu", "tpu_custom_call"), ("gpu", "cuda", "__gpu$xla.gpu.triton")],
 )
-def test_a_program_for_an_accelerator_holds_the_kernel_wherever_it_is_compiled(
+def test_a_program_for_an_accelerator_has_its_kernel(
     where, lowered_for, kernel, monkeypatch
 ):
     ids, prefixes = _layout()

@@ -221,7 +221,7 @@ def test_a_folder_that_cannot_be_removed_is_replaced(tmp_path, monkeypatch):
     assert [path.name for path in folder.iterdir()] == ["new"]
 
 
-def test_an_interrupted_replacement_restores_the_old_folder(tmp_path, monkeypatch):
+def test_an_interrupted_replacement_restores_the_folder(tmp_path, monkeypatch):
     """The signal comes after the old folder was moved aside."""
     folder, renamed = tmp_path / "hf", hf._renamed
     folder.mkdir()
@@ -431,9 +431,7 @@ def test_a_partly_cached_model_is_described_by_the_hub(tmp_path, monkeypatch):
     assert fetched == [described] * 3
 
 
-def test_what_is_not_built_is_refused_before_its_weights_are_fetched(
-    tmp_path, monkeypatch
-):
+def test_an_unknown_model_is_refused_before_it_is_fetched(tmp_path, monkeypatch):
     import huggingface_hub
 
     reference.make(tmp_path)

@@ -241,9 +241,7 @@ def test_every_flipped_bit_of_every_file_is_named(pair, tmp_path):
 
 
 @pytest.mark.failure(36)
-def test_a_corrupt_checkpoint_is_set_aside_and_the_one_before_it_loaded(
-    made, pair, tmp_path, opened, capsys
-):
+def test_a_corrupt_checkpoint_is_set_aside(made, pair, tmp_path, opened, capsys):
     assert len(CORRUPTIONS) >= 40
     for number, (name, change) in enumerate(CORRUPTIONS.items()):
         folder = shutil.copytree(pair, tmp_path / str(number))
@@ -330,7 +328,7 @@ def test_tensors_are_compared_with_what_was_on_the_devices(
 
 
 @pytest.mark.failure(36)
-def test_a_device_out_of_memory_is_not_a_corrupt_checkpoint(
+def test_no_memory_is_not_a_corrupt_checkpoint(
     made, pair, tmp_path, opened, monkeypatch
 ):
     def full(*args, **kwargs):
@@ -388,9 +386,7 @@ def test_a_half_written_checkpoint_is_passed_over(made, pair, tmp_path, opened):
     verify(folder / "2")
 
 
-def test_a_kill_before_the_sums_leaves_a_checkpoint_that_gets_them(
-    made, pair, tmp_path, opened
-):
+def test_sums_that_a_kill_left_out_are_added(made, pair, tmp_path, opened):
     folder = shutil.copytree(pair, tmp_path / "c")
     before = (folder / "2" / checksums.SUMS).read_bytes()
     (folder / "2" / checksums.SUMS).unlink()
@@ -399,9 +395,7 @@ def test_a_kill_before_the_sums_leaves_a_checkpoint_that_gets_them(
 
 
 @pytest.mark.failure(31)
-def test_a_full_disk_is_noticed_before_anything_is_written(
-    made, pair, tmp_path, opened, monkeypatch
-):
+def test_a_full_disk_is_noticed_at_once(made, pair, tmp_path, opened, monkeypatch):
     checkpoints = opened(shutil.copytree(pair, tmp_path / "c"))
     usage = collections.namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1000))
@@ -412,9 +406,7 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
 
 @pytest.mark.failure(31)
 @pytest.mark.parametrize("noticed", ["check", "save", "close"])
-def test_a_disk_that_fills_up_while_saving_is_reported_and_leaves_the_last_good_one(
-    made, pair, tmp_path, opened, noticed
-):
+def test_a_disk_that_fills_up_while_saving(made, pair, tmp_path, opened, noticed):
     folder = shutil.copytree(pair, tmp_path / "c")
     checkpoints = Checkpoints(folder, keep=9)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -470,9 +462,7 @@ def test_a_state_that_is_not_finite_is_not_saved(made, tmp_path, opened, value):
     assert not (tmp_path / "c").exists()
 
 
-def test_the_last_healthy_and_the_best_stay_outside_the_rotation(
-    made, tmp_path, opened
-):
+def test_the_last_healthy_and_the_best_stay(made, tmp_path, opened):
     checkpoints = opened(keep=2)
     saves = [(1, True, 0.1), (2, True, 0.6), (3, True, 0.4), (4, True, None),
              (5, False, None), (6, False, 0.5), (7, False, None)]  # fmt: skip
@@ -494,7 +484,7 @@ def test_the_last_healthy_and_the_best_stay_outside_the_rotation(
     assert checkpoint.retained_steps(records, 2)[8] == ["newest", "healthy", "best"]
 
 
-def test_an_old_one_that_cannot_be_removed_costs_no_later_save(
+def test_an_old_one_that_cannot_be_removed(
     made, pair, tmp_path, opened, monkeypatch, capsys
 ):
     """Such as one whose files another machine still reads."""

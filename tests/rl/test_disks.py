@@ -45,9 +45,7 @@ def fill(folder, *, leave=0):
 
 @pytest.mark.failure(31)
 @pytest.mark.parametrize("what", ["scalars", "samples"])
-def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
-    tmp_path, what
-):
+def test_metrics_that_the_disk_does_not_take(tmp_path, what):
     with mounted(tmp_path / "disk", "size=1m") as disk:
         writer = MetricsWriter(disk, keep=-1, evaluated=-1)
         writer.scalars(1, {"reward/mean": 0.5})
@@ -122,9 +120,7 @@ def test_an_export_that_does_not_fit_names_the_file_and_leaves_the_one_before(tm
 
 
 @pytest.mark.failure(33)
-def test_a_workdir_that_cannot_be_written_is_one_line_before_anything_is_loaded(
-    tmp_path,
-):
+def test_a_workdir_that_cannot_be_written_is_one_line(tmp_path):
     with mounted(tmp_path / "disk", "size=1m") as disk:
         (disk / "old").mkdir()
         (disk / "old" / "metrics.jsonl").write_text(json.dumps({"step": 1}) + "\n")

@@ -77,9 +77,7 @@ def _resident():
     return sum(array.nbytes for array in jax.live_arrays())
 
 
-def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
-    opened, monkeypatch
-):
+def test_a_state_is_read_once_memory_is_free(opened, monkeypatch):
     engine = opened()
     engine.save(1, {"at": 1}, healthy=True, score=None)
     gc.collect()
@@ -169,9 +167,7 @@ def test_another_model_is_the_reference(config, opened, tmp_path):
         validate(from_config(config))
 
 
-def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(
-    config, opened
-):
+def test_only_the_policys_own_tokens_keep_the_samplers_logprobs(config, opened):
     config.objective.old_logprobs = "sampler"
     config.objective.kl_penalty = 0.0
     engine = opened()

@@ -119,9 +119,7 @@ def test_a_fault_that_lasts_ends_the_run_by_its_name(ended, name, message):
     assert not (workdir / "hf").exists()
 
 
-def test_a_dump_holds_the_step_and_its_checkpoint_which_repeats_it(
-    ended, cache, tmp_path
-):
+def test_a_dump_repeats_its_step(ended, cache, tmp_path):
     workdir, _ = ended["nan"]
     dump = workdir / "dumps" / str(STEP)
     about = json.loads((dump / "dump.json").read_text())
@@ -151,7 +149,7 @@ def test_a_dump_holds_the_step_and_its_checkpoint_which_repeats_it(
 
 
 @pytest.mark.failure(30)
-def test_broken_off_in_evaluation_and_export_it_ends_as_if_nothing_had_been(
+def test_broken_off_in_evaluation_and_export_it_ends_the_same(
     cache, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("STARTS_LEFT", str(tmp_path / "left"))

@@ -188,9 +188,7 @@ def test_wandb_is_asked_for_only_where_it_is_named(monkeypatch):
 
 
 @pytest.mark.failure(74)
-def test_a_run_on_wandb_resumes_under_its_id_with_steps_of_its_own(
-    tmp_path, monkeypatch
-):
+def test_a_run_on_wandb_resumes_under_its_id(tmp_path, monkeypatch):
     """Replaces the package, and keeps the arguments of its calls."""
     calls = []
     run = types.SimpleNamespace(

@@ -67,9 +67,7 @@ def test_only_cores_that_the_process_may_use_are_counted(monkeypatch):
     ("quota", "cores"), [("250000 100000", 3), ("max 100000", 8), ("", 8), ("5 100", 1)]
 )
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_cpu_quota_of_a_container_is_counted(
-    tmp_path, monkeypatch, version, quota, cores
-):
+def test_the_quota_of_a_container(tmp_path, monkeypatch, version, quota, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(8))
     monkeypatch.setattr("rollout.cores._CGROUPS", tmp_path)
     monkeypatch.setattr("rollout.cores._OWN", tmp_path / "own")

@@ -77,9 +77,7 @@ def simulated_coverage(problems, samples, mean, *, runs=300, concentration=1.0):
         (30, 2, 0.1, 0.91), (500, 32, 0.01, 0.915), (500, 32, 0.3, 0.95),
     ],
 )  # fmt: skip
-def test_the_interval_covers_also_where_little_is_right(
-    problems, samples, mean, bootstrap
-):
+def test_the_interval_covers_the_mean(problems, samples, mean, bootstrap):
     covered = simulated_coverage(problems, samples, mean)
     assert covered >= max(0.92, bootstrap - 0.025)  # standard error of 0.015
 

@@ -326,9 +326,7 @@ def test_killed_and_stopped_it_ends_bit_for_bit_the_same(finished, interrupted):
 
 @pytest.mark.failure(35)
 @pytest.mark.parametrize("number, following", [STOPS, (signal.SIGINT, 0)])
-def test_a_stop_signal_saves_and_says_so_and_the_next_start_resumes(
-    interrupted, number, following
-):
+def test_a_stop_signal_saves_and_the_next_start_resumes(interrupted, number, following):
     ends = interrupted[1]
     said, status = ends[number]
     assert status == 128 + number, said
@@ -337,9 +335,7 @@ def test_a_stop_signal_saves_and_says_so_and_the_next_start_resumes(
     assert f"resuming after step {last}\n" in ends[following][0]
 
 
-def test_asked_for_fewer_steps_than_it_has_done_it_is_evaluated_as_it_is(
-    interrupted, early
-):
+def test_asked_for_fewer_steps_it_is_evaluated_as_it_is(interrupted, early):
     said = interrupted[1][signal.SIGINT][0]
     last = re.findall(r"^step (\d+)/", said, re.M)[-1]
     assert int(last) > 1
@@ -357,9 +353,7 @@ def test_a_second_run_in_one_workdir_is_refused(interrupted):
 @pytest.mark.failure(30)
 @pytest.mark.slow
 @pytest.mark.ci
-def test_killed_at_random_moments_it_ends_bit_for_bit_the_same(
-    finished, cache, tmp_path
-):
+def test_killed_at_random_it_ends_bit_for_bit_the_same(finished, cache, tmp_path):
     """More kills, at named moments too, are those of tests/soak.py."""
     rng, again = random.Random(2), tmp_path / "again"
     arguments = command(again, cache)
@@ -428,9 +422,7 @@ def _error(done, status=1):
         ("no checkpoints", ", but there is none."),
     ],
 )
-def test_another_run_or_one_without_its_checkpoints_is_refused_and_kept(
-    finished, early, which, message
-):
+def test_another_run_is_refused_and_kept(finished, early, which, message):
     workdir, done = early[which]
     assert message in _error(done)
     assert _bytes(workdir) == _bytes(finished[0])
@@ -453,9 +445,7 @@ def test_a_base_that_is_not_finite_is_named_and_not_trained(early):
         ("no_alarm", "ended unhealthy: last updates not finite"),
     ],
 )
-def test_a_run_that_leaves_the_finite_numbers_exports_nothing(
-    ended, early, name, message
-):
+def test_a_run_that_is_not_finite_exports_nothing(ended, early, name, message):
     workdir, done = ended[name]
     assert message in _error(done, 3)
     assert "skipped updates in a row: 1, because they were not fin" in done.stdout
@@ -487,9 +477,7 @@ def checkout(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["empty", "checkout"])
-def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
-    tmp_path, checkout, where
-):
+def test_a_dry_run_writes_nothing(tmp_path, checkout, where):
     """Nor in the home folder or that of temporary files, when it has ended."""
     homes = {"HOME": tmp_path / "home", "TMPDIR": tmp_path / "tmp"}
     for folder in (tmp_path / "empty", *homes.values()):

@@ -82,9 +82,7 @@ def _finish(run, workdir):
     ("schedule", "mean_lags"),
     [("sync", [0, 0, 0, 0, 0]), ("one_step_off", [0, 1, 1, 1, 1]), ("async", None)],
 )
-def test_a_schedule_trains_and_tokens_have_versions(
-    tmp_path, bases, schedule, mean_lags
-):
+def test_a_schedule_trains(tmp_path, bases, schedule, mean_lags):
     run = _start(tmp_path, bases, **{"rollout.schedule": schedule})
     rows = _finish(run, tmp_path)
     pattern = documented()

@@ -82,9 +82,7 @@ PACE = PlatformSettings(
         ((8, 1, 1), 1, PACE),
     ],
 )
-def test_a_page_in_common_is_held_once_for_all_slots(
-    folder, shape, tensor, settings, monkeypatch
-):
+def test_a_common_page_is_held_once(folder, shape, tensor, settings, monkeypatch):
     """One that is nearly the prefix must not be read as it: the last token of PAGE."""
     path, _ = folder
     params = SamplingParams(n=3, max_tokens=20, stop_token_ids=STOP)
@@ -218,9 +216,7 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
         ((8, 1, 1), 1, PACE),
     ],
 )
-def test_the_same_seed_gives_the_same_completions_on_any_mesh(
-    folder, shape, tensor, settings
-):
+def test_any_mesh_gives_the_same_completions(folder, shape, tensor, settings):
     path, _ = folder
     params = SamplingParams(n=4, max_tokens=40, stop_token_ids=STOP)
     one = _sampler(path, slots=4).sample(_prompts(), params, seed=5)
@@ -309,9 +305,7 @@ def test_finish_reason_says_what_ended_a_completion(folder):
     assert sorted(finished) == [(p, s) for p in range(5) for s in range(16)]
 
 
-def test_a_pause_comes_where_no_completion_ends_and_what_it_raises_ends_the_call(
-    folder,
-):
+def test_a_pause_comes_where_no_completion_ends_and_may_raise(folder):
     path, _ = folder
     sampler = _sampler(path)
     params = SamplingParams(n=2, max_tokens=20, stop_token_ids=(), ignore_stop=True)
@@ -360,9 +354,7 @@ def _in_parts(sampler, trained, prompts, params, pauses):
     ("shape", "prefix"), [((1, 1, 1), []), ((2, 1, 2), []), ((2, 1, 2), PAGE)]
 )
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_what_a_call_leaves_unfinished_another_goes_on_with(
-    folder, shape, prefix, temperature
-):
+def test_another_call_goes_on(folder, shape, prefix, temperature):
     path, _ = folder
     sampler = _sampler(path, shape, settings=CPU, common=len(prefix))
     assert sampler._layout.prefix == len(prefix)

@@ -21,9 +21,7 @@ from rl.processes.devices import (
 SHARE = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
-def test_a_run_has_of_a_gpu_what_plans_count_on_unless_it_is_told_otherwise(
-    monkeypatch,
-):
+def test_a_run_has_of_a_gpu_what_plans_count_on(monkeypatch):
     """With JAX's own three quarters three of the configs would not fit an H100."""
     monkeypatch.setenv(SHARE, "0.4")
     take_gpu_memory()
@@ -36,9 +34,7 @@ def test_a_run_has_of_a_gpu_what_plans_count_on_unless_it_is_told_otherwise(
         take_gpu_memory()
 
 
-def test_a_deterministic_run_says_so_to_xla_and_keeps_its_choices(
-    monkeypatch, tmp_path
-):
+def test_a_deterministic_run_says_so_to_xla(monkeypatch, tmp_path):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=here")
     before = jax.config.jax_persistent_cache_enable_xla_caches
     try:

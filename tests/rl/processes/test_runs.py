@@ -160,9 +160,7 @@ def alone(tmp_path_factory, cache):
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
-    alone, cache, tmp_path
-):
+def test_two_processes_train_what_one_does(alone, cache, tmp_path):
     workdir = tmp_path / "w"
     with two(command(workdir, cache, devices=4, **ENDLESS)) as (leader, follower):
         # The save of step 4 has waited for that of step 2.
@@ -178,9 +176,7 @@ def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_any_number_and_shape_of_devices_resumes_after_a_killed_leader(
-    alone, cache, tmp_path
-):
+def test_any_number_of_devices_resumes_after_a_killed_leader(alone, cache, tmp_path):
     killed = tmp_path / "w"
     arguments = command(killed, cache, devices=4, **ENDLESS)
     with two(arguments, by_slurm) as (leader, follower):

@@ -274,9 +274,7 @@ def test_one_may_print_where_nothing_reads_the_output():
 
 @pytest.mark.failure(102)
 @pytest.mark.parametrize("edited", ["edited_reward.py", "helper_of_reward.py"])
-def test_a_file_that_was_edited_is_not_mixed_with_the_old_one(
-    tmp_path, monkeypatch, edited
-):
+def test_an_edited_file_is_not_mixed_with_the_old_one(tmp_path, monkeypatch, edited):
     own = "import os\nfrom helper_of_reward import VALUE\ndef score(c, problem):\n"
     own += "    if c: os._exit(1)\n    return VALUE\n"
     (tmp_path / "edited_reward.py").write_text(own)

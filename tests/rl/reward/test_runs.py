@@ -108,9 +108,7 @@ def test_the_same_reward_judges_evaluation(graded, tmp_path):
 
 @pytest.mark.slow  # three runs, their programs compiled where they are called
 @pytest.mark.ci
-def test_one_that_raises_ends_the_run_which_resumes_once_it_is_mended(
-    graded, tmp_path, monkeypatch
-):
+def test_one_that_raises_ends_the_run(graded, tmp_path, monkeypatch):
     graded.steps, flag = 5, tmp_path / "broken"
     run(graded, tmp_path / "whole")
     flag.touch()
@@ -142,9 +140,7 @@ class Closed:
 
 
 @pytest.mark.failure(12)
-def test_where_nobody_is_left_to_sample_from_no_step_is_lost(
-    graded, tmp_path, monkeypatch
-):
+def test_where_no_sampler_is_left_no_step_is_lost(graded, tmp_path, monkeypatch):
     sample = JaxSampler.sample
 
     def gone(self, *arguments, **how):
@@ -161,10 +157,7 @@ def test_where_nobody_is_left_to_sample_from_no_step_is_lost(
     assert (tmp_path / "w" / "closed").exists()
 
 
-@pytest.mark.parametrize("error", [SamplerError("out of step"), OSError(28, "full")])
-def test_where_nobody_takes_the_weights_they_are_saved(
-    graded, tmp_path, monkeypatch, error
-):
+def test_weights_that_no_sampler_takes_are_saved(graded, tmp_path, monkeypatch):
     publish = JaxSampler.publish
 
     def refuses(self, params, version):
@@ -173,16 +166,18 @@ def test_where_nobody_takes_the_weights_they_are_saved(
         return publish(self, params, version)
 
     graded.data.eval = ""
-    with monkeypatch.context() as patched:
-        patched.setattr(JaxSampler, "publish", refuses)
-        with pytest.raises(type(error), match=str(error.args[-1])):
-            run(graded, tmp_path / "w")
-    assert steps_in(tmp_path / "w" / "checkpoints") == {1}
-    run(graded, tmp_path / "w")
+    for error in (SamplerError("out of step"), OSError(28, "full")):
+        workdir = tmp_path / type(error).__name__
+        with monkeypatch.context() as patched:
+            patched.setattr(JaxSampler, "publish", refuses)
+            with pytest.raises(type(error), match=str(error.args[-1])):
+                run(graded, workdir)
+        assert steps_in(workdir / "checkpoints") == {1}
+    run(graded, workdir)
     run(graded, tmp_path / "whole")
     # All is as in the whole run but the first step's row, which was not yet written.
-    assert rows(tmp_path / "w")[-1]["step"] == 2
-    assert rows(tmp_path / "w")[-1] == rows(tmp_path / "whole")[-1]
+    assert rows(workdir)[-1]["step"] == 2
+    assert rows(workdir)[-1] == rows(tmp_path / "whole")[-1]
 
 
 def test_only_the_leader_tries_a_reward_out(config, monkeypatch):

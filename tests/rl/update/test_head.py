@@ -60,7 +60,7 @@ def plain():
         ((2, 2, 1), "cpu", 7, 3),
     ],
 )
-def test_any_chunk_block_and_mesh_give_the_plain_result(
+def test_any_chunk_and_mesh_give_the_plain_result(
     monkeypatch, plain, shape, where, block, chunk
 ):
     monkeypatch.setattr(head, "BLOCK", block)

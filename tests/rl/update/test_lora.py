@@ -78,9 +78,7 @@ def _full_gradient():
     "shape, micro_rows, row_length, options",
     [((1, 1, 1), 1, 64, {"remat": "dots"}), ((2, 2, 2), 4, 32, {"remat": "full"})],
 )
-def test_gradients_are_the_chain_rule_of_the_full_gradient(
-    shape, micro_rows, row_length, options
-):
+def test_gradients_follow_the_chain_rule(shape, micro_rows, row_length, options):
     layers, by_weight = _full_gradient()
     with jax.enable_x64(True):
         groups = _groups()

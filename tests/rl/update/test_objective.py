@@ -197,9 +197,7 @@ def _with_outside(function, first, **outside):
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("name", ["policy", "old", "sampler", "reference", "entropy"])
 @pytest.mark.parametrize("function", ["grpo", f"{__name__}:of_all"])
-def test_whatever_stands_where_nothing_counts_is_masked_before_arithmetic(
-    function, name, first
-):
+def test_what_does_not_count_is_masked_before_arithmetic(function, name, first):
     """0 * inf is NaN: in the loss, in its statistics and, by where, in its gradient."""
     clean = _with_outside(function, first)
     (loss, _), gradients = clean

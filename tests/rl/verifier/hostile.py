@@ -4,8 +4,6 @@
 (gold, whole reply, correct) for what extraction must withstand.
 """
 
-import pathlib
-
 LONG = 100_000
 
 
@@ -586,13 +584,3 @@ REPLIES: list[tuple[str, str, bool]] = [
     ("5", "\\boxed{" + "5" * 100_000 + "}", False),
     ("5", "}" * 100_000 + "\\boxed{5}", True),
 ]
-
-
-def write_seeds(folder: str) -> None:
-    """Writes every answer as a file, for a fuzzer to start from."""
-    target = pathlib.Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    rows = [row for family in FAMILIES.values() for row in family]
-    for number, (gold, predicted, _) in enumerate(rows):
-        seed = f"{gold[:400]}\n{predicted[:400]}"
-        (target / f"{number:04}").write_bytes(seed.encode("utf-8", "surrogatepass"))

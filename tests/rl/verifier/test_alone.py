@@ -16,9 +16,10 @@ import sys, time
 start = time.process_time()
 import compass_verifier as verifier
 assert time.process_time() - start < 1
-assert not {"jax", "numpy", "sympy", "rl"} & sys.modules.keys()
 with verifier.VerifierPool(1) as pool:
     (verdict,) = pool.judge([(r"\\boxed{4}", ["3", "4.0"], None)])
+assert verifier.is_equivalent(r"2 \\sqrt[3]{x}", "x") is False
+assert not {"jax", "numpy", "sympy", "torch", "rl"} & sys.modules.keys()
 print(verdict.correct, verifier.is_equivalent("1 m", r"100 \\text{ cm}"))
 """
 

@@ -210,9 +210,7 @@ def test_a_problem_without_tex_has_formulas_too():
         ("Its length in meters, or in feet?", "90 \\text{ m}", True),
     ],
 )
-def test_a_gold_without_a_unit_has_the_one_that_the_problem_asks_for(
-    problem, answer, correct
-):
+def test_a_gold_has_the_unit_that_is_asked_for(problem, answer, correct):
     assert (_rule(answer, "90", problem)[0] is True) == correct
 
 
@@ -323,7 +321,5 @@ def test_what_only_looks_like_the_gold(gold, predicted):
         ("f(x)=2x", "y=2x", None, False),
     ],
 )
-def test_y_and_f_name_one_function_if_the_problem_names_one(
-    answer, gold, problem, correct
-):
+def test_y_and_f_may_name_one_function(answer, gold, problem, correct):
     assert judge(f"\\boxed{{{answer}}}", gold, problem).correct is correct

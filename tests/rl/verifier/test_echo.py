@@ -55,9 +55,7 @@ def _spellings(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "stride"), [("train/math12k.jsonl", 12), ("eval/math500.jsonl", 1)]
 )
-def test_copies_are_credited_in_three_of_a_thousand_problems_at_most(
-    shared_data, name, stride
-):
+def test_copies_are_seldom_credited(shared_data, name, stride):
     rows = list(map(json.loads, (shared_data / name).open(encoding="utf-8")))[::stride]
     rows = [row for row in rows if row["answer"]]
     credited, own, boxes = [], 0, 0
@@ -175,7 +173,5 @@ _INTERSECTION = "Given $A=\\{x|0<x<3\\}$ and $B=\\{x|x>1\\}$, find $A\\cap B$."
         ("1, 2", "x=1, x=2", "Is $x=1$ or $x=2$ a root of $x^2-3x+2$?", True),
     ],
 )
-def test_what_joins_formulas_of_the_problem_says_no_more(
-    gold, answer, problem, correct
-):
+def test_joined_formulas_say_no_more(gold, answer, problem, correct):
     assert (judge(f"\\boxed{{{answer}}}", gold, problem).correct is True) == correct

@@ -122,9 +122,7 @@ def test_an_option_in_words_contradicts_only_another_option():
         ("28", r"28\%", r"Discounts of 10\% and 20\% equal a discount of:", True),
     ],
 )
-def test_a_percent_sign_needs_a_question_for_a_percentage(
-    answer, gold, problem, correct
-):
+def test_a_percent_sign_needs_a_question(answer, gold, problem, correct):
     assert _correct(answer, gold, problem) is correct
 
 

@@ -268,9 +268,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_worker_inherits_no_key_no_descriptor_and_leaves_signals_to_its_parent(
-    monkeypatch,
-):
+def test_a_worker_inherits_no_key_no_descriptor_and_no_signal(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "secret")
     with open(os.devnull) as ours, VerifierPool(1) as pool:
         os.set_inheritable(ours.fileno(), True)

@@ -169,9 +169,7 @@ def test_what_may_change_goes_on_and_is_recorded(workdir, changed, change):
 @pytest.mark.parametrize(
     "change,message", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED]
 )
-def test_what_would_be_another_run_is_refused_with_the_difference(
-    workdir, changed, change, message
-):
+def test_another_run_is_refused_with_the_difference(workdir, changed, change, message):
     path, now = workdir / "manifest.json", changed(change)
     before = path.read_bytes()
     with pytest.raises(ValueError) as caught:
@@ -212,9 +210,7 @@ def test_an_edited_reward_is_shown_and_never_refused(workdir, first):
 
 
 @pytest.mark.failure(37)
-def test_settings_of_jax_that_change_what_is_drawn_are_part_of_a_run(
-    workdir, made, first
-):
+def test_settings_of_jax_are_part_of_a_run(workdir, made, first):
     assert first["jax"] == {}
     with jax.threefry_partitionable(False):
         now = _identify(_config(made))

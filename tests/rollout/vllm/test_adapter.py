@@ -82,9 +82,7 @@ def test_ten_publishes_are_served_exactly(served):
     assert len(seen) == 20
 
 
-def test_wrong_adapters_stop_the_run_and_a_corrupt_file_keeps_the_last(
-    served, monkeypatch
-):
+def test_wrong_adapters_stop_and_a_corrupt_file_keeps_the_last(served, monkeypatch):
     policy, sampler = served
     good, other = _adapted(policy, 100), _adapted(policy, 101)
     sampler.publish(good.params, 20)

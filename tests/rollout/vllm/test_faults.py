@@ -88,9 +88,7 @@ def undisturbed(sampler):
         ("engine", signal.SIGSTOP),
     ],
 )
-def test_a_server_lost_during_generation_costs_only_time(
-    policy, sampler, undisturbed, which, blow
-):
+def test_a_lost_server_costs_only_time(policy, sampler, undisturbed, which, blow):
     sampler.publish(policy.params, 0)
     before = sampler.metrics()["sampler/restarts"]
     groups, finished = _step(sampler, lambda: _strike(sampler, which, blow))

@@ -68,9 +68,7 @@ def test_the_served_version_stays_while_others_are_written(tmp_path):
 
 
 @pytest.mark.failure(31)
-def test_room_for_two_versions_is_checked_before_a_byte_is_written(
-    tmp_path, monkeypatch, caplog
-):
+def test_room_for_two_versions_is_checked(tmp_path, monkeypatch, caplog):
     size = shutil.disk_usage(tmp_path).total // 4 // 3  # of each of three tensors
     with pytest.raises(OSError, match=r"GB free, .*; set config\.rollout\.vllm\.weig"):
         _folder(tmp_path, size=size)
