@@ -3,7 +3,6 @@
 import importlib
 import json
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -21,7 +20,6 @@ from configs.reading import (
 )
 from configs.schema import config_json
 
-ROOT = pathlib.Path(__file__).parents[2]
 GOOD = "from configs import base\n\n\ndef get_config(text=''):\n"
 
 
@@ -200,21 +198,3 @@ def test_a_link_to_a_file_finds_the_modules_beside_the_file(tmp_path):
     file.write_text(f"from beside_a_linked_config import STEPS\n{GOOD}{text}")
     (tmp_path / "link.py").symlink_to(file)
     assert read_config(str(tmp_path / "link.py")).steps == 7
-
-
-@pytest.mark.failure(122)
-def test_a_dict_and_an_unknown_key_on_the_command_line(tmp_path):
-    train = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
-
-    def line(argument: str) -> str:
-        command = [*train, f"--workdir={tmp_path}", "--dry_run", argument]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 1
-        return done.stderr.splitlines()[-1]
-
-    assert line("--config.data.eval={a: x}") == (
-        "error: config.data.eval='{a: x}': is not a dict; write it as in Python,"
-        " {'NAME': 'VALUE'}"
-    )
-    unknown = "error: config.rollout.top_p: unknown key 'top_p'"
-    assert line("--config.rollout.top_p=0.9") == unknown

@@ -7,12 +7,6 @@ import pytest
 from tests.rl import test_train as runs
 
 COMMON = {**runs.ABLE, "steps": 6, "checkpoint.every_steps": 1}
-STAGES = (
-    {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
-     "max_response_tokens": 28, "learning_rate": 5e-5, "temperature": 0.7},
-    {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3,
-     "temperature": 0.9},
-)  # fmt: skip
 CHANGES = {
     "carry": {
         "dynamic_sampling.carry": True,
@@ -27,14 +21,7 @@ CHANGES = {
 @pytest.fixture(scope="module")
 def command(tmp_path_factory, cache):
     """Makes the command of a run by the name of its changes."""
-    path = tmp_path_factory.mktemp("config") / "staged.py"
-    path.write_text(
-        "from configs import quickstart\n"
-        "def get_config():\n"
-        "    c = quickstart.get_config()\n"
-        f"    c.curriculum.stages = {STAGES!r}\n"
-        "    return c\n"
-    )
+    path = runs.staged(tmp_path_factory.mktemp("config"))
 
     def make(workdir, name, **more):
         config = path if name == "stages" else "configs/quickstart.py"
@@ -128,22 +115,3 @@ def test_killed_it_ends_bit_for_bit_the_same(finished, command, tmp_path, name, 
     done = runs.run(arguments)
     assert "resuming after step" in done.stdout
     runs._assert_same_run(workdir, again)
-
-
-def test_a_stage_that_cannot_work_is_one_line(command, tmp_path):
-    bad = (
-        (
-            {"rollout.max_response_tokens": 20},
-            "stages[0].max_response_tokens=28: must be at most",
-        ),
-        ({"data.train_args.held_out": 5050}, "no problem"),
-        (
-            {"rollout.max_prompt_tokens": 5, "data.eval": ""},
-            "prompts that are unreadable or exceed config.rollout.max_prompt_tokens=5",
-        ),
-    )
-    commands = [command(tmp_path / "w", "stages", **changes) for changes, _ in bad]
-    for done, (_, message) in zip(runs.starts(tmp_path, commands), bad, strict=True):
-        assert done.returncode == 1 and message in done.stderr, done.stderr
-        assert "Traceback" not in done.stderr
-        assert not (tmp_path / "w").exists()

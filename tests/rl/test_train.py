@@ -58,6 +58,26 @@ ABLE = {
     "model.maker_args.layers": 3,
 }
 
+STAGES = (
+    {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
+     "max_response_tokens": 28, "learning_rate": 5e-5, "temperature": 0.7},
+    {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3,
+     "temperature": 0.9},
+)  # fmt: skip
+
+
+def staged(folder):
+    """Writes a config of STAGES."""
+    path = folder / "staged.py"
+    path.write_text(
+        "from configs import quickstart\n"
+        "def get_config():\n"
+        "    c = quickstart.get_config()\n"
+        f"    c.curriculum.stages = {STAGES!r}\n"
+        "    return c\n"
+    )
+    return path
+
 
 def command(workdir, cache, *, config="configs/quickstart.py", **changes):
     settings = {**SMALL, "model.maker_args.cache": str(cache), **changes}
@@ -286,35 +306,29 @@ def _kill_in_the_middle(arguments, rng, of):
     process.communicate()
 
 
-STOPS = (signal.SIGTERM, signal.SIGINT)
-
-
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory, cache):
-    """A run that is killed, then stopped by each signal, and then ends.
+    """A run that is killed, then stopped by a signal, and then ends.
 
     Returns:
-      Its workdir, what each start said and its status, by the signal that ended it, 0
-      for the last; and how another start ended while one was at work. The copy
-      "fewer" is the workdir after the last signal.
+      Its workdir, the status and the output of the start that was stopped, how another
+      start ended meanwhile, and the output of the last. The copy "fewer" is the workdir
+      after the signal.
     """
     workdir = tmp_path_factory.mktemp("interrupted") / "work"
     _kill_in_the_middle(command(workdir, cache), random.Random(0), of=workdir)
-    ends = {}
     # What a stop leaves is saved for its sake alone.
     seldom = command(workdir, cache, **{"checkpoint.every_steps": 100})
-    for number in STOPS:
-        process = _begin(seldom)
-        said = _first_step(process)
-        if number == signal.SIGTERM:
-            process.send_signal(signal.SIGSTOP)
-            second = run(seldom, check=False)
-            process.send_signal(signal.SIGCONT)
-        process.send_signal(number)
-        ends[number] = said + process.communicate()[0], process.returncode
+    process = _begin(seldom)
+    said = _first_step(process)
+    process.send_signal(signal.SIGSTOP)
+    second = run(seldom, check=False)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGTERM)
+    said += process.communicate()[0]
     shutil.copytree(workdir, workdir.with_name("fewer"))
-    done = run(command(workdir, cache))
-    return workdir, ends | {0: (done.stdout, done.returncode)}, second
+    last = run(command(workdir, cache)).stdout
+    return workdir, process.returncode, said, second, last
 
 
 @pytest.mark.failure(30)
@@ -325,27 +339,20 @@ def test_killed_and_stopped_it_ends_bit_for_bit_the_same(finished, interrupted):
 
 
 @pytest.mark.failure(35)
-@pytest.mark.parametrize("number, following", [STOPS, (signal.SIGINT, 0)])
-def test_a_stop_signal_saves_and_the_next_start_resumes(interrupted, number, following):
-    ends = interrupted[1]
-    said, status = ends[number]
-    assert status == 128 + number, said
+def test_a_stop_signal_saves_and_the_next_start_resumes(interrupted, early):
+    _, status, said, _, following = interrupted
+    assert status == 128 + signal.SIGTERM, said
     assert "saved after step " in said and "Traceback" not in said
     last = re.findall(r"^step (\d+)/", said, re.M)[-1]
-    assert f"resuming after step {last}\n" in ends[following][0]
-
-
-def test_asked_for_fewer_steps_it_is_evaluated_as_it_is(interrupted, early):
-    said = interrupted[1][signal.SIGINT][0]
-    last = re.findall(r"^step (\d+)/", said, re.M)[-1]
-    assert int(last) > 1
+    assert int(last) > 1 and f"resuming after step {last}\n" in following
+    # Asked for fewer steps than it has done, the run is evaluated as it is.
     # Its result would otherwise be the evaluation of the base.
     assert f"evaluation after step {last}: " in early["fewer steps"][1].stdout
 
 
 @pytest.mark.failure(34)
 def test_a_second_run_in_one_workdir_is_refused(interrupted):
-    second = interrupted[2]
+    second = interrupted[3]
     assert second.returncode == 1
     assert "another process writes to this folder" in second.stderr
 
@@ -581,17 +588,30 @@ BAD = [
         ({"model.maker_args.hiden_size": 4},
          "config.model.maker_args.hiden_size: unknown key 'hiden_size'"),
         ({"rollout.group_size": "many"}, "many"),
+        ({"data.eval": "{a: x}"}, "config.data.eval='{a: x}': is not a dict; write it"
+         " as in Python, {'NAME': 'VALUE'}"),
+        ({"rollout.top_p": 0.9}, "error: config.rollout.top_p: unknown key 'top_p'"),
+]  # fmt: skip
+# With stages.
+BAD_STAGES = [
+        ({"rollout.max_response_tokens": 20},
+         "stages[0].max_response_tokens=28: must be at most"),
+        ({"data.train_args.held_out": 5050}, "no problem"),
+        ({"rollout.max_prompt_tokens": 5, "data.eval": ""},
+         "prompts that are unreadable or exceed config.rollout.max_prompt_tokens=5"),
 ]  # fmt: skip
 
 
 def test_a_device_without_memory_left_is_one_line(checkout):
+    """In a trainer that has not imported torch."""
     program = (
         "import sys, jax.numpy as jnp; from rl import train;"
         " train.flags.FLAGS(['train', '--dry_run']);"
         " train.start_devices = lambda *of: None;"
         " train.from_config = lambda _: None;"
         " train._lead = lambda *_: jnp.zeros(2**46);"
-        " sys.exit(train._command(None, train.stopping.StopSignals('')))"
+        " status = train._command(None, train.stopping.StopSignals(''));"
+        " assert 'torch' not in sys.modules; sys.exit(status)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -659,6 +679,9 @@ def early(tmp_path_factory, finished, interrupted, ended, cache):
     safetensors.numpy.save_file(weights, base / "model.safetensors")
     changes["a base with a NaN"] = {"model.maker": "", "model.path": base}
     changes |= {f"bad input {i}": bad for i, (bad, _) in enumerate(BAD)}
+    with_stages = {"config": staged(folder)}
+    for i, (bad, _) in enumerate(BAD_STAGES, len(BAD)):
+        changes[f"bad input {i}"] = with_stages | bad
     commands = [
         command(folder / name, cache, **of_name) for name, of_name in changes.items()
     ]
@@ -670,11 +693,13 @@ def early(tmp_path_factory, finished, interrupted, ended, cache):
     }
 
 
+@pytest.mark.failure(122)
 @pytest.mark.failure(33)
 @pytest.mark.failure(26)
-@pytest.mark.parametrize("number", range(len(BAD)))
+@pytest.mark.parametrize("number", range(len(BAD + BAD_STAGES)))
 def test_bad_input_is_one_clear_line(early, number):
-    (workdir, done), (_, message) = early[f"bad input {number}"], BAD[number]
+    workdir, done = early[f"bad input {number}"]
+    _, message = (BAD + BAD_STAGES)[number]
     assert done.returncode == 1, done.stdout
     lines = done.stderr.strip().splitlines()
     assert lines[-1].startswith("error: ") and message in lines[-1], done.stderr
@@ -696,8 +721,3 @@ def test_a_bucket_is_no_workdir(early):
         "error: --workdir=gs://bucket/run: must be a folder of a file system; buckets"
         " lack the atomic renames that a run needs"
     )
-
-
-def test_training_never_imports_torch():
-    code = "import sys, rl.train; assert 'torch' not in sys.modules"
-    run([sys.executable, "-c", code])
