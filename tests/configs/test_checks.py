@@ -19,40 +19,26 @@ def _lines(needs_reference=False, **changes):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        (
-            {"batch__prompts_per_update": 32},
-            "config.objective.eps_low and eps_high, bec",
-        ),
+        ({"batch__prompts_per_update": 32},
+         "config.objective.eps_low and eps_high, bec"),
         ({"rollout__group_size": 2}, "the choice of 'std', 'mean' or 'batch_std'"),
-        (
-            {"objective__kl_estimate": "k1"},
-            "config.objective.kl_estimate='k1', because config.objective.kl_penalty=0",
-        ),
-        (
-            {"objective__reset_every": 5},
-            "config.objective.reset_every=5, because config.objective.kl_penalty=0",
-        ),
-        (
-            {"sampling__explore": 0.1},
-            "config.sampling.explore=0.1, because config.sampling.policy='uniform'",
-        ),
-        (
-            {"optimizer__function": "a:b", "optimizer__b1": 0.5},
-            "config.optimizer.b1=0.5, because config.optimizer.function='a:b'",
-        ),
-        (
-            {"steps": 2, "schedule__warmup_updates": 4},
-            "the full config.schedule.learning_rate=0.0001, because the number of ",
-        ),
+        ({"objective__kl_estimate": "k1"},
+         "config.objective.kl_estimate='k1', because config.objective.kl_penalty=0"),
+        ({"objective__reset_every": 5},
+         "config.objective.reset_every=5, because config.objective.kl_penalty=0"),
+        ({"sampling__explore": 0.1},
+         "config.sampling.explore=0.1, because config.sampling.policy='uniform'"),
+        ({"optimizer__function": "a:b", "optimizer__b1": 0.5},
+         "config.optimizer.b1=0.5, because config.optimizer.function='a:b'"),
+        ({"steps": 2, "schedule__warmup_updates": 4},
+         "the full config.schedule.learning_rate=0.0001, because the number of "),
         # Of the steps 10 to 190, only every second has a checkpoint.
-        (
-            {"eval__every_steps": 10},
-            "evaluations at steps without a checkpoint on which checkpoint is retained"
-            " as the best, because config.eval.every_steps=10 is not a multiple of"
-            " 20, the steps between checkpoints",
-        ),
+        ({"eval__every_steps": 10},
+         "evaluations at steps without a checkpoint on which checkpoint is retained"
+         " as the best, because config.eval.every_steps=10 is not a multiple of"
+         " 20, the steps between checkpoints"),
     ],
-)
+)  # fmt: skip
 def test_a_setting_without_effect_is_named(changes, line):
     (found,) = _lines(**changes)
     assert found.startswith(f"no effect: {line}")

@@ -47,17 +47,11 @@ def test_every_config_of_ours_fits(name):
         ("batch.ppo_epochs", 0, "be at least 1"),
         ("batch.row_lengths", (), "have at least one entry, a length in tokens"),
         ("batch.row_lengths", (4096, 0), "have valid entries: 0 must be at least 1"),
-        (
-            "batch.row_lengths",
-            ("4096",),
-            "have valid entries: '4096' must be of type int",
-        ),
+        ("batch.row_lengths", ("4096",),
+         "have valid entries: '4096' must be of type int"),
         ("batch.row_lengths", "4096", "be a list"),
-        (
-            "rollout.stop_token_ids",
-            ("<|im_end|>",),
-            "have valid entries: '<|im_end|>' must be of type int",
-        ),
+        ("rollout.stop_token_ids", ("<|im_end|>",),
+         "have valid entries: '<|im_end|>' must be of type int"),
         ("log.sinks", "wandb", "be a list"),
         ("dynamic_sampling.filter", 1, "be of type bool"),
         ("sampling.policy", "greso", "be one of uniform, signal"),
@@ -66,11 +60,8 @@ def test_every_config_of_ours_fits(name):
         ("optimizer.moments_dtype", "float16", "be one of float32, bfloat16"),
         ("schedule.learning_rate", float("inf"), "be finite"),
         ("optimizer.b2", 1.0, "lie in [0, 0.999999]"),
-        (
-            "alarms.stop_on",
-            ("gap",),
-            f"have valid entries: 'gap' must be one of {ALARMS}",
-        ),
+        ("alarms.stop_on", ("gap",),
+         f"have valid entries: 'gap' must be one of {ALARMS}"),
         ("schedule.decay", "step", "be one of constant, linear, cosine"),
         ("data.unreadable", 2.0, "lie in [0, 1]"),
         ("log.samples", 9, "lie in [0, 8]"),
@@ -79,7 +70,7 @@ def test_every_config_of_ours_fits(name):
         ("seed", -1, "be at least 0"),
         ("export.dtype", "float64", "be one of bfloat16, float16, float32"),
     ],
-)
+)  # fmt: skip
 def test_a_value_that_fits_nowhere_is_named_with_what_it_must_be(key, value, wrong):
     config = base.get_config()
     with config.ignore_type():
@@ -105,15 +96,11 @@ def test_a_policy_that_needs_the_filter_is_one_line():
 @pytest.mark.parametrize(
     "key,value,other,why",
     [
-        (
-            "reward.shuffle",
-            True,
-            {"dynamic_sampling.carry": True},
-            "cannot be combined with",
-        ),
+        ("reward.shuffle", True, {"dynamic_sampling.carry": True},
+         "cannot be combined with"),
         ("objective.reset_every", 5, {"model.lora.rank": 4}, "adapters cannot replace"),
     ],
-)
+)  # fmt: skip
 def test_two_settings_that_exclude_each_other_are_one_line(key, value, other, why):
     config = quickstart.get_config()
     config.update_from_flattened_dict({key: value, **other})

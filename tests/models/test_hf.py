@@ -348,15 +348,11 @@ def test_an_unreachable_model_is_one_line():
         ({"model_type": "gemma"}, "model_type='gemma'"),
         ({"model_type": "qwen3"}, "architectures=.* only Qwen3ForCausalLM"),
         ({"architectures": ["Qwen2ForTokenClassification"]}, "architectures="),
-        (
-            {"rope_parameters": None, "rope_scaling": {"type": "yarn", "factor": 4}},
-            "rope_scaling.rope_type='yarn' is not supported, only 'default'",
-        ),
+        ({"rope_parameters": None, "rope_scaling": {"type": "yarn", "factor": 4}},
+         "rope_scaling.rope_type='yarn' is not supported, only 'default'"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type='yarn'"),
-        (
-            {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}},
-            "rope_parameters.low_freq_factor=None",
-        ),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}},
+         "rope_parameters.low_freq_factor=None"),
         ({"attention_bias": True}, "attention_bias=True"),
         ({"use_sliding_window": True}, "use_sliding_window=True"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
@@ -369,23 +365,17 @@ def test_an_unreachable_model_is_one_line():
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps=nan must be a number"),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings='false' is not"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
-        (
-            {"quantization_config": {"quant_method": "fp8"}},
-            "quantization_config=.*'fp8'. is not supported, only unquantized weights",
-        ),
+        ({"quantization_config": {"quant_method": "fp8"}},
+         "quantization_config=.*'fp8'. is not supported, only unquantized weights"),
         ({"rope_scaling": [1]}, r"rope_scaling=\[1\]"),
         # As a model card says to stretch it; transformers obeys this one of the two.
         ({"rope_scaling": {"type": "yarn", "factor": 4}}, "scaling.rope_type='yarn'"),
-        (
-            {"rope_scaling": {"type": "default", "a": 1}},
-            "rope_parameters=.* only a copy of rope_scaling",
-        ),
-        (
-            {"rope_parameters": reference.LLAMA_3 | {"low_freq_factor": 4.0}},
-            "rope_parameters.low_freq_factor=4.0",
-        ),
+        ({"rope_scaling": {"type": "default", "a": 1}},
+         "rope_parameters=.* only a copy of rope_scaling"),
+        ({"rope_parameters": reference.LLAMA_3 | {"low_freq_factor": 4.0}},
+         "rope_parameters.low_freq_factor=4.0"),
     ],
-)
+)  # fmt: skip
 def test_unsupported_configs_are_refused_by_name_and_value(tmp_path, change, message):
     reference.make(tmp_path)
     path = tmp_path / "config.json"

@@ -84,16 +84,12 @@ def test_each_set_has_its_curve_and_the_first_decides(config, tmp_path, capsys):
         ({"eval": {"a/b": "x.jsonl"}}, "config.data.eval: 'a/b' cannot name a set"),
         ({"eval": {"a": "no.jsonl"}}, "no.jsonl: no such file"),
         ({"eval_args": {"b": {}}}, "config.data.eval_args.b={}: must be a dict of"),
-        (
-            {"eval": {"a": WORDS}, "eval_args": {"a": {"splt": "x"}}},
-            "config.data.eval_args.a.splt='x': unknown key",
-        ),
-        (
-            {"eval": {"a": WORDS}, "eval_args": {"a": {"split": "x", "count": 1}}},
-            f"config.data.eval.a={WORDS!r}: split='x', levels=(1, 2, 3): split must be",
-        ),
+        ({"eval": {"a": WORDS}, "eval_args": {"a": {"splt": "x"}}},
+         "config.data.eval_args.a.splt='x': unknown key"),
+        ({"eval": {"a": WORDS}, "eval_args": {"a": {"split": "x", "count": 1}}},
+         f"config.data.eval.a={WORDS!r}: split='x', levels=(1, 2, 3): split must be"),
     ],
-)
+)  # fmt: skip
 def test_a_set_that_does_not_fit_is_one_line(config, change, message):
     config.data.update(change)
     with pytest.raises(ValueError) as error:

@@ -264,12 +264,8 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
         ("it is 42.", {}, "", "no answer found, though it ends with the gold"),
         (r"\boxed{7}", {"rule": "open"}, "", "wrong, since nothing was proved within"),
         (r"\boxed{42}", {"correct": True}, "", ""),
-        (
-            r"\boxed{42}",
-            {"correct": True, "finish_reason": "length"},
-            "",
-            "was cut off",
-        ),
+        (r"\boxed{42}", {"correct": True, "finish_reason": "length"}, "",
+         "was cut off"),
         (r"\boxed{42}", {"correct": True, "repeated": True}, "", "it is repetitive"),
         (r"so \boxed{42 apples}</think> no", {}, "</think>", ""),
         ("it is 42.</think> no", {}, "</think>", ""),
@@ -277,7 +273,7 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
         (r"no</think> so \boxed{42 apples}", {}, "</think>", "wrong, though the answ"),
         ("no</think> it is 42.", {}, "</think>", "no answer found, though it ends"),
     ],
-)
+)  # fmt: skip
 def test_a_verdict_worth_a_second_look(completion, changes, after, said):
     row = {
         "completion": completion, "gold": "42", "correct": False, "repeated": False,

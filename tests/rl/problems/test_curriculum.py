@@ -177,26 +177,20 @@ def test_no_stages_draw_from_everything():
         ({"levels": {"1": 1.0}}, "[0]: missing a required argument: 'name'"),
         ({"name": "a", "step": 3}, "[0].step=3: unknown key"),
         ({"name": "a", "levels": {}}, "[0].levels={}: must be like {'3': 0.5}"),
-        (
-            {"name": "a", "levels": {"x": 1}},
-            "[0].levels={'x': 1}: must be like {'3': 0.5}",
-        ),
+        ({"name": "a", "levels": {"x": 1}},
+         "[0].levels={'x': 1}: must be like {'3': 0.5}"),
         ({"name": "a", "group_size": 1}, "[0].group_size=1: must be at least 2"),
         (5, "[0]=5: must be a dict"),
         ({"name": "a", "levels": [1, 2]}, "[0].levels=[1, 2]: must be like {'3': 0.5}"),
         ({"name": "a", "advance": "x"}, "[0].advance='x': must be a dict"),
         # Of another type it would fail when the stage begins, days into a run.
         ({"name": "a", "group_size": 16.0}, "[0].group_size=16.0: must be of type int"),
-        (
-            {"name": "a", "advance": {"metric": "accuracy", "at_least": 1}},
-            "[0].advance: missing a required argument: 'window'",
-        ),
-        (
-            {"name": "a", "advance": {"metric": "loss", "at_least": 1, "window": 1}},
-            "[0].advance.metric='loss': must be one of",
-        ),
+        ({"name": "a", "advance": {"metric": "accuracy", "at_least": 1}},
+         "[0].advance: missing a required argument: 'window'"),
+        ({"name": "a", "advance": {"metric": "loss", "at_least": 1, "window": 1}},
+         "[0].advance.metric='loss': must be one of"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_stage_is_named(section, message):
     with pytest.raises(ValueError) as error:
         make_stages((section,))

@@ -70,34 +70,22 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         (b'{"problem": "a", "answer": "1"}\n{"problem": ', "a.jsonl:2: not JSON"),
         (b'{"problem": "a", "answer": true}\n', "a.jsonl:1: field 'answer' is True"),
         (b'{"problem": "a", "answer": NaN}\n', "a.jsonl:1: field 'answer' is nan"),
-        (
-            b'{"id": 7, "problem": "a", "answer": 1}\n'
-            b'{"problem": "b", "answer": "2"}\n{"id": 7, "problem": "c", "answer": 1}',
-            "a.jsonl:3: id '7' occurs twice, first in .*a.jsonl:1; give",
-        ),
-        (
-            b'{"answer": "1", "question": "a"}\n',
-            "a.jsonl:1: field 'problem' is missing; the row has 'answer', 'question';"
-            " set config.data.fields.problem",
-        ),
-        (
-            b'{"problem": "a", "answer": ["1", "2"]}\n',
-            r"a.jsonl:1: .*not text \(for a list use `answers`\); the row has .*"
-            "config.data.fields.answers",
-        ),
+        (b'{"id": 7, "problem": "a", "answer": 1}\n'
+         b'{"problem": "b", "answer": "2"}\n{"id": 7, "problem": "c", "answer": 1}',
+         "a.jsonl:3: id '7' occurs twice, first in .*a.jsonl:1; give"),
+        (b'{"answer": "1", "question": "a"}\n',
+         "a.jsonl:1: field 'problem' is missing; the row has 'answer', 'question';"
+         " set config.data.fields.problem"),
+        (b'{"problem": "a", "answer": ["1", "2"]}\n',
+         r"a.jsonl:1: .*not text \(for a list use `answers`\); the row has .*"
+         "config.data.fields.answers"),
         (b'{"problem": null, "answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
-        (
-            b'{"problem": "\\ud83d", "answer": "1"}\n',
-            "a.jsonl:1: contains '.ud83d', half",
-        ),
-        (
-            b'{"problem": "a", "answer": 1' + 5000 * b"1" + b"}\n",
-            r"a.jsonl:1: not JSON \(Exceeds the limit \(4300 digits\)",
-        ),
-        (
-            b'{"problem": "a", "answer": "1", "answer": "2"}\n',
-            r"a.jsonl:1: not JSON \(the key 'answer' occurs twice\)",
-        ),
+        (b'{"problem": "\\ud83d", "answer": "1"}\n',
+         "a.jsonl:1: contains '.ud83d', half"),
+        (b'{"problem": "a", "answer": 1' + 5000 * b"1" + b"}\n",
+         r"a.jsonl:1: not JSON \(Exceeds the limit \(4300 digits\)"),
+        (b'{"problem": "a", "answer": "1", "answer": "2"}\n',
+         r"a.jsonl:1: not JSON \(the key 'answer' occurs twice\)"),
         (b"[\n{\n", "a.jsonl:1: not JSON .a value spans several lines"),
         (b'{"problem": "\xff", "answer": "1"}\n', "a.jsonl:1: not UTF-8"),
         (b"\x1f\x8b\x08\0", "a.jsonl: is compressed with gzip; decompress it with"),
@@ -108,7 +96,7 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         (b'{"problem": "a", "answer": "1", "level": "5"}\n', "field 'level' is '5'"),
         (b"", "contains no problems"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_row_is_named(tmp_path, content, message):
     (tmp_path / "a.jsonl").write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:

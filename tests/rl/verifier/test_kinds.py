@@ -113,15 +113,11 @@ def test_an_option_in_words_contradicts_only_another_option():
         (r"21\%", "21", "She takes 40 percent more cups. How many cups?", False),
         (r"25\%", "25", "What percent of 60 is 15?", True),
         (r"25\%", "25", r"If $x\%$ of 20 is 5, what is $x$?", True),
-        (
-            r"7\%",
-            "7",
-            "What is the interest rate, as a percentage, after 5% tax?",
-            True,
-        ),
+        (r"7\%", "7", "What is the interest rate, as a percentage, after 5% tax?",
+         True),
         ("28", r"28\%", r"Discounts of 10\% and 20\% equal a discount of:", True),
     ],
-)
+)  # fmt: skip
 def test_a_percent_sign_needs_a_question(answer, gold, problem, correct):
     assert _correct(answer, gold, problem) is correct
 

@@ -34,43 +34,24 @@ def test_a_price_per_something_is_another_one():
 @pytest.mark.parametrize(
     ("question", "right", "other"),
     [
-        (
-            "She has 12 pairs of socks. How many socks are these?",
-            ["socks", "socks in total"],
-            ["pairs of socks", "pairs", "pairs of shoes", "hours"],
-        ),
-        (
-            "How many pairs of socks can 24 socks make?",
-            ["pairs", "pairs of socks"],
-            ["socks", "socks in pairs", "teams"],
-        ),
-        (
-            "A team has 9 students. How many of the students are in each team?",
-            ["students", "people"],
-            ["teams", "teams of students", "students per school"],
-        ),
-        (
-            "How many total meters does he run a week?",
-            ["meters", "m"],
-            ["meters per day", "km per week", "weeks", "m/s", "sprints"],
-        ),
-        (
-            "Is it a profit? He pays \\$5. How much does he make per day?",
-            ["dollars", "dollars per day"],
-            ["dollars loss", "dollars in debt", "doubled dollars"],
-        ),
-        (
-            "How many dollars of profit does he make? Each child has three parts.",
-            ["dollars", "dollars of profit"],
-            ["dollars loss", "cents", "parts"],
-        ),
-        (
-            "Three children share the apples. How many does each get?",
-            ["apples", "apples each"],
-            ["apples per hour", "apples per basket"],
-        ),
+        ("She has 12 pairs of socks. How many socks are these?",
+         ["socks", "socks in total"],
+         ["pairs of socks", "pairs", "pairs of shoes", "hours"]),
+        ("How many pairs of socks can 24 socks make?", ["pairs", "pairs of socks"],
+         ["socks", "socks in pairs", "teams"]),
+        ("A team has 9 students. How many of the students are in each team?",
+         ["students", "people"], ["teams", "teams of students", "students per school"]),
+        ("How many total meters does he run a week?", ["meters", "m"],
+         ["meters per day", "km per week", "weeks", "m/s", "sprints"]),
+        ("Is it a profit? He pays \\$5. How much does he make per day?",
+         ["dollars", "dollars per day"],
+         ["dollars loss", "dollars in debt", "doubled dollars"]),
+        ("How many dollars of profit does he make? Each child has three parts.",
+         ["dollars", "dollars of profit"], ["dollars loss", "cents", "parts"]),
+        ("Three children share the apples. How many does each get?",
+         ["apples", "apples each"], ["apples per hour", "apples per basket"]),
     ],
-)
+)  # fmt: skip
 def test_words_that_are_told_but_not_asked_for(question, right, other):
     def correct(words: str) -> bool:
         return judge(f"\\boxed{{12 \\text{{ {words}}}}}", "12", question).correct

@@ -18,13 +18,8 @@ from tests.tools.tiny import make_model
         ([0, 1, 2, 3], (0, 1), "", (0.0, ""), [(2,), (3,)]),
         ([0, 1, 2, 3], (0, 1), "2,3", (0.0, ""), [(2, 3)]),
         ([0, 1, 2, 3], (0, 1), "1;2", (0.0, ""), r"both JAX and vLLM use GPUs \[1\]"),
-        (
-            [0, 1, 2, 3],
-            (0, 1),
-            "2,3;3",
-            (0.0, ""),
-            r"lists the GPU ids \[3\] more than",
-        ),
+        ([0, 1, 2, 3], (0, 1), "2,3;3", (0.0, ""),
+         r"lists the GPU ids \[3\] more than"),
         ([0, 1, 2, 3], (0, 1), "3,3", (0.0, ""), r"lists the GPU ids \[3\] more than"),
         ([0, 1, 2, 3], (0, 1), "gpu0", (0.0, ""), "devices='gpu0': must be GPU ids"),
         ([0, 1], (0, 1), "", (0.0, ""), r"JAX uses all GPUs of this machine \(\[0"),
@@ -33,7 +28,7 @@ from tests.tools.tiny import make_model
         ([0], (0,), "0", (0.5, "0.4"), [(0,)]),
         ([], (), "", (0.0, ""), [()]),
     ],
-)
+)  # fmt: skip
 def test_servers_get_gpus_that_jax_does_not_hold_or_a_share(
     monkeypatch, machine, own, devices, fractions, found
 ):
