@@ -94,13 +94,13 @@ def test_the_token_advantage_has_a_number_for_each_token(files):
     assert [a.tolist() for a in of_group] == [[1, 1, 0, 0], [-1, 0]]
 
 
-@pytest.mark.parametrize(
-    "name", ["my_optimizer_config", "my_reference_config", "my_groups_config"]
-)
-def test_a_step_of_the_run(files, name, tmp_path):
-    config = read_config(f"{name}.py")
+def test_a_step_with_an_optimizer_a_reference_and_groups(files, tmp_path):
+    config = read_config("my_optimizer_config.py")
+    config.objective = read_config("my_reference_config.py").objective
+    with_groups = read_config("my_groups_config.py")
+    config.rollout.extra_groups = with_groups.rollout.extra_groups
     config.steps, config.compiled, config.data.eval = 1, "", ""
-    config.objective.reset_every = min(config.objective.reset_every, 1)
+    config.objective.reset_every = 1
     config.dynamic_sampling.filter = False
     config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=2, batch=4)
     config.rollout.group_size, config.rollout.slots = 2, 8
@@ -112,7 +112,7 @@ def test_a_step_of_the_run(files, name, tmp_path):
     assert summary["updates"] == 2 and summary["skipped"] == 0
     row = json.loads((tmp_path / "work" / "metrics.jsonl").read_text().splitlines()[-1])
     # Two demonstrations a step, of `\boxed{..}` and its end.
-    assert (row["off_policy/tokens"] > 0) == (name == "my_groups_config")
+    assert row["off_policy/tokens"] > 0 and "policy/kl_reference" in row
 
 
 def test_the_sink_is_told(files, tmp_path):

@@ -25,10 +25,10 @@ from tests.rl.examples import make_group
 
 
 @pytest.fixture
-def config(tmp_path):
+def config(cache):
     config = quickstart.get_config()
     config.data.eval = ""
-    config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=1, layers=1)
+    config.model.maker_args.update(cache=str(cache), steps=1, layers=1)
     config.model.dtype = "bfloat16"
     config.objective.kl_penalty = 0.01
     config.batch.prompts_per_update = 2
@@ -142,11 +142,9 @@ def _assert_equal(first, second):
     jax.tree.map(np.testing.assert_array_equal, first, second)
 
 
-def test_another_model_is_the_reference(config, opened, tmp_path):
+def test_another_model_is_the_reference(config, opened, cache):
     teacher = quickstart.get_config()
-    teacher.model.maker_args.update(
-        cache=str(tmp_path / "bases"), steps=1, layers=2, hidden_size=32
-    )
+    teacher.model.maker_args.update(cache=str(cache), steps=1, layers=2, hidden_size=32)
     config.objective.reference = str(base_folder(from_config(teacher)))
     engine = opened()
     vocab_size = validate(from_config(config)).model.vocab_size

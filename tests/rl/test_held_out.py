@@ -23,11 +23,11 @@ def _sums(path, *problems):
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
+def config(tmp_path, cache, monkeypatch):
     c = quickstart.get_config()
     c.compiled = ""
     c.steps = 2
-    c.model.maker_args.update(cache=str(tmp_path / "bases"), steps=1, layers=1)
+    c.model.maker_args.update(cache=str(cache), steps=1, layers=1)
     c.data.train_args.held_out = c.model.maker_args.held_out = 8
     c.data.eval = {
         "sums": _sums(tmp_path / "sums.jsonl", *(f"{i}+{i}" for i in range(12))),
