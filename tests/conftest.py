@@ -24,8 +24,10 @@ with contextlib.suppress(ImportError):  # tests that need torch import it themse
     import torch  # noqa: F401  (before transformers looks for it, see rl.problems.tokenizer)
 
 # Most of the suite's time is compilation, and many tests compile the same programs.
+# They are small, so that LLVM's slow passes cost more than they gain.
 jax.config.update("jax_compilation_cache_dir", "/tmp/compass-thinker-jax-cache")
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_disable_most_optimizations", True)
 
 # So do the commands that tests start. Theirs are kept for one session alone: some are
 # killed, perhaps while they write a program.
@@ -39,6 +41,14 @@ hypothesis.settings.register_profile("suite", derandomize=True)
 hypothesis.settings.load_profile("suite")
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def optimized():
+    """Compiles as a run does, where a test computes for longer than it compiles."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="session")

@@ -15,18 +15,13 @@ from models.config import DecoderConfig
 from models.decoder import Decoder, abstract_params, head_table, rotary
 from models.hf import load_params
 from models.inference import InferenceDecoder, served_params
-from sharding.mesh import make_mesh
+from tests.meshes import mesh_of
 from tests.models import reference
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
-
-
-def _load(folder, mesh, **options):
+def _load(folder, **options):
     model = Decoder(DecoderConfig.from_folder(folder), **options)
-    return model, load_params(folder, model, mesh)
+    return model, load_params(folder, model, mesh_of())
 
 
 def _logits_of(model):
@@ -55,9 +50,9 @@ CASES = [
 @pytest.mark.parametrize(
     ("changes", "remat"), [(CASES[1], "full"), *((case, "none") for case in CASES)]
 )
-def test_logits_equal_transformers(tmp_path, mesh, changes, remat):
+def test_logits_equal_transformers(tmp_path, changes, remat):
     theirs = reference.make(tmp_path, **changes)
-    model, params = _load(tmp_path, mesh, remat=remat)
+    model, params = _load(tmp_path, remat=remat)
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 96, (2, 23)), rng.integers(0, 96, (2, 41))
     expected_a, expected_b = _torch_logits(theirs, a), _torch_logits(theirs, b)
@@ -76,10 +71,10 @@ def test_logits_equal_transformers(tmp_path, mesh, changes, remat):
 
 
 @pytest.mark.parametrize("changes", CASES[1:3] + CASES[4:])
-def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
+def test_decoding_with_the_cache_equals_transformers(tmp_path, changes):
     theirs = reference.make(tmp_path, **changes)
-    model, params = _load(tmp_path, mesh)
-    c = model.config
+    model, params = _load(tmp_path)
+    c, mesh = model.config, mesh_of()
     served = InferenceDecoder(c, mesh)
     params = served_params(params, model.clone(mesh=mesh), served)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.embedding import look_up
-from sharding.mesh import make_mesh
+from tests.meshes import mesh_of
 
 VOCAB, WIDTH, TOKENS = 24, 8, 16
 
@@ -27,10 +27,7 @@ def test_every_mesh_gives_the_same_rows_and_gradient(shape, dtype, ordered):
             rows = look_up(table, ids, mesh, dtype, ordered=ordered)
             return jnp.sum(rows * weights.astype(dtype), dtype=jnp.float64), rows
 
-        mesh = make_mesh(
-            **dict(zip(("data", "fsdp", "tensor"), shape, strict=True)),
-            devices=jax.devices()[: int(np.prod(shape))],
-        )
+        mesh = mesh_of(*shape)
         run = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
         (_, rows), gradient = run(table, mesh)
         assert rows.dtype == dtype

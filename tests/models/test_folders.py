@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import transformers
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table
 from models.hf import load_params, save_folder
-from sharding.mesh import make_mesh
+from tests.meshes import mesh_of
 from tests.models import reference
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -189,7 +188,7 @@ def test_a_checkpoint_names_the_command_that_makes_a_model_of_it(tmp_path):
 
 
 def logits(folder):
-    mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
+    mesh = mesh_of()
     model = Decoder(DecoderConfig.from_folder(folder))
     params = load_params(folder, model, mesh)
     ids = jnp.asarray(IDS, jnp.int32)

@@ -26,16 +26,11 @@ from models.decoder import Decoder, init_params, param_shardings
 from models.hf import file_layout, load_params, replaced_folder, save_folder
 from models.hub import resolve_folder
 from models.safetensors_io import read_tensors, write_tensors
-from sharding.mesh import make_mesh
+from tests.meshes import mesh_of
 from tests.models import reference
 
 UMASK = os.umask(0)
 os.umask(UMASK)
-
-
-def _mesh(data=1, fsdp=1, tensor=1):
-    devices = jax.devices()[: data * fsdp * tensor]
-    return make_mesh(data=data, fsdp=fsdp, tensor=tensor, devices=devices)
 
 
 def _files(folder):
@@ -60,7 +55,7 @@ def test_float32_round_trip_is_bit_identical(
         source, family, tie_word_embeddings=tied, max_shard_size=max_shard_size
     )
     model = Decoder(DecoderConfig.from_folder(source))
-    params = load_params(source, model, _mesh(*shape))
+    params = load_params(source, model, mesh_of(*shape))
     save_folder(target, params, model.config, assets=source, dtype="float32")
     if max_shard_size > 100_000:
         assert _files(target) == _files(source)
@@ -76,21 +71,21 @@ def test_transformers_loads_a_bfloat16_export(tmp_path):
     source, target = tmp_path / "in", tmp_path / "out"
     theirs = reference.make(source, tie_word_embeddings=False)
     model = Decoder(DecoderConfig.from_folder(source))
-    params = load_params(source, model, _mesh(1, 2, 1))
+    params = load_params(source, model, mesh_of(1, 2, 1))
     save_folder(target, params, model.config, assets=source)
     loaded = transformers.AutoModelForCausalLM.from_pretrained(target)
     assert loaded.dtype == torch.bfloat16
     for name, value in theirs.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], value.bfloat16()), name
     # An export is itself a model that we read.
-    again = load_params(target, model, _mesh())
+    again = load_params(target, model, mesh_of())
     assert jax.tree.leaves(again)[0].dtype == np.float32
 
 
 def test_an_export_holds_two_layers_at_a_time(tmp_path, monkeypatch):
     reference.make(tmp_path, num_hidden_layers=4)
     model = Decoder(DecoderConfig.from_folder(tmp_path))
-    params = load_params(tmp_path, model, _mesh())
+    params = load_params(tmp_path, model, mesh_of())
     made, held = [], []
 
     def counted(*arguments):
@@ -108,7 +103,7 @@ def test_an_export_holds_two_layers_at_a_time(tmp_path, monkeypatch):
 
 def test_parameters_are_sharded_as_the_rules_say(tmp_path):
     reference.make(tmp_path)
-    mesh = _mesh(2, 2, 2)
+    mesh = mesh_of(2, 2, 2)
     model = Decoder(DecoderConfig.from_folder(tmp_path), mesh=mesh)
     for params in (load_params(tmp_path, model, mesh), init_params(model, mesh, 0)):
         expected = param_shardings(model, mesh)
@@ -141,7 +136,7 @@ def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
     assert said.pop("architectures") == ["Qwen3ForCausalLM"]
     (source / "config.json").write_text(json.dumps(said))
     model = Decoder(DecoderConfig.from_folder(source))
-    params = load_params(source, model, _mesh())
+    params = load_params(source, model, mesh_of())
     save_folder(target, params, model.config, assets=source, dtype="float32")
     told = json.loads((target / "config.json").read_text())
     assert told == said | {"architectures": ["Qwen3ForCausalLM"]}
@@ -154,7 +149,7 @@ def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
 def test_weights_that_are_not_finite_are_not_exported(tmp_path, value, dtype):
     reference.make(tmp_path / "in")
     config = DecoderConfig.from_folder(tmp_path / "in")
-    params = load_params(tmp_path / "in", Decoder(config, mesh=_mesh()), _mesh())
+    params = load_params(tmp_path / "in", Decoder(config, mesh=mesh_of()), mesh_of())
     out = tmp_path / "out"
     save_folder(out, params, config, assets=tmp_path / "in", dtype=dtype)
     before = (out / "model.safetensors").read_bytes()
@@ -318,20 +313,20 @@ def test_damaged_weights_are_refused_by_name(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
     with pytest.raises(ValueError, match="model.safetensors: damaged .* not fully"):
-        load_params(tmp_path, model, _mesh())
+        load_params(tmp_path, model, mesh_of())
     path.write_bytes(b"\xff" * 64)
     with pytest.raises(ValueError, match="model.safetensors: damaged safetensors"):
-        load_params(tmp_path, model, _mesh())
+        load_params(tmp_path, model, mesh_of())
     path.write_bytes(whole)
     tensors = safetensors.numpy.load_file(path)
     del tensors["model.layers.1.mlp.up_proj.weight"]
     safetensors.numpy.save_file(tensors, path)
     with pytest.raises(ValueError, match=r"layers\.1\.mlp\.up_proj\.weight is missing"):
-        load_params(tmp_path, model, _mesh())
+        load_params(tmp_path, model, mesh_of())
     tensors["model.layers.1.mlp.up_proj.weight"] = np.zeros((3, 3), np.float32)
     safetensors.numpy.save_file(tensors, path)
     with pytest.raises(ValueError, match=r"has shape \(3, 3\), but .* \(112, 64\)"):
-        load_params(tmp_path, model, _mesh())
+        load_params(tmp_path, model, mesh_of())
 
 
 def test_an_unreachable_model_is_one_line():
@@ -455,10 +450,10 @@ def test_a_tied_head_that_is_stored_is_the_embedding(tmp_path, same):
     safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
     ours = Decoder(DecoderConfig.from_folder(tmp_path))
     if same:
-        load_params(tmp_path, ours, _mesh())
+        load_params(tmp_path, ours, mesh_of())
         return
     with pytest.raises(ValueError, match="lm_head.weight differs from"):
-        load_params(tmp_path, ours, _mesh())
+        load_params(tmp_path, ours, mesh_of())
 
 
 def test_quantised_weights_are_named(tmp_path):

@@ -9,7 +9,7 @@ from models.cache import KVCache, Places
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from models.inference import InferenceDecoder, served_config, served_params
-from sharding.mesh import make_mesh
+from tests.meshes import mesh_of
 
 # Three query heads to a kv head, as 7B has seven: they divide over no two devices. With
 # Qwen2's biases and Qwen3's norms.
@@ -31,7 +31,7 @@ CONFIG = DecoderConfig(
 
 @pytest.fixture(scope="module")
 def trained():
-    model = Decoder(CONFIG, make_mesh(devices=jax.devices()[:1]))
+    model = Decoder(CONFIG, mesh_of())
     params = init_params(model, model.mesh, 0)
     # Zeros at first: a bias that goes to the wrong head must show.
     return model, jax.tree.map(

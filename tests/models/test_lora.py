@@ -11,7 +11,8 @@ import safetensors.numpy
 from models import hf, lora, peft_folder
 from models.decoder import Decoder, abstract_params, init_params, param_shardings
 from models.inference import InferenceDecoder, served_config, served_params
-from sharding.mesh import make_mesh, served_mesh
+from sharding.mesh import served_mesh
+from tests.meshes import mesh_of
 from tests.models.test_inference import CONFIG
 
 SIZES = lora.Lora(rank=4, alpha=8.0, targets="all")
@@ -21,7 +22,7 @@ ADAPTED = dataclasses.replace(CONFIG, lora=SIZES)
 @pytest.fixture(scope="module")
 def adapted():
     """A model on a mesh, its parameters, and the same merged by NumPy."""
-    mesh = make_mesh(fsdp=2, tensor=2, devices=jax.devices()[:4])
+    mesh = mesh_of(fsdp=2, tensor=2)
     model = Decoder(ADAPTED, mesh)
     base = init_params(Decoder(CONFIG, mesh), mesh, 0)
     trained = lora.init_adapters(

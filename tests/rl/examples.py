@@ -10,7 +10,7 @@ from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.judge import build_groups
 from rl.problems.curriculum import Curriculum, Stage
-from rl.types import Group, Problem
+from rl.types import Group, Hyper, Problem, make_hyper
 from rl.verifier import Verdict
 from rollout.types import Completion
 
@@ -28,6 +28,11 @@ def make_completion(length, *, version=0, seed=0, logprob=None, stop=True):
         finish_reason="stop" if stop else "length",
         versions=np.full(length, version, np.int32),
     )
+
+
+def example_hyper(**changes) -> Hyper:
+    settings = dict(learning_rate=0.1, eps_low=0.2, eps_high=0.28, temperature=1.0)
+    return make_hyper(**{**settings, "first_update": False, **changes})
 
 
 def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version=0):

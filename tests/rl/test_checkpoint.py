@@ -21,7 +21,7 @@ from rl.update.examine import NotFinite
 from rl.update.optimizer import make_optimizer
 from rl.update.step import make_step
 from rollout.layout import placed
-from sharding.mesh import make_mesh
+from tests.meshes import mesh_of
 from tests.models.reference import SMALL
 from tests.rl.update.test_step import OBJECTIVE, OPTIMIZER
 
@@ -30,8 +30,7 @@ LOOP = {"seeds": 12, "left": [{"dtype": "float32", "data": "AACAPwAAgD8="}]}
 
 
 def _make(keeps_reference=False, **shape):
-    devices = jax.devices()[: int(np.prod(list(shape.values())))]
-    mesh = make_mesh(**shape, devices=devices)
+    mesh = mesh_of(**shape)
     model = Decoder(CONFIG, mesh=mesh)
     step = make_step(
         model,

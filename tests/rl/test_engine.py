@@ -17,11 +17,10 @@ from rl.engine import Engine
 from rl.groups.packing import pack_groups
 from rl.run_spec import validate
 from rl.start_page import start_page
-from rl.types import make_hyper
 from rl.update.objective import update_metrics
 from rollout.jax_sampler import JaxSampler
 from rollout.types import EMPTY, SamplingParams
-from tests.rl.examples import make_group
+from tests.rl.examples import example_hyper, make_group
 
 
 @pytest.fixture
@@ -61,14 +60,7 @@ def _arguments(config, groups, *, version, updates=2, sampler_is_trainer=True):
         groups, c, version=version, row_multiple=validate(c).row_multiple
     )
     hypers = [
-        make_hyper(
-            learning_rate=0.01,
-            eps_low=0.2,
-            eps_high=0.28,
-            temperature=1.0,
-            first_update=i == 0,
-        )
-        for i in range(updates)
+        example_hyper(learning_rate=0.01, first_update=i == 0) for i in range(updates)
     ]
     return mini_batches, hypers
 
@@ -172,7 +164,7 @@ def test_only_the_policys_own_tokens_keep_the_samplers_logprobs(config, opened):
     vocab_size = validate(from_config(config)).model.vocab_size
     groups = [_group(i, vocab_size) for i in range(4)]
 
-    _, (hyper, *_) = _arguments(config, groups, version=1)
+    _, (first, *_) = _arguments(config, groups, version=1)
 
     def prepared(**how):
         arguments = _arguments(config, groups, version=1, **how)
@@ -185,13 +177,13 @@ def test_only_the_policys_own_tokens_keep_the_samplers_logprobs(config, opened):
     groups[3].completions[1].versions[0] = 0
     fresh, stale = prepared()
     np.testing.assert_array_equal(fresh.old_logprobs, fresh.sampler_logprobs)
-    scored = engine.step.score(engine.state.params, stale, hyper)
+    scored = engine.step.score(engine.state.params, stale, first)
     np.testing.assert_array_equal(stale.old_logprobs, scored)
     # The example's log-probabilities are none of this policy's.
     assert np.abs(scored - stale.sampler_logprobs).max() > 0.1
     # What a server drew is scored too; of a single update nothing is.
     elsewhere, _ = prepared(sampler_is_trainer=False)
-    scored = engine.step.score(engine.state.params, elsewhere, hyper)
+    scored = engine.step.score(engine.state.params, elsewhere, first)
     np.testing.assert_array_equal(elsewhere.old_logprobs, scored)
     assert not np.any(prepared(updates=1)[0].old_logprobs)
     engine.close()

@@ -18,7 +18,7 @@ from rollout.inverse_cdf import draw_tokens
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import PlatformSettings, make_layout
 from rollout.types import SamplingParams
-from sharding.mesh import SIZES, make_mesh
+from tests.meshes import mesh_of
 from tests.models import reference
 
 STOP = (95,)
@@ -31,8 +31,7 @@ def folder(tmp_path_factory):
 
 
 def _sampler(path, shape=(1, 1, 1), slots=8, tensor=0, **how):
-    devices = jax.devices()[: np.prod(shape)]
-    mesh = make_mesh(**dict(zip(SIZES, shape, strict=True)), devices=devices)
+    mesh = mesh_of(*shape)
     model = Decoder(DecoderConfig.from_folder(path), mesh=mesh)
     layout = make_layout(model, slots=slots, tensor=tensor or shape[-1], **how)
     return JaxSampler(layout, load_params(path, model, mesh))
@@ -453,7 +452,7 @@ def test_draws_follow_the_distribution():
         assert chi2 < bins.sum() + 5 * np.sqrt(2 * bins.sum())
 
 
-def test_the_tail_of_a_real_vocabulary_is_drawn_as_often_as_it_weighs():
+def test_the_tail_of_a_real_vocabulary_is_drawn_as_it_weighs(optimized):
     """Half of what a base model draws at temperature 1 comes of thousands of words."""
     words, draws = 151_936, 8_000
     logits = np.random.default_rng(0).normal(size=words).astype(np.float32) * 2
@@ -507,7 +506,7 @@ def test_too_long_a_request_is_refused_with_both_numbers(folder):
 def test_no_publish_holds_two_copies(folder):
     # A start publishes twice, and a skipped step frees no memory before a publish.
     path = folder[0]
-    mesh = make_mesh(devices=jax.devices()[:1])
+    mesh = mesh_of()
     # Of another dtype than the masters, so that the copy shares nothing with them.
     config = DecoderConfig.from_folder(path)
     model = Decoder(config, mesh=mesh, dtype=jnp.bfloat16)

@@ -21,8 +21,9 @@ from rollout.layout import (
     placed,
 )
 from rollout.programs import programs
-from sharding.mesh import SIZES, make_mesh
+from sharding.mesh import make_mesh
 from sharding.rules import laid_out
+from tests.meshes import mesh_of
 
 CONFIG = DecoderConfig(
     vocab_size=1024,
@@ -42,7 +43,7 @@ PACE = PlatformSettings(layers=True, columns=16, tokens=4, call=8, read=128)
 
 
 def _layout(tensor, config=CONFIG, **how):
-    mesh = make_mesh(fsdp=8, devices=jax.devices()[:8])
+    mesh = mesh_of(fsdp=8)
     model = Decoder(config, mesh=mesh, dtype=jnp.float32)
     how = dict(slots=16, prompt_length=16, response_length=48, settings=PACE) | how
     return make_layout(model, tensor=tensor, **how)
@@ -293,7 +294,7 @@ def test_what_a_publish_takes_does_not_grow_with_the_layers(settings):
 )
 def test_published_weights_stand_where_the_layout_says(shape, tensor):
     """Whatever parts the trainer's mesh has."""
-    mesh = make_mesh(**dict(zip(SIZES, shape, strict=True)), devices=jax.devices()[:8])
+    mesh = mesh_of(*shape)
     model = Decoder(CONFIG, mesh=mesh, dtype=jnp.float32)
     layout = make_layout(model, slots=16, tensor=tensor, settings=APART)
     params = init_params(model, mesh, 0)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl.processes.messages import decode, encode
-from rl.types import Batch, make_hyper
+from rl.types import Batch
 from rollout.types import SamplingParams
+from tests.rl.examples import example_hyper
 
 _VALUES = st.recursive(
     st.none()
@@ -48,13 +49,7 @@ def _batch(seed):
 
 def test_a_steps_batches_and_hypers_arrive_bit_for_bit():
     batches = [[_batch(0), _batch(1)], [_batch(2)]]
-    hyper = make_hyper(
-        learning_rate=1e-6,
-        eps_low=0.2,
-        eps_high=0.28,
-        temperature=1.0,
-        first_update=True,
-    )
+    hyper = example_hyper()
     params = SamplingParams(n=4, max_tokens=8, stop_token_ids=(3, 5))
     name, args, kwargs = decode(encode("update", batches, [hyper], params, seed=2**62))
     assert name == "update" and kwargs == {"seed": 2**62} and args[2] == params

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rl.update import head
-from sharding.mesh import make_mesh
+from tests.meshes import mesh_of
 
 ROWS, LENGTH, WIDTH, VOCAB = 4, 6, 8, 40
 TEMPERATURE = 0.7
@@ -67,10 +67,7 @@ def test_any_chunk_and_mesh_give_the_plain_result(
     monkeypatch.setattr(head, "GPU_BLOCK", block)
     monkeypatch.setattr(head, "platform", lambda mesh: where)
     with jax.enable_x64(True):
-        mesh = make_mesh(
-            **dict(zip(("data", "fsdp", "tensor"), shape, strict=True)),
-            devices=jax.devices()[: int(np.prod(shape))],
-        )
+        mesh = mesh_of(*shape)
         found = _with_gradients(
             lambda *x: head.score_tokens(*x, jnp.float64(TEMPERATURE), mesh, chunk),
             *_inputs(np.float64),
@@ -83,7 +80,7 @@ def test_hidden_states_outside_the_scored_tokens_do_no_harm():
     """The last position fills the last chunk up: e^1000 there, times 0, is NaN."""
     hidden, table, targets, mask, weights = _inputs(np.float32)
     hidden[-1, -1], mask[-1, -1] = 1e3 * np.sign(table[0]), False
-    mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
+    mesh = mesh_of()
     assert mask.sum() % 16
     found = _with_gradients(
         lambda *x: head.score_tokens(*x, jnp.float32(TEMPERATURE), mesh, 16),
@@ -97,7 +94,7 @@ def test_temporary_memory_does_not_grow_with_the_vocabulary():
     """4,096 tokens; a whole array of logits would take 2.3 GiB at Qwen's vocabulary."""
 
     def temporary(vocab):
-        mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
+        mesh = mesh_of()
 
         def loss(hidden, table, targets, mask):
             logprobs, entropy = head.score_tokens(
@@ -124,7 +121,7 @@ def test_temporary_memory_does_not_grow_with_the_vocabulary():
 
 def test_a_loss_without_the_entropy_pays_nothing_for_its_gradient():
     hidden, table, targets, mask, _ = _inputs(np.float32)
-    mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
+    mesh = mesh_of()
 
     def lowered(loss):
         def of(hidden, table):

@@ -13,6 +13,7 @@ from models.decoder import Decoder, abstract_params, init_params, param_sharding
 from rl.update.optimizer import make_optimizer
 from rl.update.step import make_step
 from sharding.rules import place
+from tests.meshes import mesh_of
 from tests.rl.update.test_step import (
     CONFIG,
     EPS,
@@ -21,7 +22,6 @@ from tests.rl.update.test_step import (
     _batches,
     _groups,
     _hyper,
-    _mesh,
 )
 
 SIZES = lora.Lora(rank=3, alpha=6.0, targets="all")
@@ -66,7 +66,7 @@ def _gradient(step, params, batches):
 def _full_gradient():
     """The layers with their adapters, and the gradient of the merged weights."""
     with jax.enable_x64(True):
-        alone = _mesh(1, 1, 1)
+        alone = mesh_of(1, 1, 1)
         _, trained, base = _with_adapters(alone, jnp.float64)
         _, full = _step(alone, CONFIG, jnp.float64)
         layers = lora.join(trained, base)[lora.LAYERS]
@@ -82,7 +82,7 @@ def test_gradients_follow_the_chain_rule(shape, micro_rows, row_length, options)
     layers, by_weight = _full_gradient()
     with jax.enable_x64(True):
         groups = _groups()
-        step, trained, base = _with_adapters(_mesh(*shape), jnp.float64, **options)
+        step, trained, base = _with_adapters(mesh_of(*shape), jnp.float64, **options)
         batches = _batches(groups, row_length=row_length, micro_rows=micro_rows)
         found = _gradient(step, lora.join(trained, base), batches)
     scale = SIZES.alpha / SIZES.rank
@@ -116,14 +116,14 @@ def _merged(layers):
 
 @pytest.mark.parametrize("targets, count", [("attention", 4), ("mlp", 3)])
 def test_only_the_adapters_of_the_targets_have_state(targets, count):
-    step, trained, _ = _with_adapters(_mesh(), jnp.bfloat16, targets=targets)
+    step, trained, _ = _with_adapters(mesh_of(), jnp.bfloat16, targets=targets)
     # Two moments to each parameter, and counters.
     arrays = [x for x in jax.tree.leaves(step.init(trained)) if x.ndim]
     assert len(arrays) == 3 * 2 * count
 
 
 def test_an_update_changes_the_adapters_and_no_frozen_weight():
-    step, trained, base = _with_adapters(_mesh(2, 2, 2), jnp.bfloat16)
+    step, trained, base = _with_adapters(mesh_of(2, 2, 2), jnp.bfloat16)
     before = jax.device_get(trained)
     state = step.init(trained)
     assert {x.dtype for x in jax.tree.leaves(state.params)} == {np.dtype("float32")}
@@ -136,7 +136,7 @@ def test_an_update_changes_the_adapters_and_no_frozen_weight():
 
 
 def test_adapters_start_at_the_base_bit_for_bit():
-    mesh, dtype = _mesh(1, 2, 2), jnp.bfloat16
+    mesh, dtype = mesh_of(1, 2, 2), jnp.bfloat16
     model, step = _step(mesh, dataclasses.replace(CONFIG, lora=SIZES), dtype)
     full, without = _step(mesh, CONFIG, dtype)
     base = init_params(full, mesh, 0)

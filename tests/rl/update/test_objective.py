@@ -9,12 +9,11 @@ import pytest
 
 from configs import base, objectives
 from rl.groups.advantages import load_advantage
-from rl.types import Batch, make_hyper
+from rl.types import Batch
 from rl.update.objective import objective_from_config
+from tests.rl.examples import example_hyper
 
-HYPER = make_hyper(
-    learning_rate=0.1, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
-)
+HYPER = example_hyper()
 
 
 def _objective(**changes):
@@ -181,14 +180,7 @@ def _with_outside(function, first, **outside):
         advantages=row(1.0, "advantages"),
         loss_weights=(inside / 2).astype(np.float32),
     )
-    hyper = make_hyper(
-        learning_rate=1.0,
-        eps_low=0.2,
-        eps_high=0.28,
-        temperature=1.0,
-        first_update=first,
-    )
-    batch, hyper = jax.tree.map(jnp.asarray, (batch, hyper))
+    batch, hyper = jax.tree.map(jnp.asarray, (batch, example_hyper(first_update=first)))
     values = jnp.asarray(row(-1.45, "policy")), jnp.asarray(row(0.7, "entropy"))
     return jax.device_get(_scored(function, batch, hyper, *values))
 

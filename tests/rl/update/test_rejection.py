@@ -8,7 +8,6 @@ import pytest
 from configs import base
 from rl.groups.packing import make_segments, pack, weigh
 from rl.setup import make_rejection
-from rl.types import make_hyper
 from rl.update.losses import LOSSES
 from rl.update.objective import objective_from_config
 from rl.update.rejection import (
@@ -18,7 +17,7 @@ from rl.update.rejection import (
     mask,
     rejection_weights,
 )
-from tests.rl.examples import make_group
+from tests.rl.examples import example_hyper, make_group
 
 COMPLETIONS = np.array([1, 1, 2, 2, 2])
 LOG_WEIGHTS = np.log([0.4, 0.5, 1.0, 2.0, 2.1])
@@ -98,12 +97,9 @@ def test_a_token_outside_the_mask_has_no_gradient(function, correction, aggregat
         (kept,) = reject_tokens([kept])
         # Without each completion's first token, or without the shorter completion.
         assert kept.loss_mask.sum() == 3
-    hyper = make_hyper(
-        learning_rate=1, eps_low=0.2, eps_high=0.28, temperature=1, first_update=False
-    )
     values = jnp.full(kept.loss_mask.shape, -1.9), jnp.ones(kept.loss_mask.shape)
     loss = objective_from_config(c).loss
-    slopes, _ = jax.grad(loss, (0, 1), has_aux=True)(*values, kept, hyper)
+    slopes, _ = jax.grad(loss, (0, 1), has_aux=True)(*values, kept, example_hyper())
     for slope in map(np.asarray, slopes):
         assert not slope[~kept.loss_mask].any()
         assert slope[kept.loss_mask].any()

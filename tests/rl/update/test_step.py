@@ -15,14 +15,13 @@ from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params, param_shardings
 from rl.groups.advantages import load_advantage
 from rl.groups.packing import make_segments, pack, weigh
-from rl.types import make_hyper
 from rl.update.objective import objective_from_config, token_logprobs, update_metrics
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
-from sharding.mesh import make_mesh
 from sharding.rules import place
+from tests.meshes import mesh_of
 from tests.models.reference import SMALL
-from tests.rl.examples import make_group
+from tests.rl.examples import example_hyper, make_group
 
 CONFIG = DecoderConfig.from_hf(
     {"model_type": "qwen2", **SMALL, "num_key_value_heads": 4}
@@ -63,14 +62,9 @@ def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=Fal
     ]
 
 
-def _mesh(data=1, fsdp=1, tensor=1):
-    devices = jax.devices()[: data * fsdp * tensor]
-    return make_mesh(data=data, fsdp=fsdp, tensor=tensor, devices=devices)
-
-
 @functools.cache
 def _initial():
-    params = jax.device_get(init_params(Decoder(CONFIG), _mesh(), 0))
+    params = jax.device_get(init_params(Decoder(CONFIG), mesh_of(), 0))
     # Larger than the initial scale: ratios away from 1, both clips in action.
     return jax.tree.map(lambda x: x * 3 if x.ndim > 2 else x, params)
 
@@ -81,12 +75,8 @@ def _params(mesh):
 
 
 def _hyper(first=False, learning_rate=1e-2):
-    return make_hyper(
-        learning_rate=learning_rate,
-        eps_low=0.2,
-        eps_high=0.28,
-        temperature=0.9,
-        first_update=first,
+    return example_hyper(
+        learning_rate=learning_rate, temperature=0.9, first_update=first
     )
 
 
@@ -122,7 +112,7 @@ def _updated(mesh, batches, hyper=None, **model_options):
 
 
 def test_one_program_scores_at_any_temperature():
-    mesh = _mesh(1, 1, 1)
+    mesh = mesh_of(1, 1, 1)
     step, params = _step(mesh), _params(mesh)
     batch = place(_batches(_groups())[0], step.rows)
     hidden = jax.jit(Decoder(CONFIG, mesh=mesh).apply)(
@@ -153,8 +143,8 @@ def _worst(a, b):
 @pytest.mark.parametrize("shape", [(1, 8, 1), (2, 2, 2)])
 def test_every_mesh_gives_the_same_loss_and_change(shape):
     batches = _batches(_groups())
-    one_loss, one_change, one = _updated(_mesh(), batches)
-    loss, change, stats = _updated(_mesh(*shape), batches)
+    one_loss, one_change, one = _updated(mesh_of(), batches)
+    loss, change, stats = _updated(mesh_of(*shape), batches)
     assert abs(loss - one_loss) < 1e-5 * abs(one_loss)
     # The update clips the gradient, so the change alone does not tell its scale.
     assert stats["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-5)
@@ -164,7 +154,7 @@ def test_every_mesh_gives_the_same_loss_and_change(shape):
 @pytest.mark.failure(22)
 def test_packing_and_micro_batches_cannot_change_the_gradient():
     with jax.enable_x64(True):
-        mesh = _mesh()
+        mesh = mesh_of()
         model = Decoder(CONFIG, mesh=mesh, dtype=jnp.float64, param_dtype=jnp.float64)
         params = jax.tree.map(lambda x: x.astype(jnp.float64), _params(mesh))
         groups = _groups()
@@ -199,7 +189,7 @@ def test_packing_and_micro_batches_cannot_change_the_gradient():
 
 def test_gradients_of_bfloat16_parameters_add_up_in_float32():
     """64 times the same micro-batch is 64 times its gradient."""
-    mesh = _mesh()
+    mesh = mesh_of()
     step = _step(mesh, param_dtype=jnp.bfloat16)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), _params(mesh))
     batch, hyper = place(_batches(_groups())[0], step.rows), _hyper()
@@ -218,11 +208,11 @@ def test_gradients_of_bfloat16_parameters_add_up_in_float32():
 
 @pytest.mark.failure(3)
 def test_the_first_update_has_ratio_one_whatever_old_says():
-    stats = _updated(_mesh(), _batches(_groups(), old=-50.0), _hyper(first=True))[2]
+    stats = _updated(mesh_of(), _batches(_groups(), old=-50.0), _hyper(first=True))[2]
     assert stats["max"]["ratio"] == 1
     assert stats["sum"]["ratio"] == stats["sum"]["tokens"]
     assert stats["sum"]["clipped_low"] == stats["sum"]["clipped_high"] == 0
-    later = _updated(_mesh(), _batches(_groups(), old=-50.0), _hyper())[2]
+    later = _updated(mesh_of(), _batches(_groups(), old=-50.0), _hyper())[2]
     assert later["max"]["ratio"] > 100
 
 
@@ -236,13 +226,13 @@ def test_the_largest_of_a_negative_figure_is_negative():
     config = base.get_config()
     config.objective.function = f"{__name__}:with_a_metric"
     objective = objective_from_config(base.from_config(config))
-    stats = _summed(_mesh(), _batches(_groups()), objective=objective)[2]
+    stats = _summed(mesh_of(), _batches(_groups()), objective=objective)[2]
     mean = stats["sum"]["logprob"] / stats["sum"]["tokens"]
     assert mean < float(stats["max"]["logprob"]) < 0
 
 
 def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
-    mesh = _mesh(2, 2, 2)
+    mesh = mesh_of(2, 2, 2)
     step = _step(mesh)
     state = step.init(_params(mesh))
     batches = [place(b, step.rows) for b in _batches(_groups())]
@@ -259,7 +249,7 @@ def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
 @pytest.mark.failure(9)
 def test_every_parameter_moves_at_a_learning_rate_of_1e_6():
     _, change, _ = _updated(
-        _mesh(),
+        mesh_of(),
         _batches(_groups()),
         _hyper(learning_rate=1e-6),
         eps=1e-8,  # Adam's own
@@ -275,15 +265,15 @@ def test_every_parameter_moves_at_a_learning_rate_of_1e_6():
 def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
     batches = _batches(_groups())
     bad = batches[0].replace(advantages=np.full_like(batches[0].advantages, np.nan))
-    _, change, stats = _updated(_mesh(), [bad, *batches[1:]])
+    _, change, stats = _updated(mesh_of(), [bad, *batches[1:]])
     assert all(not delta.any() for delta in jax.tree.leaves(change))
     assert stats["skipped"] == 1
 
 
 @pytest.mark.failure(38)
 def test_an_update_that_would_leave_the_finite_numbers_is_not_taken():
-    step = _step(_mesh())
-    state = step.init(_params(_mesh()))
+    step = _step(mesh_of())
+    state = step.init(_params(mesh_of()))
     before = jax.device_get(state.params)
     batches = [place(b, step.rows) for b in _batches(_groups())]
     # The gradient is finite; the parameters that it would lead to are not.
@@ -295,8 +285,8 @@ def test_an_update_that_would_leave_the_finite_numbers_is_not_taken():
 
 @pytest.mark.failure(39)
 def test_every_skip_of_a_step_is_counted_though_its_last_update_is_not():
-    step = _step(_mesh())
-    state = step.init(_params(_mesh()))
+    step = _step(mesh_of())
+    state = step.init(_params(mesh_of()))
     good = [place(b, step.rows) for b in _batches(_groups())]
     bad = [b.replace(advantages=b.advantages * np.nan) for b in good]
     stats = []
@@ -343,7 +333,7 @@ def test_the_schedule_counts_updates():
 
 
 def test_a_state_that_rests_on_the_host_is_updated_alike():
-    mesh, batches = _mesh(), _batches(_groups())
+    mesh, batches = mesh_of(), _batches(_groups())
     states = []
     for offload in (False, True):
         step = _step(mesh, offload=offload)
@@ -360,15 +350,15 @@ def test_a_state_that_rests_on_the_host_is_updated_alike():
 
 def test_remat_changes_nothing():
     batches = _batches(_groups())
-    expected, *_ = _summed(_mesh(), batches)
+    expected, *_ = _summed(mesh_of(), batches)
     for options in (dict(remat="full"), dict(remat="dots")):
-        gradient, *_ = _summed(_mesh(), batches, **options)
+        gradient, *_ = _summed(mesh_of(), batches, **options)
         assert _worst(gradient, expected) < 1e-4
 
 
 def test_no_device_ever_holds_a_whole_table_of_words():
     """Nor its gradient: gathered whole, the two tables would take four times this."""
-    mesh, rows = _mesh(fsdp=8), _batches(_groups())[0]
+    mesh, rows = mesh_of(fsdp=8), _batches(_groups())[0]
     config = dataclasses.replace(CONFIG, vocab_size=152064, tie_word_embeddings=False)
     step = _step(mesh, config=config)
     model = Decoder(config, mesh=mesh)
@@ -380,7 +370,7 @@ def test_no_device_ever_holds_a_whole_table_of_words():
 
 
 def test_a_trace_tells_the_parts_of_an_update_apart():
-    mesh = _mesh()
+    mesh = mesh_of()
     step, batch, hyper = _step(mesh), _batches(_groups())[0], _hyper()
     state = step.init(_params(mesh))
     carry = step.zeros(state.params, batch, hyper)
