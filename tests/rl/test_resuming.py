@@ -21,7 +21,14 @@ CHANGES = {
 @pytest.fixture(scope="module")
 def command(tmp_path_factory, cache):
     """Makes the command of a run by the name of its changes."""
-    path = runs.staged(tmp_path_factory.mktemp("config"))
+    path = tmp_path_factory.mktemp("config") / "staged.py"
+    path.write_text(
+        "from configs import quickstart\n"
+        "def get_config():\n"
+        "    c = quickstart.get_config()\n"
+        f"    c.curriculum.stages = {runs.STAGES!r}\n"
+        "    return c\n"
+    )
 
     def make(workdir, name, **more):
         config = path if name == "stages" else "configs/quickstart.py"
