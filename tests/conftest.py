@@ -24,10 +24,8 @@ with contextlib.suppress(ImportError):  # tests that need torch import it themse
     import torch  # noqa: F401  (before transformers looks for it, see rl.problems.tokenizer)
 
 # Most of the suite's time is compilation, and many tests compile the same programs.
-# They are small, so that LLVM's slow passes cost more than they gain.
 jax.config.update("jax_compilation_cache_dir", "/tmp/compass-thinker-jax-cache")
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-jax.config.update("jax_disable_most_optimizations", True)
 
 # So do the commands that tests start. Theirs are kept for one session alone: some are
 # killed, perhaps while they write a program.
@@ -43,12 +41,12 @@ hypothesis.settings.load_profile("suite")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture
-def optimized():
-    """Compiles as a run does, where a test computes for longer than it compiles."""
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """Leaves out LLVM's slow passes, for programs that are called once or twice."""
     jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="session")

@@ -452,7 +452,7 @@ def test_draws_follow_the_distribution():
         assert chi2 < bins.sum() + 5 * np.sqrt(2 * bins.sum())
 
 
-def test_the_tail_of_a_real_vocabulary_is_drawn_as_it_weighs(optimized):
+def test_the_tail_of_a_real_vocabulary_is_drawn_as_it_weighs():
     """Half of what a base model draws at temperature 1 comes of thousands of words."""
     words, draws = 151_936, 8_000
     logits = np.random.default_rng(0).normal(size=words).astype(np.float32) * 2

@@ -8,6 +8,8 @@ import pytest
 from rl.update import head
 from tests.meshes import mesh_of
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROWS, LENGTH, WIDTH, VOCAB = 4, 6, 8, 40
 TEMPERATURE = 0.7
 

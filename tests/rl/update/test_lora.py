@@ -24,6 +24,8 @@ from tests.rl.update.test_step import (
     _hyper,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SIZES = lora.Lora(rank=3, alpha=6.0, targets="all")
 
 

@@ -23,6 +23,8 @@ from tests.meshes import mesh_of
 from tests.models.reference import SMALL
 from tests.rl.examples import example_hyper, make_group
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 CONFIG = DecoderConfig.from_hf(
     {"model_type": "qwen2", **SMALL, "num_key_value_heads": 4}
 )
