@@ -46,7 +46,7 @@ def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
         "eval.samples": 1,
         "eval.greedy": False,
         "mesh.cpu_devices": 1,
-        "steps": 2,
+        "steps": 9,
     }
     workdir = tmp_path / "run"
     done = run(
@@ -59,10 +59,14 @@ def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
             *(f"--config.{key}={value}" for key, value in settings.items()),
         ]
     )
-    assert done.stdout.count("too few informative groups, no update") == 2
+    assert done.stdout.count("too few informative groups, no update") == 4
+    end = "ending after step 4: 5 consecutive steps had no update: only 0 of 2"
+    assert end in done.stdout
     summary = json.loads((workdir / "summary.json").read_text())
-    assert summary["steps"] == 2 and summary["updates"] == 0
+    assert summary["steps"] == 4 and summary["updates"] == 0
+    assert "5 consecutive steps" in summary["ended"]
     assert summary["final"]["problems"] == 8
+    assert summary["final"]["accuracy"] == summary["base"]["accuracy"]
     sample = json.loads((workdir / "samples.jsonl").read_text().splitlines()[0])
     assert sample["finish_reason"] == "length"
     assert (workdir / "hf" / "tokenizer.json").read_bytes() == (
