@@ -6,6 +6,7 @@ import re
 import sys
 
 import jax
+import pytest
 
 from configs import quickstart
 from configs.base import from_config
@@ -15,6 +16,8 @@ from rl.processes.group import SingleProcess
 from rl.processes.stopping import StopSignals
 from rl.run_spec import validate
 from rollout.jax_sampler import JaxSampler
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"

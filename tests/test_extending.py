@@ -22,6 +22,8 @@ from rl.types import Problem
 from tests.rl.examples import make_group
 from tools import check_objective
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "extending.md"
 
 

@@ -19,6 +19,8 @@ from models.attention import (
 )
 from models.block_attention import block_attention, visible_pairs
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROWS, LENGTH, HEADS, KV_HEADS, WIDTH = 2, 384, 4, 2, 32
 
 

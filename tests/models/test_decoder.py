@@ -18,6 +18,8 @@ from models.inference import InferenceDecoder, served_params
 from tests.meshes import mesh_of
 from tests.models import reference
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def _load(folder, **options):
     model = Decoder(DecoderConfig.from_folder(folder), **options)

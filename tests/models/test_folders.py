@@ -15,6 +15,8 @@ from models.hf import load_params, save_folder
 from tests.meshes import mesh_of
 from tests.models import reference
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 IDS = np.arange(1, 40).reshape(1, -1) % 96
 

@@ -29,6 +29,8 @@ from models.safetensors_io import read_tensors, write_tensors
 from tests.meshes import mesh_of
 from tests.models import reference
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 UMASK = os.umask(0)
 os.umask(UMASK)
 

@@ -11,6 +11,8 @@ from models.decoder import Decoder, init_params
 from models.inference import InferenceDecoder, served_config, served_params
 from tests.meshes import mesh_of
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 # Three query heads to a kv head, as 7B has seven: they divide over no two devices. With
 # Qwen2's biases and Qwen3's norms.
 CONFIG = DecoderConfig(

@@ -15,6 +15,8 @@ from sharding.mesh import served_mesh
 from tests.meshes import mesh_of
 from tests.models.test_inference import CONFIG
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SIZES = lora.Lora(rank=4, alpha=8.0, targets="all")
 ADAPTED = dataclasses.replace(CONFIG, lora=SIZES)
 

@@ -25,6 +25,8 @@ from tests.meshes import mesh_of
 from tests.models.reference import SMALL
 from tests.rl.update.test_step import OBJECTIVE, OPTIMIZER
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 CONFIG = DecoderConfig.from_hf({"model_type": "qwen2", **SMALL})
 LOOP = {"seeds": 12, "left": [{"dtype": "float32", "data": "AACAPwAAgD8="}]}
 

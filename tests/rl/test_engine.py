@@ -22,6 +22,8 @@ from rollout.jax_sampler import JaxSampler
 from rollout.types import EMPTY, SamplingParams
 from tests.rl.examples import example_hyper, make_group
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 @pytest.fixture
 def config(cache):

@@ -13,6 +13,8 @@ from rl.processes.stopping import StopSignals
 from rl.run_spec import validate
 from rollout.jax_sampler import JaxSampler
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 WORDS = "rl.problems.words:problems"
 
 

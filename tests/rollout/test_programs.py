@@ -25,6 +25,8 @@ from sharding.mesh import make_mesh
 from sharding.rules import laid_out
 from tests.meshes import mesh_of
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 CONFIG = DecoderConfig(
     vocab_size=1024,
     hidden_size=64,

@@ -19,6 +19,8 @@ from rl.start_page import start_page
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplerError
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 HERE = "tests.rl.reward.functions"
 
 # 1.0 for an even length, 0.1 for a digit: what a model can do that has learned nothing.
