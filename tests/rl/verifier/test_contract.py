@@ -124,23 +124,14 @@ def _rule(answer, gold, problem=None):
 
 
 @pytest.mark.parametrize(
-    ("answer", "gold", "rule"),
-    [
-        ("\\frac{1}{2}", "\\frac{1}{2}", "text"),
-        ("\\dfrac{1}{2}", "\\frac12", "number"),
-        ("0.5", "\\frac{1}{2}", "number"),
-        ("EAST", "\\text{east}", "text"),
-        ("\\sin 2t", "2 \\sin t \\cos t", "enclosure"),
-        ("\\log_2 8", "3", "enclosure"),
-    ],
-)
-def test_the_way_in_which_it_was_shown_is_named(answer, gold, rule):
-    assert _rule(answer, gold) == (True, rule)
-
-
-@pytest.mark.parametrize(
     ("answer", "gold", "correct", "rule"),
     [
+        ("\\frac{1}{2}", "\\frac{1}{2}", True, "text"),
+        ("\\dfrac{1}{2}", "\\frac12", True, "number"),
+        ("0.5", "\\frac{1}{2}", True, "number"),
+        ("EAST", "\\text{east}", True, "text"),
+        ("\\sin 2t", "2 \\sin t \\cos t", True, "enclosure"),
+        ("\\log_2 8", "3", True, "enclosure"),
         ("", "5", False, "no_answer"),
         ("((", "5", False, "unreadable"),
         ("4", "5", False, "different"),
@@ -149,7 +140,7 @@ def test_the_way_in_which_it_was_shown_is_named(answer, gold, rule):
         ("5", "", None, "bad_gold"),
     ],
 )
-def test_why_it_was_not_credited_is_named(answer, gold, correct, rule):
+def test_the_rule_that_decided_is_named(answer, gold, correct, rule):
     assert _rule(answer, gold) == (correct, rule)
 
 
@@ -172,24 +163,15 @@ def test_a_verdict_says_it_in_words():
         ("-x < -5", "x > 5"),
         ("x - 5 = 0", "x = 5"),
         ("x^2 - 4 = 0", "\\{-2, 2\\}"),
-    ],
-)
-def test_what_is_left_to_be_done_is_no_answer(answer, gold):
-    correct, rule = _rule(answer, gold)
-    assert correct is False and rule in ("unfinished", "different")
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold"),
-    [
         ("f(x) = 2f(x) - 5", "2f(x) - 5"),
         ("f(2) = f(1) + 1", "f(1) + 1"),
         ("f(x+1) = 2x + 1", "2x + 1"),
         ("f^{-1}(x) = 2f^{-1}(x) - x", "2f^{-1}(x) - x"),
     ],
 )
-def test_a_function_that_is_said_in_itself_is_not_found(answer, gold):
-    assert _rule(answer, gold)[0] is False
+def test_what_is_left_to_be_done_is_no_answer(answer, gold):
+    correct, rule = _rule(answer, gold)
+    assert correct is False and rule in ("unfinished", "different")
 
 
 @pytest.mark.parametrize(
@@ -377,20 +359,3 @@ def test_a_copy_is_one_behind_a_label_or_in_other_dress(dressed):
     # What is worked out behind it is an answer.
     assert verify(f"\\boxed{{{formula} = 90}}", "90", problem)
     assert verify("\\boxed{x = 90}", "90", problem)
-
-
-@pytest.mark.parametrize(
-    ("gold", "predicted"),
-    [
-        ("3", "|x| = 3"),
-        ("3", "3 \\text{ with } x = 4"),
-        ("1", "0.\\overline{9}1"),
-        ("N = n", "The model with an RSS of 168"),
-        ("n = k + 4", "\\frac{\\tan A}{\\tan B} = 4"),
-        ("21\\%", "21 \\text{ m}^2"),
-        ("20:00", "8:00"),
-    ],
-)
-def test_what_only_looks_like_the_gold(gold, predicted):
-    assert not is_equivalent(predicted, gold)
-    assert not is_equivalent(gold, predicted)

@@ -787,6 +787,15 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("A \\otimes B \\otimes A", "A^2 \\otimes B"),
         ("15 min", "15 hours"),
     ],
+    "what only looks like the gold": [
+        ("3", "|x| = 3"),
+        ("3", "3 \\text{ with } x = 4"),
+        ("1", "0.\\overline{9}1"),
+        ("N = n", "The model with an RSS of 168"),
+        ("n = k + 4", "\\frac{\\tan A}{\\tan B} = 4"),
+        ("21\\%", "21 \\text{ m}^2"),
+        ("20:00", "8:00"),
+    ],
 }
 
 
