@@ -199,7 +199,7 @@ def test_what_is_worked_out_or_has_no_plainer_form_is_an_answer(name):
 
 @pytest.mark.parametrize("name", [*UNFINISHED, *CALCULATED])
 def test_the_last_step_is_left_to_nobody(name):
-    """Though the answers of `UNFINISHED` are equal; of `CALCULATED` golds are literal."""
+    """The answers of `UNFINISHED` are equal, and the golds of `CALCULATED` literal."""
     rules = judge if name in UNFINISHED else verifier.judge
     for answer, gold, problem in (UNFINISHED | CALCULATED)[name]:
         assert name in CALCULATED or is_equivalent(answer, gold), (answer, gold)
