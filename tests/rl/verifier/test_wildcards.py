@@ -1,6 +1,6 @@
 """Random closed expressions accept nothing that they are not, and what they are.
 
-The plain run takes some 20 s. Longer, and with another seed:
+The plain run takes some 10 s. Longer, and with another seed:
 
     export VERIFIER_FUZZ_MINUTES=20 VERIFIER_FUZZ_SEED=7
     pytest tests/rl/verifier/test_wildcards.py
