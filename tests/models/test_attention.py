@@ -136,7 +136,7 @@ def test_one_segment_changes_no_other_by_a_bit(name):
         assert (before[0, middle] != after[0, middle]).any(axis=(1, 2)).all()
 
 
-@pytest.mark.parametrize("width", [32, 64, 80, 128])
+@pytest.mark.parametrize("width", [80, 128])
 def test_kernels_give_finite_results_where_whole_blocks_are_masked(width):
     """The second segment begins within a block and sees no key of the blocks before."""
     ids = jnp.asarray(np.repeat([1, 2, 0], [100, 120, 36]), jnp.int32)[None]

@@ -51,14 +51,14 @@ def test_heads_that_divide():
     assert heads(8) == (8, 8)
 
 
-@pytest.mark.parametrize("tensor", [1, 4, 8])
+STACKED = dict(stacked=2)
+BLOCKS = dict(stacked=2, cache_block=4)
+KERNEL = dict(attention="triton", cache_block=4, joins=True)
+
+
 @pytest.mark.parametrize(
-    "how",
-    [
-        dict(stacked=2),
-        dict(stacked=2, cache_block=4),
-        dict(attention="triton", cache_block=4, joins=True),
-    ],
+    ("tensor", "how"),
+    [(1, STACKED), (1, KERNEL), (4, STACKED), (8, BLOCKS), (8, KERNEL)],
 )
 def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how):
     """Nor do a loop over the layers, a cache that is read by blocks, and the kernel."""
@@ -68,7 +68,7 @@ def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how
     ids = jnp.asarray(np.random.default_rng(0).integers(0, 96, (2, 12)), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(12), ids.shape)
     ones = jnp.ones_like(ids)
-    expected = model.apply({"params": params}, ids, positions, ones)
+    expected = jax.jit(model.apply)({"params": params}, ids, positions, ones)
 
     run = jax.jit(served.__call__)
     hidden, k, v = run(weights, ids[:, :5], positions[:, :5], ones[:, :5])
