@@ -19,6 +19,7 @@ from rl.processes.stopping import StopSignals
 from rl.reward.rewards import Rewards
 from rl.run_spec import validate
 from rl.types import Problem
+from rollout.jax_sampler import JaxSampler
 from tests.rl.examples import make_group
 from tools import check_objective
 
@@ -96,7 +97,9 @@ def test_the_token_advantage_has_a_number_for_each_token(files):
     assert [a.tolist() for a in of_group] == [[1, 1, 0, 0], [-1, 0]]
 
 
-def test_a_step_with_an_optimizer_a_reference_and_groups(files, tmp_path):
+def test_a_step_with_an_optimizer_a_reference_and_groups(files, tmp_path, monkeypatch):
+    # Programs are traced where they are first called, and fewer of them are.
+    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
     config = read_config("my_optimizer_config.py")
     config.objective = read_config("my_reference_config.py").objective
     with_groups = read_config("my_groups_config.py")
@@ -104,7 +107,7 @@ def test_a_step_with_an_optimizer_a_reference_and_groups(files, tmp_path):
     config.steps, config.compiled, config.data.eval = 1, "", ""
     config.objective.reset_every = 1
     config.dynamic_sampling.filter = False
-    config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=2, batch=4)
+    config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=1, layers=1)
     config.rollout.group_size, config.rollout.slots = 2, 8
     config.batch.prompts_per_step, config.batch.prompts_per_update = 4, 2
     spec = validate(from_config(config))
