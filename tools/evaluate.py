@@ -55,8 +55,8 @@ from tools.evaluation.votes import answer_classes
 from tools.page import markdown, page
 
 _REWARD = "--reward"
-_REWARD_SECONDS = 5.0  # time limit of one call of a reward function
-_ADVICE = "make the function faster"
+# of a reward function: time limit of one call, and what to do if it is exceeded
+_LIMITS: dict[str, Any] = {"timeout": 5.0, "advice": "make the function faster"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -99,16 +99,8 @@ def _sample(args: argparse.Namespace) -> None:
     }
     if args.reward:
         first = next(iter(problems.values()))[0]
-        try_out({_REWARD: args.reward}, first, **_reward_options(args))
+        try_out({_REWARD: args.reward}, first, right_from=args.right_from, **_LIMITS)
     sampler.sample(args, run.PRESETS[args.preset], problems, audited=args.audit)
-
-
-def _reward_options(args: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "timeout": _REWARD_SECONDS,
-        "right_from": args.right_from,
-        "advice": _ADVICE,
-    }
 
 
 def _judge(
@@ -133,8 +125,8 @@ def _judge(
         pool = opened.enter_context(VerifierPool(workers=usable_cores()))
         judge = verifier_reward(pool.judge)
         if reward != VERIFIER:
-            options = _reward_options(args)
-            rewards = Rewards({_REWARD: reward}, workers=pool.workers, **options)
+            options = {"workers": pool.workers, "right_from": args.right_from}
+            rewards = Rewards({_REWARD: reward}, **options, **_LIMITS)
             opened.callback(rewards.close)
             judge = rewards.reward(_REWARD)
         for name, known in problems.items():

@@ -27,44 +27,39 @@ def count(
     """
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
-    sources: dict[str, list[Row]] = collections.defaultdict(list)
-    for row in rows:
-        sources[row.source].append(row)
-    by_source = {
-        name: {
-            "rows": len(some),
-            "with evidence": sum(row.strength >= least for row in some),
-            "kept": sum(row.survives for row in some),
-            **_wrong_golds(*readings.get(name, (0, 0))),
-            "reasons": dict(counts(next(iter(r.reasons)) for r in some if r.reasons)),
-        }
-        for name, some in sorted(sources.items(), key=lambda item: -len(item[1]))
-    }
-    counted = counts(next(iter(row.reasons)) for row in rows if row.reasons)
+    first = [(row.source, next(iter(row.reasons))) for row in rows if row.reasons]
+    counted = counts(reason for _, reason in first)
     found = counts(reason for row in rows for reason in row.reasons)
+    by_source: dict[str, dict[str, Any]] = {}
+    evident = counts(row.source for row in rows if row.strength >= least)
+    kept_of = counts(row.source for row in kept)
+    for name, count in counts(row.source for row in rows).most_common():
+        by_source[name] = {
+            "rows": count,
+            "with evidence": evident[name],
+            "kept": kept_of[name],
+            **_wrong_golds(*readings.get(name, (0, 0))),
+            "reasons": {},
+        }
+    for (name, reason), n in counts(first).items():
+        by_source[name]["reasons"][reason] = n
     levels = counts(str(row.level or _NO_LEVEL) for row in kept)
     repairs = counts(name for row in kept for name in row.meta.get("repairs", ()))
-    funnel, left = [], len(rows)
-    for step, reasons in steps.items():
-        dropped = sum(counted[reason] for reason in reasons)
+    funnel, left, entries = [], len(rows), {}
+    for step, meanings in steps.items():
+        dropped = sum(counted[reason] for reason in meanings)
         in_, left = left, left - dropped
         funnel.append({"step": step, "in": in_, "dropped": dropped, "out": left})
+        for reason, meaning in meanings.items():
+            numbers = {"counted": counted[reason], "found": found[reason]}
+            entries[reason] = {"step": step, **numbers, "meaning": meaning}
     return {
         "rows": len(rows),
         "kept": len(kept),
         "with_level": len(kept) - levels[_NO_LEVEL],
         "levels": dict(sorted(levels.items())),
         "funnel": funnel,
-        "reasons": {
-            reason: {
-                "step": step,
-                "counted": counted[reason],
-                "found": found[reason],
-                "meaning": meaning,
-            }
-            for step, meanings in steps.items()
-            for reason, meaning in meanings.items()
-        },
+        "reasons": entries,
         "by_source": by_source,
         "repairs": dict(sorted(repairs.items())),
     }
