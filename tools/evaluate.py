@@ -23,12 +23,12 @@ import argparse
 import contextlib
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from configs.reading import UnreadableConfig, user_path
 from rl import files
-from rl.evaluate import SampledCompletion, score
+from rl.evaluate import score
 from rl.problems.reading import HELD_OUT
 from rl.processes import stopping
 from rl.reward.rewards import VERIFIER, Rewards, try_out
@@ -131,8 +131,9 @@ def _judge(
             judge = rewards.reward(_REWARD)
         for name, known in problems.items():
             place = {problem.id: i for i, problem in enumerate(known)}
-            completions[name].sort(key=lambda d: (place[d.id], d.sample))
-            scored[name] = score(completions[name], known, judge)
+            every = completions[name].values()
+            ordered = sorted(every, key=lambda d: (place[d.id], d.sample))
+            scored[name] = score(ordered, known, judge)
             classes = answer_classes(scored[name], pool)
             results[name] = report.benchmark_result(
                 name, len(known), scored[name], classes
@@ -149,7 +150,7 @@ def _judge(
             baselines.append(
                 f"accuracy of the nearest-neighbour baseline, {name}: {text}"
             )
-        parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
+        parts = {p: [*audited.get(f"{name}@{p}", {}).values()] for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
     written = {
@@ -175,7 +176,7 @@ def _judge(
 def _sampled(
     name: str,
     problems: list[Problem],
-    drawn: Sequence[SampledCompletion],
+    drawn: Iterable[tuple[str, int]],
     recorded: Mapping[str, Any],
     where: pathlib.Path,
 ) -> list[Problem]:
@@ -186,7 +187,7 @@ def _sampled(
     """
     problems = problems[: recorded.get("problems")]
     ids = {problem.id for problem in problems}
-    unknown = [d.id for d in drawn if d.id not in ids]
+    unknown = [id for id, _ in drawn if id not in ids]
     if recorded.get("sha256") not in (None, benchmarks.content_hash(problems)):
         fault = "was sampled from a copy with other problems or answers"
     elif unknown:

@@ -95,8 +95,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     # Completions of fewer tokens would make long problems appear harder.
     sampler.sample(args, _CONDITIONS, {_NAME: problems}, shorten=False)
     with files.locked(args.out):
-        drawn = read_completions(args.out)[_NAME]
-        drawn.sort(key=lambda one: (one.id, one.sample))
+        drawn = [one for _, one in sorted(read_completions(args.out)[_NAME].items())]
         with VerifierPool(workers=usable_cores()) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
             classes = answer_classes(scored, pool)

@@ -23,6 +23,7 @@ from tools.page import Section, markdown
 Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
 """Values of `about`: what an interval and a p-value refer to; see `compare`."""
+_DIFFERS = "**Sampling differs**, so the difference is not only due to the models. "
 _MOST_FLIPS = 20  # limit on the lost and on the gained problem ids in the text
 _ABOUT = {
     METHODS: "About the methods: 95% interval and p by Student's t over the models of"
@@ -69,14 +70,9 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
     report = []
     for arm, pair in zip(others, result["pairs"], strict=True):
         rows = _comparison(pair)
-        note = (
-            f"Sampling of the first: {first['drawn']}; of the second: {arm['drawn']}."
-        )
-        if not pair["drawn_alike"]:
-            note = (
-                "**Sampling differs**, so the difference is not only due to the models."
-                f" {note}"
-            )
+        note = "" if pair["drawn_alike"] else _DIFFERS
+        note += f"Sampling of the first: {first['drawn']}; of the second: "
+        note += f"{arm['drawn']}."
         for name, part in pair["benchmarks"].items():
             for word in ("lost", "gained"):
                 if part[word]:

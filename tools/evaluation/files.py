@@ -20,6 +20,8 @@ from rl.reward.rewards import VERIFIER
 
 COMPLETIONS = "completions.jsonl"
 AUDIT = "audit"  # subfolder with the completions of an audit
+# completions of one benchmark by problem id and number of the sample
+Completions = dict[tuple[str, int], SampledCompletion]
 
 
 def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> None:
@@ -55,12 +57,12 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
     return folder / "problems" / f"{name}.jsonl"
 
 
-def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]:
+def read_completions(folder: pathlib.Path) -> dict[str, Completions]:
     """Returns the stored completions by benchmark; empty if there are none.
 
     A last row that an interrupted process left incomplete is ignored.
     """
-    found: dict[str, dict[tuple[str, int], SampledCompletion]] = {}
+    found: dict[str, Completions] = {}
     names = [field.name for field in dataclasses.fields(SampledCompletion)]
     for where, row in files.read_rows(folder / COMPLETIONS, appended=True):
         if missing := {"benchmark", "id", "sample", "completion"} - row.keys():
@@ -80,7 +82,7 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
                 f" {drawn.sample}; delete one of them"
             )
         of_benchmark[drawn.id, drawn.sample] = drawn
-    return {name: list(drawn.values()) for name, drawn in found.items()}
+    return found
 
 
 def judging_reward(given: str | None, recorded_in: pathlib.Path, *keys: str) -> str:

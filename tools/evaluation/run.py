@@ -128,10 +128,7 @@ def complete(
     `open_sampler` is called only if a completion is missing.
     """
     kept = {folder: read_completions(folder) for folder in {t.folder for t in tasks}}
-    stored = [
-        {(drawn.id, drawn.sample) for drawn in kept[task.folder].get(task.name, ())}
-        for task in tasks
-    ]
+    stored = [{*kept[task.folder].get(task.name, ())} for task in tasks]
     total = sum(len(task.problems) * task.conditions.samples for task in tasks)
     there = sum(map(len, stored))
     if there == total:

@@ -48,9 +48,7 @@ def sample(folder, conditions, sampler, problems=PROBLEMS, name="sums"):
 
 def texts(folder, name="sums"):
     kept = read_completions(folder)[name]
-    found = {(d.id, d.sample): d.completion for d in kept}
-    assert len(found) == len(kept)
-    return found
+    return {key: drawn.completion for key, drawn in kept.items()}
 
 
 @pytest.mark.parametrize("stop_after", range(0, 30, 7))
