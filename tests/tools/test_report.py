@@ -360,7 +360,7 @@ def test_runs_are_compared(tmp_path):
     titles = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     assert titles[:2] == ["reward/accuracy", "eval/accuracy"]
     assert "<td>objective.eps_high</td><td>0.28</td><td>0.2</td>" in text
-    assert "b, step 20: 0.5" in text and "<h2>Before and after of b</h2>" in text
+    assert "b, step 20: 0.5" in text and "<h2>b: Before and after</h2>" in text
 
 
 def test_settings_that_differ_late_are_shown(tmp_path):

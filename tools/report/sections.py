@@ -33,22 +33,19 @@ _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
 
 def page(runs: Sequence[Run]) -> str:
     """Returns the HTML page of one run, or a comparison of several runs."""
+    parts = (_before_and_after, _settings, _time, _manifest, _completions)
+
+    def titled(run: Run, section: Section) -> Section:
+        title = f"{run.name}: {section.title}"
+        return section._replace(title=title) if len(runs) > 1 else section
+
     report = [
         Section("", [_outcome(run) for run in runs]),
+        *(titled(run, _health(run)) for run in runs),
         _curves(runs),
         _differences(runs),
+        *(titled(run, make(run)) for run in runs for make in parts),
     ]
-    for run in runs:
-        of_run = [
-            _health(run),
-            _before_and_after(run),
-            _settings(run),
-            _time(run),
-            _manifest(run),
-            _completions(run),
-        ]
-        name = f" of {run.name}" if len(runs) > 1 else ""
-        report += [one._replace(title=one.title + name) for one in of_run]
     return render(", ".join(run.name for run in runs), report)
 
 
