@@ -6,11 +6,13 @@ positions, W maximum new tokens, K kv heads, H head width.
 
 import dataclasses
 import functools
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
+from jax.typing import ArrayLike
 
 from models.cache import Entries, KVCache, Places
 from models.decoder import head_table
@@ -34,6 +36,31 @@ class Slots:
     done: jax.Array  # bool [B], the completion has ended or the slot is unused
     token_ids: jax.Array  # int32 [B, W], the sampled tokens
     logprobs: jax.Array  # float32 [B, W], their log-probabilities
+
+
+class Insertion(NamedTuple):
+    """Describes R completions to start in free slots."""
+
+    k: Entries  # keys of Q rows, from `prefill`
+    v: Entries  # their values
+    # Of each completion's prompt in these rows, without the prompt's last token. Here,
+    # the prompt of a partial completion includes its tokens so far.
+    places: Places
+    slot: ArrayLike  # int32 [R], all different; B or more drops the completion
+    last: ArrayLike  # int32 [R], last token of each completion's prompt
+    limit: ArrayLike  # int32 [R], maximum number of tokens to add
+    # uint32 [R, 2], index of each completion's prompt, and of the completion among
+    # those of the prompt. With the key of the call, they determine its random numbers.
+    path: ArrayLike
+
+
+class Drawn(NamedTuple):
+    """Holds fields of `Slots` as results, on devices or as NumPy arrays."""
+
+    done: Any
+    count: Any
+    token_ids: Any
+    logprobs: Any
 
 
 @flax.struct.dataclass
@@ -148,23 +175,10 @@ def _first_rows(mesh, lead, count: int, entries):
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def insert(
-    mesh, state: Slots, root, k, v, places: Places, slot, last, limit, path
-) -> Slots:
+def insert(mesh, state: Slots, root, new: Insertion) -> Slots:
     """Returns the state with completions started in free slots; donates `state`.
 
-    Args:
-      root: uint32 `[2]`, the random key of the call.
-      k, v: the keys and values of Q rows from `prefill`.
-      places: the place of each completion's prompt in these rows, without the prompt's
-        last token. Here, the prompt of a partial completion includes its tokens so far.
-      slot: int32 `[R]`, the slot of each completion, all different. A completion with a
-        slot of B or more is dropped.
-      last: int32 `[R]`, the last token of each completion's prompt.
-      limit: int32 `[R]`, the maximum number of tokens to add to each completion.
-      path: uint32 `[R, 2]`, the index of each completion's prompt, and the index of the
-        completion among those of the prompt. `root` and these two indices determine the
-        random numbers of the completion.
+    `root`, uint32 `[2]`, is the random key of the call.
     """
 
     # Draw for all tokens at once, because hundreds of hashes take as long as one.
@@ -177,15 +191,15 @@ def insert(
         return jax.vmap(lambda key: jax.random.uniform(key, (2,)))(keys)
 
     def put(array, value):
-        return array.at[slot].set(value, mode="drop", unique_indices=True)
+        return array.at[new.slot].set(value, mode="drop", unique_indices=True)
 
     state = dataclasses.replace(
         state,
-        cache=state.cache.filled(k, v, places, slot),
-        token=put(state.token, last),
-        uniforms=put(state.uniforms, jax.vmap(uniforms)(path)),
+        cache=state.cache.filled(new.k, new.v, new.places, new.slot),
+        token=put(state.token, new.last),
+        uniforms=put(state.uniforms, jax.vmap(uniforms)(new.path)),
         count=put(state.count, 0),
-        limit=put(state.limit, limit),
+        limit=put(state.limit, new.limit),
         done=put(state.done, False),
     )
     return _pin(state, mesh)
@@ -200,15 +214,15 @@ def decode(
     state: Slots,
     dynamic: Dynamic,
     min_done,
-):
+) -> tuple[Slots, Drawn]:
     """Samples until `min_done` slots are done; at most `settings.call` tokens per slot.
 
     Every `settings.tokens` tokens, the loop checks how many slots are done; all devices
     synchronize for this. `state` is donated. If `truncates` is False, `dynamic.top_p`
     is ignored.
 
-    Returns the new state and a tuple of four of its arrays (done, count, token_ids,
-    logprobs). The four are replicated, so that all processes make the same decisions.
+    Returns the new state and its results, which are replicated, so that all processes
+    make the same decisions.
     """
     mesh = model.mesh
     table = head_table(params)
@@ -297,7 +311,7 @@ def decode(
         lambda carry: some(*carry),
         (jnp.int32(0), state),
     )
-    drawn = state.done, state.count, state.token_ids, state.logprobs
+    drawn = Drawn(state.done, state.count, state.token_ids, state.logprobs)
     drawn = jax.lax.with_sharding_constraint(drawn, laid_out(mesh))
     return _pin(state, mesh), drawn
 

@@ -22,6 +22,7 @@ from models.cache import Entries, Places
 from models.decoder import Params
 from models.inference import served_params
 from rollout import decoding
+from rollout.decoding import Drawn, Insertion
 from rollout.layout import Layout
 from rollout.prompts import Prompts, common_length, pack
 from rollout.types import (
@@ -78,14 +79,14 @@ class JaxSampler:
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(0))
         for batch in self.batches():
-            shapes = [self._layout.prefill(batch, 1)]
+            shapes = [self._layout.prefill_shape(batch, 1)]
             if partial:
-                shapes.append(self._layout.prefill_partial(batch, columns, prefix))
+                shapes.append(self._layout.partial_shape(batch, columns, prefix))
             state = decoding.empty(self._model, batch, columns, width, prefix)
             for shape in shapes:
                 block = self.read(0, [[0]], 0, shape)
-                padded = _padded([], [], block, batch, self._layout.refill(batch))
-                state = decoding.insert(self._mesh, state, root, *padded)
+                new = _insertion([], [], block, batch, self._layout.refill(batch))
+                state = decoding.insert(self._mesh, state, root, new)
             state, *_ = self._decode(state, dynamic, False, batch)
             self._compact(state, {}, batch)
             on_compiled()
@@ -116,8 +117,8 @@ class JaxSampler:
         root = jax.random.key_data(jax.random.key(seed))
         state = decoding.empty(self._model, batch, columns, width, prefix)
         shapes = (
-            layout.prefill(batch, longest),
-            layout.prefill_partial(batch, columns, prefix),
+            layout.prefill_shape(batch, longest),
+            layout.partial_shape(batch, columns, prefix),
         )
         waiting = _Waiting(self, prompts, results, params.max_tokens, shapes)
         running: dict[int, _Task] = {}
@@ -130,8 +131,8 @@ class JaxSampler:
                 tasks, block = waiting.take(min(len(free), refill))
                 slots = [free.pop(0) for _ in tasks]
                 running.update(zip(slots, tasks, strict=True))
-                padded = _padded(slots, tasks, block, batch, refill)
-                state = decoding.insert(self._mesh, state, root, *padded)
+                new = _insertion(slots, tasks, block, batch, refill)
+                state = decoding.insert(self._mesh, state, root, new)
             ends = refill if waiting else self._ends_to_compact(running, batch)
             idle = batch - len(running)
             min_done = idle + min(ends, len(running))
@@ -141,13 +142,13 @@ class JaxSampler:
             for slot in [slot for slot in running if drawn.done[slot]]:
                 task = running.pop(slot)
                 free.append(slot)
-                completion = drawn.completion(slot, task, params, self._version)
+                completion = self._completion(drawn, slot, task, params)
                 results[task.prompt][task.sample] = completion
                 if on_finished is not None:
                     on_finished(task.prompt, task.sample, completion)
             if enough or (on_pause is not None and on_pause()):
                 for slot, task in running.items():
-                    completion = drawn.completion(slot, task, params, self._version)
+                    completion = self._completion(drawn, slot, task, params)
                     results[task.prompt][task.sample] = completion
                 break
         return results
@@ -159,9 +160,22 @@ class JaxSampler:
             state, drawn = decoding.decode(
                 model, settings, truncates, self._params, state, dynamic, min_done
             )
-            reached = np.sum(drawn[0]) >= min_done
+            reached = np.sum(drawn.done) >= min_done
             if reached or (on_pause is not None and on_pause()):
-                return state, _Results(*jax.device_get(drawn)), not reached
+                return state, jax.device_get(drawn), not reached
+
+    def _completion(
+        self, drawn: Drawn, slot: int, task: "_Task", params: SamplingParams
+    ) -> Completion:
+        here = slot, slice(drawn.count[slot])
+        ids = drawn.token_ids[here].copy()
+        reason: FinishReason = "unfinished"
+        if drawn.done[slot]:
+            stopped = not params.ignore_stop and ids[-1] in params.stop_token_ids
+            reason = "stop" if stopped else "length"
+        logprobs = drawn.logprobs[here].copy()
+        versions = np.full(len(ids), self._version, np.int32)
+        return task.partial.followed_by(Completion(ids, logprobs, reason, versions))
 
     def _ends_to_compact(self, running, batch: int) -> int:
         """Returns how many completions must end until the batch shrinks or is empty."""
@@ -208,28 +222,6 @@ class _Task(NamedTuple):
     text: int  # index of the text to prefill
     partial: Completion  # the completion so far
     limit: int  # maximum number of tokens to add
-
-
-class _Results(NamedTuple):
-    """Holds the results of all slots on the host; shapes as in `decoding.Slots`."""
-
-    done: np.ndarray
-    counts: np.ndarray
-    token_ids: np.ndarray
-    logprobs: np.ndarray
-
-    def completion(
-        self, slot: int, task: _Task, params: SamplingParams, version: int
-    ) -> Completion:
-        here = slot, slice(self.counts[slot])
-        ids = self.token_ids[here].copy()
-        reason: FinishReason = "unfinished"
-        if self.done[slot]:
-            stopped = not params.ignore_stop and ids[-1] in params.stop_token_ids
-            reason = "stop" if stopped else "length"
-        logprobs = self.logprobs[here].copy()
-        versions = np.full(len(ids), version, np.int32)
-        return task.partial.followed_by(Completion(ids, logprobs, reason, versions))
 
 
 class _Block(NamedTuple):
@@ -300,8 +292,10 @@ class _Waiting:
         return tasks, self._block
 
 
-def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Returns `decoding.insert`'s arguments after `root`, padded to R = `refill`."""
+def _insertion(
+    slots: Sequence[int], tasks: Sequence[_Task], block: _Block, batch: int, refill: int
+) -> Insertion:
+    """Returns the insertion of `tasks` into `slots`, padded to R = `refill`."""
     # The padding has distinct slots that are out of range, which `insert` drops.
     slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)
@@ -312,4 +306,4 @@ def _padded(slots, tasks, block: _Block, batch: int, refill: int):
     row, start, length, shared = block.places
     places = Places(row[of_block], start[of_block], length[of_block], shared)
     last = block.last_tokens[of_block]
-    return block.k, block.v, places, slot, last, limit, path
+    return Insertion(block.k, block.v, places, slot, last, limit, path)

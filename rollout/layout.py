@@ -137,14 +137,14 @@ class Layout:
     def refill(self, batch: int) -> int:
         return max(1, batch // _REFILL_PART)
 
-    def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
+    def prefill_shape(self, batch: int, prompt: int) -> tuple[int, int]:
         """Returns the number and length of the rows for a prefill.
 
         The rows are packed with prompts of up to `prompt` tokens.
         """
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
-    def prefill_partial(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
+    def partial_shape(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
         return self._reading(batch, prefix + columns)
 
     def _reading(self, batch: int, longest: int) -> tuple[int, int]:
@@ -281,9 +281,9 @@ def layout_bytes(layout: Layout) -> int:
     columns, width = layout.lengths(0, 0, layout.prefix)
     batch = layout.rows(layout.slots)
     positions = layout.cached + layout.prefix
-    read = [layout.prefill(batch, 0)]
+    read = [layout.prefill_shape(batch, 0)]
     if layout.partial:
-        read.append(layout.prefill_partial(batch, columns, layout.prefix))
+        read.append(layout.partial_shape(batch, columns, layout.prefix))
     positions += max(math.prod(shape) for shape in read)
     heads = config.num_kv_heads // layout.tensor
     entries = 2 * config.num_layers * heads * config.head_dim * positions

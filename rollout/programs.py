@@ -66,9 +66,9 @@ def programs(
         jax.eval_shape(lambda: decoding.dynamic_params(params)),
     )
 
-    shapes = {"prefill": layout.prefill(batch, 1)}
+    shapes = {"prefill": layout.prefill_shape(batch, 1)}
     if partial:
-        shapes["prefill_partial"] = layout.prefill_partial(batch, columns, prefix)
+        shapes["prefill_partial"] = layout.partial_shape(batch, columns, prefix)
     read = {
         name: (model, weights, Rows(*[array(shape, jnp.int32)] * 4))
         for name, shape in shapes.items()
@@ -84,6 +84,8 @@ def programs(
     )
     of_refill = array((refill,), jnp.int32)
     places = Places(of_refill, of_refill, of_refill, array((), jnp.int32))
+    path = array((refill, 2), jnp.uint32)
+    new = decoding.Insertion(k, v, places, of_refill, of_refill, of_refill, path)
     return {
         "publish_table": Program(
             table_program("embedding", layout.trained, model), (trained["embedding"],)
@@ -92,11 +94,7 @@ def programs(
             layers_program(layout.trained, model), (trained[LAYERS], np.int32(0))
         ),
         **{name: Program(decoding.prefill, of) for name, of in read.items()},
-        "insert": Program(
-            decoding.insert,
-            (mesh, state, array((2,), jnp.uint32), k, v, places)
-            + (of_refill, of_refill, of_refill, array((refill, 2), jnp.uint32)),
-        ),
+        "insert": Program(decoding.insert, (mesh, state, array((2,), jnp.uint32), new)),
         "decode": Program(
             decoding.decode,
             (model, layout.settings, False, weights, state, dynamic)

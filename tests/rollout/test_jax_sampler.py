@@ -240,8 +240,8 @@ def test_where_not_all_copies_read_the_completions_are_the_same(folder, layers):
         path, (8, 1, 1), settings=PACE._replace(layers=layers, read=20), **how
     )
     all_read = _sampler(path, (8, 1, 1), settings=PACE._replace(layers=layers), **how)
-    assert few._layout.prefill(16, 1) == (2, 64)
-    assert all_read._layout.prefill(16, 1) == (4, 64)
+    assert few._layout.prefill_shape(16, 1) == (2, 64)
+    assert all_read._layout.prefill_shape(16, 1) == (4, 64)
     groups = [s.sample(prompts, params, seed=5) for s in (few, all_read)]
     for x, y in zip(*(sum(group, []) for group in groups), strict=True):
         assert x.token_ids.tolist() == y.token_ids.tolist()

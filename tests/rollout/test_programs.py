@@ -179,7 +179,7 @@ def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
     found = programs(layout, partial=True)
     assert found.keys() - programs(layout).keys() == {"prefill_partial"}
     rows, length = found["prefill_partial"].arguments[2].ids.shape
-    assert (rows, length) == layout.prefill_partial(layout.batches()[-1], 64, 0)
+    assert (rows, length) == layout.partial_shape(layout.batches()[-1], 64, 0)
     assert rows == layout.copies and length >= 64 == layout.lengths(1, 1, 0)[0]
     k, _ = jax.eval_shape(
         lambda *a: decoding.prefill.__wrapped__(layout.model, *a),
@@ -243,17 +243,17 @@ def test_what_every_copy_has_whole_is_counted_and_does_not_grow_with_the_copies(
     alone = 2 * 7_615_616_512 + 57_344 * 128 * 4096
     drawn = 128 * (5 + 8 * 3072)
     one, many, more = (_of_7b(copies) for copies in (1, 64, 1024))
-    assert one.prefill(128, 1) == (1, 2048)
+    assert one.prefill_shape(128, 1) == (1, 2048)
     assert layout_bytes(one) == alone + 57_344 * 2048 + drawn
     # An eighth of a copy's cache: 65,536 positions, as 16 rows of the longest text.
     for layout in (many, more):
-        assert layout.prefill(layout.slots, 1) == (64, 1024)
-        assert layout.prefill_partial(layout.slots, 4096, 0) == (16, 4096)
+        assert layout.prefill_shape(layout.slots, 1) == (64, 1024)
+        assert layout.partial_shape(layout.slots, 4096, 0) == (16, 4096)
         assert layout_bytes(layout) == alone + 57_344 * 65_536 + drawn * layout.copies
     # With few slots, what eight copies read.
     few = dataclasses.replace(many, slots=64)
-    assert few.prefill(64, 1) == (16, 1024)
-    assert few.prefill_partial(64, 4096, 0) == (4, 4096)
+    assert few.prefill_shape(64, 1) == (16, 1024)
+    assert few.partial_shape(64, 4096, 0) == (4, 4096)
 
 
 def test_published_weights_travel_a_layer_at_a_time():
