@@ -7,7 +7,6 @@ there. The main exceptions are:
 * A slice or gather reads only the elements that it returns.
 * An update of some elements is in place: it writes only these elements.
 * An intermediate result of at most a quarter of the cache stays in the cache.
-* Of a conditional, only the branch that moves the fewest bytes counts.
 """
 
 import functools
@@ -176,10 +175,8 @@ class _Module:
                     (assumed, depth + 1) if known is None else (known, depth)
                 )
             inside = fused or i.base == "fusion"
-            called = [self.read(c, times * count, inside, deeper) for c in i.called]
-            if i.op == "conditional":
-                called = [min(called, key=lambda branch: branch.hbm_bytes)]
-            for reading in called:
+            for called in i.called:
+                reading = self.read(called, times * count, inside, deeper)
                 collectives += reading.collectives
                 kernels += reading.kernel_calls
                 moved += reading.hbm_bytes
