@@ -261,7 +261,7 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
         nonlocal longest
         before, size = np.asarray(state.count), state.count.size
         state, drawn = decode(model, settings, truncates, params, state, *rest)
-        tokens = int((np.asarray(drawn[1]) - before).max())
+        tokens = int((np.asarray(drawn.count) - before).max())
         steps[size], longest = steps.get(size, 0) + tokens, max(longest, tokens)
         return state, drawn
 

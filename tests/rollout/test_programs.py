@@ -61,7 +61,7 @@ def _whole(layout, **how):
         *of_decode,
     )
     drawn = placed(drawn, jax.tree.map(lambda _: laid_out(layout.mesh), drawn))
-    return found["insert"].arguments[3:5], drawn
+    return found["insert"].arguments[3][:2], drawn
 
 
 def _computations(text):
