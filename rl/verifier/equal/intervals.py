@@ -168,14 +168,6 @@ class Balls:
                     return 1 if difference > 0 else -1
         return 0 if self.agree(node, other) else None
 
-    def nearest_integer(self, node: t.Node) -> int | None:
-        errors = contextlib.suppress(Undefined, Unresolved)
-        with errors, _lock, ctx.workprec(FIRST_BITS):
-            middle = self.value(node, FIRST_BITS).mid()
-            whole = _only_integer((middle + arb(0.5)).floor())
-            return None if whole is None else int(whole)
-        return None
-
     def fraction(self, node: t.Node) -> Fraction | None:
         """Returns a real constant as a fraction accurate to 30 digits, or None."""
         with contextlib.suppress(Undefined, Unresolved):

@@ -1,6 +1,10 @@
 """Decides whether an answer leaves more to solve or calculate than its gold."""
 
+import math
 from collections.abc import Iterator, Set
+from fractions import Fraction
+
+from flint import fmpz
 
 from ..equal.prover import Prover
 from ..equal.regions import Regions
@@ -11,6 +15,8 @@ from .canonical import is_rational, shape_of
 _ROUNDING = frozenset("floor ceil abs".split())
 """Functions of numbers that a finished answer needs only if its gold has them."""
 _KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY, t.Const("pi"))
+_MAX_FACTORED = 2**40
+_HALF = t.Pow(t.number(2), t.MINUS_ONE)
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
 _LISTS = t.Several | t.Braces | t.Tuple
 _TRANSCENDENTAL = frozenset("log sin cos tan cot sec csc arcsin arccos arctan".split())
@@ -47,18 +53,34 @@ def unevaluated(answer: t.Node, gold: t.Node) -> bool:
 
     If the numbers in the gold are literal, without constants such as pi, the numbers in
     the answer must be literal. Otherwise the answer may not have more `pending` steps.
+    26 * 10^2 is literal only if the gold also has a product with a power of ten.
     """
     if _cancels(answer, gold):
         return True
     wanted = _numbers_in(gold)
-    parts = (part for number in wanted for part in t.walk(number))
+    parts = [part for number in wanted for part in t.walk(number)]
     constants = any(isinstance(p, t.Const) and p != t.INFINITY for p in parts)
     if constants or not wanted or not all(map(is_literal, wanted)):
         return pending(answer) > pending(gold)
     given = _numbers_in(answer)
     if any(isinstance(value, t.Degrees) for value in wanted):
         given = [value for value in given if not t.contains(value, t.Const)]
+    if not any(map(_mantissa, parts)):
+        mantissas = [_mantissa(part) for value in given for part in t.walk(value)]
+        if any(m is not None and not 1 <= abs(m) < 10 for m in mantissas):
+            return True
     return not all(map(is_literal, given))
+
+
+def _mantissa(node: t.Node) -> Fraction | None:
+    """Returns 4.5 for 4.5 * 10^33, and None for other numbers."""
+    match node:
+        case t.Mul((first, t.Pow(t.Num(base), exponent))) if base == 10 and (
+            exponent != t.MINUS_ONE  # marks a quotient; a written -1 is a product
+        ):
+            value = _unsigned(first)
+            return value.value if type(value) is t.Num else None
+    return None
 
 
 def pending(node: t.Node) -> int:
@@ -118,7 +140,17 @@ def _terms(terms: tuple[t.Node, ...]) -> Iterator[t.Node]:
 
 def _without_numbers(term: t.Node) -> t.Node:
     factors = term.factors if isinstance(term, t.Mul) else (term,)
-    return shape_of(t.Mul(tuple(f for f in factors if not is_rational(f))))
+    return shape_of(t.Mul(tuple(_radical(f) for f in factors if not is_rational(f))))
+
+
+def _radical(factor: t.Node) -> t.Node:
+    r"""Returns \sqrt2 for \sqrt8 and 1/\sqrt8, which are multiples of it."""
+    match factor.base if _is_inverse(factor) else factor:
+        case t.Pow(t.Num(value) as number, exponent) if exponent == _HALF:
+            if t.is_integer(number) and 0 < value < _MAX_FACTORED:
+                odd = [int(p) for p, times in fmpz(int(value)).factor() if times % 2]
+                return t.Pow(t.number(math.prod(odd)), _HALF)
+    return factor
 
 
 def _repeated(factors: Iterator[t.Node]) -> int:
@@ -197,10 +229,8 @@ def is_literal(node: t.Node) -> bool:
             return is_literal(value)
         case t.Mul((value, t.Mul((t.Num(),)))):  # for instance 5 million
             return is_literal(value)
-        case t.Mul((first, t.Pow(t.Num(base), exponent))) if base == 10 and (
-            exponent != t.MINUS_ONE  # marks a quotient; a written -1 is a product
-        ):
-            return type(_unsigned(first)) is t.Num and t.is_integer(_unsigned(exponent))
+        case t.Mul((_, t.Pow(_, exponent))) if _mantissa(node) is not None:
+            return t.is_integer(_unsigned(exponent))
         case t.Mul((t.Fn("log", (top,)), t.Pow(t.Fn("log", (bottom,)), exponent))):
             return exponent == t.MINUS_ONE and is_literal(top) and is_literal(bottom)
         case t.Mul((top, t.Pow(bottom, exponent))) if exponent == t.MINUS_ONE:

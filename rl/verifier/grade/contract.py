@@ -12,7 +12,7 @@ from ..parse import tree as t
 from ..parse.answers import Answer, parse_answer
 from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
-from ..parse.relations import is_decimal, is_label, steps_of
+from ..parse.relations import is_decimal, is_distance, is_label, steps_of
 from ..parse.units import stems
 from . import completeness
 from .canonical import shape_of
@@ -168,9 +168,9 @@ class Examiner:
         first, *_ = steps = steps_of(written)
         named = shape_of(first.left) in self._formulas.to_compute
         copied = shape_of(written) in self._formulas.trees
-        if not named or copied or not first.left.names or is_label(first.left):
-            return answer
-        if any(step.op != "=" for step in steps):
+        label = is_label(first.left) and not is_distance(first.left)
+        unsolved = named and not (copied or label) and first.left.names
+        if not unsolved or any(step.op != "=" for step in steps):
             return answer
         return dataclasses.replace(answer, node=_behind(node), written=_behind(written))
 

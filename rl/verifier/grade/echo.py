@@ -79,15 +79,15 @@ def _gives_a_value(relation: t.Rel) -> bool:
 def _valued(node: t.Node, prover: Prover) -> t.Node:
     """Replaces functions and powers of numbers by their values, if integers."""
 
-    def value(part: t.Node) -> t.Node:
-        part = t.rebuilt(part, value)
+    def integer(part: t.Node) -> t.Node:
+        part = t.rebuilt(part, integer)
         if isinstance(part, t.Fn | t.Pow) and not part.names:
-            whole = prover.balls.nearest_integer(t.fold(part))
-            if whole is not None and prover.equal(t.fold(part), t.number(whole)):
-                return t.number(whole)
+            whole = t.number(round(prover.balls.fraction(t.fold(part)) or 0))
+            if prover.equal(t.fold(part), whole):
+                return whole
         return part
 
-    return value(node)
+    return integer(node)
 
 
 def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:

@@ -68,7 +68,7 @@ class Answer:
 
 def parse_answer(raw: str) -> Answer:
     """Parses the content of a box, or a gold. If this fails, `node` is None."""
-    raw = raw.strip()
+    raw = raw.strip(" \n")  # a tab may be the start of \text, see `clean`
     if len(raw) > MAX_ANSWER:
         return Answer(raw, reason=f"is longer than {MAX_ANSWER} characters")
     text = clean(raw)

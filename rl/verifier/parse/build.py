@@ -64,16 +64,24 @@ def only(items: list[t.Node]) -> t.Node:
     return items[0]
 
 
-@functools.lru_cache(maxsize=1024)
 def decimal(text: str) -> t.Num:
-    mantissa, _, exponent = text.lower().partition("e")
-    if exponent and abs(int(exponent)) > _MAX_EXPONENT:
-        raise t.Unparsable(f"has an exponent whose size is above {_MAX_EXPONENT}")
-    whole, _, places = mantissa.partition(".")
-    if not places and not exponent:
-        return t.Num(Fraction(int(whole)))
-    ulp = Fraction(10) ** (int(exponent or 0) - len(places))
+    whole, _, places = text.partition(".")
+    ulp = Fraction(1, 10 ** len(places))
     return t.Num(int(whole + places) * ulp, ulp if places else None)
+
+
+@functools.lru_cache(maxsize=1024)
+def numeral(text: str) -> t.Node:
+    """Parses 4.5, or 4.5e33 as the product 4.5 * 10^33."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if not exponent:
+        return decimal(text)
+    size = abs(int(exponent))
+    if size > _MAX_EXPONENT:
+        raise t.Unparsable(f"has an exponent whose size is above {_MAX_EXPONENT}")
+    sign = t.MINUS_ONE if exponent[0] == "-" else t.ONE
+    power = t.Pow(t.number(10), signed(sign, t.number(size)))
+    return t.Mul((decimal(mantissa), power))
 
 
 def periodic(text: str, block: str) -> Fraction:

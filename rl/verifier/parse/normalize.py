@@ -1,6 +1,5 @@
 """Normalizes the text of an answer before parsing, by rules in a fixed order."""
 
-import operator
 import re
 import unicodedata
 from fractions import Fraction
@@ -37,10 +36,7 @@ _GREEK = {
 }  # fmt: skip
 _CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
 _TABLE = str.maketrans(_UNICODE | {k: f"\\{v} " for k, v in _GREEK.items()})
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
-_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
-_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_SCRIPTS = {"^": re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+"), "_": re.compile("[₀₁₂₃₄₅₆₇₈₉]+")}
 
 # Matches escapes that a JSON or Python string has interpreted by mistake: "\frac"
 # became a form feed and "rac".
@@ -63,10 +59,16 @@ _ROW_SPACE = re.compile(
     r"(\\\\)\*?\s{0,3}\[\s{0,3}-?\.?\d[\d.]{0,6}\s{0,3}"
     r"(?:pt|em|ex|mm|cm|in|px|mu|bp)\s{0,3}\]"
 )
-# Matches signs in braces, which only suppress TeX's space around them: {+}.
-_BRACED_SIGN = re.compile(r"\{(?<![\^_a-zA-Z]\{)([-+=<>.]|\\%)\}")
+# Matches signs and names in braces that only change the space around them: {+}, {x}_1.
+_BRACED = re.compile(
+    r"\{(?<![\^_a-zA-Z]\{)\s*([-+=<>.]|\\%|\\?(?:sin|cos|tan|cot|sec|csc|log|ln|lg)"
+    r"|(?:[a-zA-Z]|\\[a-zA-Z]+)(?=\s*\}\s*[_^']))\s*\}"
+)
 _NEGATED = re.compile(r"\\not\s*(=|\\in(?![a-zA-Z]))")
 _DELIMITER = re.compile(r"\\(?<!\\\\)[()\[\]]")
+_DOLLAR, _AMOUNT = re.compile(r"(?<!\\)\$"), re.compile(r"[-(~ ]*\$\d")
+# Matches a set builder without its braces: x | x > 2.
+_BUILDER = re.compile(r"([a-z])\s*(?:\||\\mid\b)([^|<>=\\]*[<>=\\][^|]*)")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:(?:\\ |[ ~])\d{3})+)(\.\d+)?")
 _ONE_ARGUMENT = r"\s*(\{[^{}]{1,40}\}|\w)\s*"
 _CHOICES = re.compile(
@@ -74,10 +76,11 @@ _CHOICES = re.compile(
 )
 _PRIMES = re.compile(r"\s*\^\s*(?:\\prime(?![a-zA-Z])|\{((?:\s*\\prime)+)\s*\})")
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
-_CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
-_RUPEES = re.compile(r"(?:\\text\s*\{\s*)?\bRs\.?\s{0,3}\}?\s*(?=\d)")
-_US_DOLLARS = re.compile(
-    r"(?:\\text\s*\{\s*U\.?S\.?\s*\}|(?<![A-Za-z])U\.?S\.?)\s*(?=\\?\$\s*\d)"
+_CURRENCIES = {"Rs": "₹", "USD": "\\$", "EUR": "€"}
+# Matches the code of a currency before an amount: \text{USD } 180, US\$40.
+_CURRENCY_CODE = re.compile(
+    rf"(?<![A-Za-z])(?:({'|'.join(_CURRENCIES)})\.?(?=(?:\\[ ,;:]|[\s~}}])*\d)"
+    r"|U\.?S\.?(?=[\s~}]*\\?\$))"
 )
 # Match {\rm cm} and 4.5 \mathrm{e} 33.
 _OLD_ROMAN = re.compile(r"\{\s*\\rm(?![a-zA-Z])\s*([^{}]{1,40})\}")
@@ -91,6 +94,19 @@ TEXT_COMMANDS = frozenset(
 )
 """Commands whose argument is text: words, a unit, a name or a formula."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
+_INTRODUCING = (
+    "the final answer is are equals equal to exactly so thus hence therefore value we"
+    " get have it solution solutions only there option choice about approximately"
+    " roughly at"
+)
+_NAMING = "point pair ordered triple vector interval set"  # only before brackets
+# Matches words before a value: \text{Answer: 7}, \text{Choice (C)}.
+_INTRODUCTION = re.compile(
+    rf"(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\s]*|((?:{TEXT_COMMAND}\{{\s*)?)"
+    rf"(?i:(?:(?:{_INTRODUCING.replace(' ', '|')})\b[:,]?\s*+)*"
+    rf"(?:(?:(?:{_NAMING.replace(' ', '|')})\b\s*+)+"
+    r"(?=\W*(?:\\left|\\langle|[(\[{])))?)(?=\}?\s*[^\s},;])"
+)
 SCALE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
     r"([CF])(?![a-zA-Z])(?(1)\s*\})"
@@ -101,8 +117,8 @@ _LOOKS = (
     " mathit mathsf mathtt mathcal mathscr mathfrak mathnormal pmb underline underbrace"
     " overbrace left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr"
     " Biggl Biggr limits nolimits mathstrut strut boxed fbox framebox centering"
-    " noindent hfill hfil smash mathclap uline bold mathrel mathbin mathord ensuremath"
-    " protect cal em relax unboldmath boldmath allowbreak nobreak"
+    " noindent indent hfill hfil smash mathclap uline bold mathrel mathbin mathord"
+    " ensuremath protect cal em relax unboldmath boldmath allowbreak nobreak"
 )
 _LOOKS_WITH_ARGUMENT = (
     "color textcolor colorbox hspace vspace mspace label tag phantom hphantom vphantom"
@@ -114,8 +130,7 @@ PRESENTATION: dict[str, int] = (
     | {"fcolorbox": 2}
 )
 """Styling commands, with the number of arguments that are removed with each."""
-_PAIRS = [p.split() for p in ("** **", '" "', "$$ $$", "$ $", r"\( \)", r"\[ \]")]
-_OPENING = re.compile(r'\*\*|["$]|\\[(\[]')
+_QUOTED = re.compile(r'(\*\*|")((?:(?!\1).)+)\1', re.DOTALL)
 _COMMAND = re.compile(r"\\([a-zA-Z]+)\*?\s*")
 _SPACE = r"\\[,;:!> ]|\\(?:quad|qquad|hfill|hfil|par|newline)(?![a-zA-Z])"
 _HEAD = re.compile(
@@ -130,8 +145,8 @@ _WHOLE = re.compile(r"(?s).*(?:[^\W_dlrekx]|[)\]]|[^{.,;]\})")
 
 
 def _decode_unicode(text: str) -> str:
-    text = _RAISED.sub(lambda m: f"^{{{m[0].translate(_SUPERSCRIPTS)}}}", text)
-    text = _LOWERED.sub(lambda m: f"_{{{m[0].translate(_SUBSCRIPTS)}}}", text)
+    for mark, characters in _SCRIPTS.items():
+        text = characters.sub(rf"{mark}{{\g<0>}}", text)
     return "".join(_decode_character(c) if c > "\x7f" else c for c in text)
 
 
@@ -160,10 +175,9 @@ def clean(text: str) -> str:
     """
     if not text.isascii():
         text = _decode_unicode(text)
-        text = _CHINESE_INTRODUCTION.sub("", text)
     if "{" in text:
         text = text.replace("{,}", "\\,").replace("{:}", ":")
-        text = _BRACED_SIGN.sub(operator.itemgetter(1), text)
+        text = _BRACED.sub(lambda m: m[1] + " " * m[1][-1].isalpha(), text)
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         if not text.isprintable():
             text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
@@ -183,22 +197,27 @@ def clean(text: str) -> str:
         text = text.replace("\\!", "")
         if "rm" in text or "\\text" in text:
             text = _OLD_ROMAN.sub(lambda m: f"\\mathrm{{{m[1]}}}", text)
-            text = _UPRIGHT_E.sub(operator.itemgetter(1), text)
+            text = _UPRIGHT_E.sub(r"\1", text)
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
     text = _undressed(text)
+    if text[:1].isalpha() or text[:2] in ("\\t", "\\m"):
+        if introduction := _INTRODUCTION.match(text):
+            text = (introduction[1] or "") + text[introduction.end() :]
     if "\\" in text and _DELIMITER.search(text):
         text = _undressed(_DELIMITER.sub(" ", text))
     if "$" in text:
         text = _undressed(_drop_delimiters(text))
     if text[-1:] == "}" and text.count("}") > text.count("{"):
         text = text[:-1].rstrip()
+    if ("|" in text or "\\mid" in text) and (builder := _BUILDER.fullmatch(text)):
+        text = rf"\{{{builder[1]} | {builder[2]}\}}"
     text = text.replace("o'clock", "oclock")
     if "." in text and "m" in text.lower():
         text = _HALF_DAY.sub(r" \1m", text)
-    if "Rs" in text or "S" in text and "$" in text:
-        text = _RUPEES.sub("₹", _US_DOLLARS.sub("", text))
-    if _SPACED_THOUSANDS.fullmatch(text):
+    if "S" in text or "R" in text:
+        text = _CURRENCY_CODE.sub(lambda m: _CURRENCIES.get(m[1], ""), text)
+    if (" " in text or "~" in text) and _SPACED_THOUSANDS.fullmatch(text):
         text = text.translate({ord(char): None for char in " ~\\"})
     return text
 
@@ -225,12 +244,8 @@ def _undressed(text: str) -> str:
         if not _WHOLE.fullmatch(text):
             tail = _TAIL.search(text, max(0, len(text) - 200))
             text = text[: tail.start()] if tail else text
-        if _OPENING.match(text):
-            for opening, closing in _PAIRS:
-                if text.startswith(opening) and text.endswith(closing):
-                    inner = text[len(opening) : -len(closing)]
-                    if inner and opening not in inner and closing not in inner:
-                        text = inner
+        if text[:1] in '*"' and (quoted := _QUOTED.fullmatch(text)):
+            text = quoted[2]
         text = _without_look(text) if text[:1] in "\\{" else text
         if text == before:
             break
@@ -262,14 +277,9 @@ def _without_look(text: str) -> str:
 
 def _drop_delimiters(text: str) -> str:
     r"""Removes dollar signs, but keeps `\$` and an unpaired one at the start: $5."""
-    bare = text.replace("\\$", "").count("$")
-    if bare % 2 == 1:
-        # With an odd number of signs, a first sign before a digit is money.
-        start = text.lstrip("-(~ ")
-        if start[:1] == "$" and start[1:2].isdigit():
-            return text.replace("$", "\\$", 1).replace("$", " ").replace("\\ ", "\\$")
-    kept = text.replace("\\$", "\x00").replace("$", " ")
-    return kept.replace("\x00", "\\$").strip()
+    if len(_DOLLAR.findall(text)) % 2 == 1 and _AMOUNT.match(text):
+        text = text.replace("$", "\\$", 1)
+    return _DOLLAR.sub(" ", text).strip()
 
 
 _STYLE = re.compile(

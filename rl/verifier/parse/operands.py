@@ -104,7 +104,7 @@ class Operands(Cursor):
         text = self._tokens[self._at].value
         self._at += 1
         if self._tokens[self._at].value not in _REPEATS:
-            return build.decimal(text)
+            return build.numeral(text)
         dot = self._is(".")
         mark, digits, end = (self._peek(dot + ahead) for ahead in range(3))
         in_brackets = mark.value == "(" and digits.value.isdigit() and end.value == ")"
@@ -119,7 +119,7 @@ class Operands(Cursor):
                 start = text[: len(text) - len(match[0])]
                 return t.Repeating(build.periodic(start, match[1]), build.decimal(text))
             raise t.Unparsable("has a decimal cut off by dots")  # 0.577...
-        return build.decimal(text)
+        return build.numeral(text)
 
     def _repeating(self, text: str) -> t.Node:
         self._accept(".")
@@ -232,8 +232,6 @@ class Operands(Cursor):
             self._at += 1
             return t.Braces(())
         if opening == "{":
-            if self._drop_braces():
-                return self._operand()
             group = self._group()
             self._group_ends.add(self._at - 1)
             return group
@@ -263,18 +261,6 @@ class Operands(Cursor):
         self._bar_closes = outer
         self._depth -= 1
         return builder or build.bracket_node(opening, closing.value, items)
-
-    def _drop_braces(self) -> bool:
-        """Removes the braces from {sin} x or {x}_1; returns whether there were any."""
-        name, closing, behind = (self._peek(ahead) for ahead in (1, 2, 3))
-        if closing != ("op", "}", closing.spaced) or behind.kind == "end":
-            return False
-        marked = behind.kind == "op" and behind.value in ("_", "^", "'")
-        if name.kind == "fn" or name.kind == "sym" and marked:
-            self._tokens[self._at : self._at + 3] = [name]
-            self._group_ends = set()
-            return True
-        return False
 
     # --- functions and commands
 
@@ -414,9 +400,5 @@ class Operands(Cursor):
 
 
 def _trimmed(cell: list[Token]) -> list[Token]:
-    marks = (",", ";", ".")
-    while cell and cell[-1].value in marks:
-        cell = cell[:-1]
-    while cell and cell[0].value in marks:
-        cell = cell[1:]
-    return cell
+    kept = [at for at, token in enumerate(cell) if token.value not in (",", ";", ".")]
+    return cell[kept[0] : kept[-1] + 1] if kept else []

@@ -61,7 +61,7 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
                 sides.append(t.Num(value, Fraction(1)))  # a rounded integer
             case _:
                 sides.append(step.right)
-    if _is_distance(sides[0]) or _is_distance(sides[-1]):
+    if is_distance(sides[0]) or is_distance(sides[-1]):
         return None
     if any(step.op == "in" for step in steps):
         if len(steps) > 1 or not isinstance(sides[-1], _VALUES):
@@ -123,7 +123,8 @@ def _is_open(node: t.Node) -> bool:
     return isinstance(node, t.Expression) and t.contains(node, t.Sym, t.Call)
 
 
-def _is_distance(node: t.Node) -> bool:
+def is_distance(node: t.Node) -> bool:
+    """Returns whether a node is |x|, which may have a value that x does not have."""
     match node:
         case t.Fn("abs", (t.Sym(name),)):
             return not name[:1].isupper()

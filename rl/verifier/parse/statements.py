@@ -14,7 +14,6 @@ import re
 from collections.abc import Sequence
 
 from . import tree as t
-from .expressions import STARTS
 from .normalize import plain_text
 from .operands import CLOSING, OPENING
 from .quantities import BEGINNING, CONDITION, Quantities
@@ -40,15 +39,7 @@ _SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
 _SAYING = re.compile(
     rf"(?!(?:{BEGINNING})\b)(.*\w) (?:is|are|was|were|equals|has|have)", re.IGNORECASE
 )
-_INTRODUCING = frozenset(
-    "the final answer is are equals equal to exactly so thus hence therefore value we"
-    " get have it solution solutions only there option choice about approximately"
-    " roughly at".split()
-)
-_BEFORE_WORDS = _INTRODUCING | {"a", "an"}
-# Words that name the content of the brackets after them.
-_NAMING = frozenset("point pair ordered triple vector interval set".split())
-_CHOSEN = re.compile(r"(?:[Oo]ption|[Cc]hoice) (?=[A-Z]\Z)")
+_ARTICLES = frozenset(["a", "an", "the"])
 _IN_WORDS = frozenset([*SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
 # A condition of these words and names only declares the names: k an integer.
 _DECLARING = frozenset(
@@ -71,7 +62,6 @@ class Parser(Quantities):
 
     def answer(self) -> t.Node:
         if "text" in map(operator.itemgetter(0), self._tokens):
-            self._skip_introduction()
             if (phrase := self._only_words()) is not None:
                 return phrase
         if self._is_any(("=", "approx", "equiv", "to")):
@@ -86,10 +76,9 @@ class Parser(Quantities):
                 self._at += 1
             if self._next.kind == "end":
                 break
-        if len(rows) == 1 and rows[0].condition == t.REALS:
-            return rows[0].value
-        if len(rows) == 1 and rows[0].condition == _DECLARED:
-            return _declared(rows[0].value)
+        match rows:
+            case [t.When(value, condition)] if condition in (t.REALS, _DECLARED):
+                return value if condition == t.REALS else _declared(value)
         return t.Cases(tuple(rows))
 
     def _list(self) -> t.Node:
@@ -121,10 +110,8 @@ class Parser(Quantities):
     def _at_condition(self) -> bool:
         token, after = self._next, self._peek()
         if token.kind == "op" and token.value == "(":
-            at = self._at + 1
-            while self._tokens[at].kind != "end" and self._tokens[at].value != ")":
-                at += 1
-            inside = self._tokens[self._at + 1 : at]
+            rest = self._tokens[self._at :]
+            inside = itertools.takewhile(lambda x: x.value != ")", rest)
             if any(x.kind == "op" and x.value in _ORDERS | {"="} for x in inside):
                 return True
             token = after
@@ -174,9 +161,7 @@ class Parser(Quantities):
         return t.Word(" ".join(part for part in parts if part not in _SILENT))
 
     def _only_words(self) -> t.Node | None:
-        tokens = self._tokens[self._at : -1]
-        if not any(token.kind == "text" for token in tokens):
-            return None
+        tokens = self._tokens[:-1]
         for token in tokens:
             apart = token.kind == "sym" and (token.spaced or token is tokens[0])
             between = token.kind == "op" and token.value in _IN_WORDS
@@ -198,18 +183,6 @@ class Parser(Quantities):
             return t.Several(tuple(map(_word, names)), joined)
         return _word(" ".join(x.value for x in tokens if x.value not in ("{", "}")))
 
-    def _skip_introduction(self) -> None:
-        start = self._at
-        behind = next(token for token in self._tokens[start:] if token.kind != "text")
-        known = _INTRODUCING | (_NAMING if behind.value in STARTS else set())
-        while self._next.kind == "text" and all(
-            word.rstrip(":,") in known for word in self._next.value.lower().split()
-        ):
-            self._at += 1
-            self._accept(":")
-        if self._next.kind == "end" or self._is_any(SEPARATORS):
-            self._at = start
-
     def _items(self) -> list[t.Node]:
         found = [self._statement()]
         while self._is_any(SEPARATORS) and self._next.value != "&":
@@ -221,16 +194,19 @@ class Parser(Quantities):
     def _set_builder(self, items: list[t.Node]) -> t.Node:
         self._bar_closes = False
         start = self._at
-        stated = [s for s in self._items() if not _is_in_reals(s)]
+        rules = [s for s in self._items() if not _is_in_reals(s)]
         said_or = any(token.value == "or" for token in self._tokens[start : self._at])
         pattern = items[0].left if _is_in_reals(items[0]) else items[0]
-        if len(items) > 1 or not isinstance(pattern, t.Sym) or not stated:
-            raise t.Unparsable("has a set builder that is not {name | condition}")
-        if any(is_membership(s) for s in stated):
-            raise t.Unparsable("has a set builder over numbers other than the reals")
-        if len(stated) > 1:
-            stated = [t.Several(tuple(stated), "or" if said_or else ",")]
-        return t.Braces(tuple(stated))
+        # In {x | x = 2k, k in Z}, k is only declared. x in Z is a condition.
+        rules = [s for s in rules if not is_membership(s) or s.left == pattern]
+        bound = pattern.names if isinstance(pattern, t.Sym) else {""}
+        real = [isinstance(s, t.Rel | t.Chain) and bound <= s.names for s in rules]
+        known = len(items) == 1 and not any(map(is_membership, rules))
+        if not (known and real and all(real)):
+            raise t.Unparsable("has a set builder that is not {name | real condition}")
+        if len(rules) > 1:
+            rules = [t.Several(tuple(rules), "or" if said_or else ",")]
+        return t.Braces(tuple(rules))
 
     # --- statements
 
@@ -308,12 +284,14 @@ def _is_condition(token: Token) -> bool:
 def _declared(value: t.Node) -> t.Node:
     """Returns a value whose condition only declares names, such as k an integer.
 
-    Raises `Unparsable` for sets and inequalities, because the condition may limit them.
+    Raises `Unparsable` for inequalities, and for sets of numbers without names such as
+    (0, 4), because the condition may limit them.
     """
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
-        region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
-        if region or isinstance(part, t.Rel) and part.op in _ORDERS:
+        relation = isinstance(part, t.Rel) and part.op in _ORDERS
+        numbers = isinstance(part, t.Interval | t.Tuple | t.SetOp) and not part.names
+        if relation or numbers or isinstance(part, t.Chain):
             raise t.Unparsable("has a condition that may limit its values")
     return value
 
@@ -336,7 +314,7 @@ def _is_in_reals(node: t.Node) -> bool:
 
 
 def _word(text: str) -> t.Node:
-    text = _CHOSEN.sub("", plain_text(text))
+    text = plain_text(text)
     if len(text) == 1 and text.isalpha():
         return t.Sym(text)
     words = text.casefold().split()
@@ -344,7 +322,7 @@ def _word(text: str) -> t.Node:
         phrase = " ".join(" ".join(words).replace("-", " ").split())
         if phrase in PHRASES:
             return PHRASES[phrase]
-        if words[0] not in _BEFORE_WORDS or len(words[-1]) < 2 or len(words) < 2:
+        if words[0] not in _ARTICLES or len(words[-1]) < 2 or len(words) < 2:
             return t.Word(" ".join(words))
         del words[0]
 

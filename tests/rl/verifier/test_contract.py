@@ -64,6 +64,8 @@ DECIDED: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"5\,m", "5", "How many meters of rope does she need?", True),
         ("5m", "5", "Find the slope of the line $y=5x$.", False),
         ("m+n=70", "70", "The probability is m/n; find m+n.", True),
+        ("|z|=5", "5", "Find $|z|$.", True),
+        ("|z|=5", "5", "Find $z$.", False),
     ],
     "a percent sign needs a question": [
         (r"120\%", "120", r"What is 20\% of 600?", False),

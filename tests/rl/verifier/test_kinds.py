@@ -62,7 +62,10 @@ _FIVE = (
 _LINES = "What is it?\n\nA. $5$\n\nB. a line\n\nC. $7$\n\nType the letter."
 
 
-@pytest.mark.parametrize("problem", [_FIVE, "Which? (A) 5 (B) 6 (C) 7"])
+_INDENTED = r"$\textbf{(A)} \indent 5\indent\textbf{(B)}\ 6\indent\textbf{(C)}\ 7$"
+
+
+@pytest.mark.parametrize("problem", [_FIVE, "Which? (A) 5 (B) 6 (C) 7", _INDENTED])
 @pytest.mark.parametrize("gold", ["B", r"\text{(B)}", "6"])
 @pytest.mark.parametrize(
     "option", ["(B) {}", r"\text{{B. }} {}", "B: {}", r"(B)\ {}", r"{}\ \textbf{{(B)}}"]
