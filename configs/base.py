@@ -101,11 +101,37 @@ class Data:
 
 
 @section
+class Advance:
+    """Ends a stage of the curriculum early."""
+
+    # Share of correct completions, or of groups that are all correct.
+    metric: Literal["accuracy", "solve_all"]
+    at_least: Annotated[float, Range(0, 1, open=True)]  # threshold of the pooled metric
+    window: Count  # number of last steps to pool; with fewer, the stage continues
+
+
+@section
+class Stage:
+    """Sets a stage of the curriculum.
+
+    Settings from max_response_tokens on replace those of the run, if they are set.
+    """
+
+    name: str
+    levels: Mapping[Any, float] | None = None  # shares; None: all problems equally
+    steps: Count | None = None  # maximum number of steps with an update; None: no limit
+    advance: Advance | None = None  # rule that may end the stage earlier
+    max_response_tokens: Count | None = None
+    group_size: Annotated[int, Range(2)] | None = None
+    temperature: Positive | None = None  # for sampling and log-probabilities
+    eps_high: Positive | None = None
+    learning_rate: Positive | None = None  # peak of the learning-rate schedule
+
+
+@section
 class Curriculum:
-    # Stages in order, each a mapping with the fields of `Stage` in
-    # rl/problems/curriculum.py; see docs/sampling.md. Empty: one stage with all
-    # problems.
-    stages: tuple[Mapping[str, Any], ...] = ()
+    # Stages in order; see docs/sampling.md. Empty: one stage with all problems.
+    stages: tuple[Stage, ...] = ()
 
 
 @section

@@ -100,7 +100,7 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
     only_verifier = c.reward.function.strip() == "verifier"
     filtered = d.filter and filter_on(c) == "correct" and not c.reward.overlong_factor
     stages = c.curriculum.stages
-    sizes = {c.rollout.group_size, *(s.get("group_size") or 2 for s in stages)}
+    sizes = {c.rollout.group_size, *(s.group_size or 2 for s in stages)}
     if sizes == {2} and only_verifier and filtered:
         lines.append(
             "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"

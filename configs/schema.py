@@ -11,7 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +54,26 @@ def section(cls: type[Section]) -> type[Section]:
 def parse(cls: type[Section], values: Mapping[str, Any], name: str = "") -> Section:
     """Creates a section from its keys and values; `name` is the section's dotted key.
 
+    A value is a section too if the type of its key is a section or a tuple of sections.
     Raises ValueError if a key is unknown, or a value does not fit its type.
     """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"config.{name}={values!r}: must be a dict")
     hints = typing.get_type_hints(cls)
     typed: dict[str, Any] = {}
     for key, value in values.items():
-        hint = hints.get(key)
-        if dataclasses.is_dataclass(hint):
-            inner = f"{name}.{key}" if name else key
-            if not isinstance(value, Mapping):
-                raise ValueError(f"config.{inner}={value!r}: must be a dict")
-            value = parse(cast(type, hint), value, inner)
-        typed[key] = tuple(value) if isinstance(value, list) else value
+        hint, inner = hints.get(key), f"{name}.{key}" if name else key
+        sections = filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint)))
+        kind: Any = next(sections, None)
+        if isinstance(value, list | tuple):
+            entries = enumerate(value)
+            typed[key] = tuple(
+                parse(kind, v, f"{inner}[{i}]") if kind else v for i, v in entries
+            )
+        elif kind and value is not None and typing.get_origin(hint) is not tuple:
+            typed[key] = parse(kind, value, inner)
+        else:
+            typed[key] = value
     section: Section = call(cls, name, typed)
     return section
 
@@ -145,9 +153,16 @@ def _wrong(value: Any, hint: Any) -> str:
 
 
 def config_json(config: Any) -> str:
-    """Returns a ConfigDict or a config dataclass as JSON with sorted keys."""
-    is_typed = dataclasses.is_dataclass(config) and not isinstance(config, type)
-    tree = dataclasses.asdict(config) if is_typed else config.to_dict()
+    """Returns a ConfigDict or a config dataclass as JSON with sorted keys.
+
+    Leaves out the fields of a dataclass that are None.
+    """
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        tree = dataclasses.asdict(
+            config, dict_factory=lambda items: {k: v for k, v in items if v is not None}
+        )
+    else:
+        tree = config.to_dict()
     return json.dumps(tree, indent=2, sort_keys=True)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from configs.base import Data, RunConfig
+from configs.base import Data, RunConfig, Stage
 from configs.checks import check_config, check_overlong
 from models.config import DecoderConfig
 from models.decoder import Decoder, param_shardings
@@ -24,7 +24,7 @@ from rl.groups.advantages import load_advantage
 from rl.groups.extra import load_extra_groups
 from rl.metric_loggers import Maker, load_sinks
 from rl.problems.audit import readable
-from rl.problems.curriculum import Curriculum, NoProblem, Stage, fill_gaps, make_stages
+from rl.problems.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_set
 from rl.problems.tokenizer import (
@@ -345,7 +345,7 @@ def _stages(
     """Returns the curriculum's stages, and messages about levels without problems."""
     r, key = c.rollout, "config.curriculum.stages"
     try:
-        stages, gaps = fill_gaps(make_stages(c.curriculum.stages), every)
+        stages, gaps = fill_gaps(c.curriculum.stages or (Stage(name="all"),), every)
         Curriculum(stages, fit, seed=c.seed)
     except ValueError as error:
         why = "; remove the level" if isinstance(error, NoProblem) else ""

@@ -19,7 +19,6 @@ from rl import packages
 
 packages.check()
 
-import functools
 import json
 import logging as standard_logging
 import os
@@ -133,15 +132,9 @@ def main(argv: Sequence[str]) -> None:
         sys.exit(f"error: unexpected argument {argv[1]!r}; write --NAME=VALUE")
     if _CONFIG.value is None or not _WORKDIR.value:
         sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
-    if "://" in _WORKDIR.value:
-        sys.exit(
-            f"error: --workdir={_WORKDIR.value}: must be a folder of a file system;"
-            " buckets lack the atomic renames that a run needs"
-        )
-    workdir = reading.user_path(_WORKDIR.value)
     reading.expand_home(_CONFIG.value)
     outlast_output()
-    status = stopping.run(_RESUMES, functools.partial(_command, workdir))
+    status = stopping.run(_RESUMES, _command)
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads of Orbax and XLA may crash the interpreter while it shuts down, which
@@ -149,8 +142,9 @@ def main(argv: Sequence[str]) -> None:
     os._exit(status)
 
 
-def _command(workdir: pathlib.Path, stop: stopping.StopSignals) -> int:
+def _command(stop: stopping.StopSignals) -> int:
     try:
+        workdir = reading.user_path(str(_WORKDIR.value))
         config = from_config(_CONFIG.value)
         start_devices(config, workdir)
         if not _DRY_RUN.value:

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from configs.base import Sampling
+from configs.base import Sampling, Stage
 from rl.groups.rates import Rate, SolveRates
-from rl.problems.curriculum import Counts, Curriculum, Stage
+from rl.problems.curriculum import Counts, Curriculum
 from rl.types import Group, Problem
 from rollout.seeds import generator
 

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
+from configs.base import Stage
 from rl.groups.draws import Draw
-from rl.problems.curriculum import Counts, Stage
+from rl.problems.curriculum import Counts
 from rl.types import Group
 
 FilterOn = Literal["correct", "reward"]

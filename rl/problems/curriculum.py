@@ -8,9 +8,10 @@ pooled over a window of steps, with a threshold. Steps without an update do not 
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from configs.schema import Count, Index, Positive, Range, call
+from configs.base import Stage
+from configs.schema import Index
 from rl.problems.reading import ProblemStream
 from rl.types import Problem
 
@@ -21,33 +22,6 @@ Counts = Mapping[Metric, tuple[float, float]]
 
 class NoProblem(ValueError):
     """Signals that a stage names a level that no problem has."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
-    """Defines a rule that may end a stage early."""
-
-    metric: Metric  # share of correct completions, or of groups that are all correct
-    at_least: Annotated[float, Range(0, 1, open=True)]  # threshold of the pooled metric
-    window: Count  # number of last steps to pool; with fewer, the stage continues
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Defines a stage.
-
-    Settings from `max_response_tokens` on override those of the run, unless None.
-    """
-
-    name: str
-    levels: Mapping[int, float] | None = None  # shares; None: all problems equally
-    steps: Count | None = None  # maximum number of steps with an update; None: no limit
-    advance: Advance | None = None  # rule that may end the stage earlier
-    max_response_tokens: Count | None = None
-    group_size: Annotated[int, Range(2)] | None = None
-    temperature: Positive | None = None  # for sampling and log-probabilities
-    eps_high: Positive | None = None
-    learning_rate: Positive | None = None  # peak of the learning-rate schedule
 
 
 class Curriculum:
@@ -182,15 +156,27 @@ def fill_gaps(
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Replaces levels without problems by the nearest level that has problems.
 
-    Of two levels that are equally near, the lower one is used. Also returns a message
-    for each replaced level. Raises NoProblem if a stage has a level outside the range
-    of the problems' levels.
+    Of two levels that are equally near, the lower one is used. Levels may be texts, as
+    in a config; the returned stages have numbers. Also returns a message for each
+    replaced level. Raises ValueError if the levels of a stage are not valid, and
+    NoProblem if one of them is outside the range of the problems' levels.
     """
     there = sorted({p.level for p in problems if p.level is not None})
     filled, messages = [], []
     for i, stage in enumerate(stages):
+        levels: Any = stage.levels
+        if levels is not None and not (
+            isinstance(levels, Mapping)
+            and levels
+            and all(str(level).isdigit() for level in levels)
+            and all(type(s) in (int, float) and s > 0 for s in levels.values())
+        ):
+            raise ValueError(
+                f"[{i}].levels={levels!r}: must be like {{'3': 0.5}}, with shares"
+                " above 0"
+            )
         shares: dict[int, float] = collections.defaultdict(float)
-        for level, share in (stage.levels or {}).items():
+        for level, share in ((int(k), v) for k, v in (levels or {}).items()):
             if not there or not there[0] <= level <= there[-1]:
                 raise NoProblem(f"[{i}].levels: no problem has level {level}")
             nearest = min(there, key=lambda k: abs(k - level))
@@ -200,43 +186,5 @@ def fill_gaps(
                     f"{stage.name!r}: no problem has level {level}; its share"
                     f" {share:g} is added to level {nearest}"
                 )
-        levels = None if stage.levels is None else dict(shares)
-        filled.append(dataclasses.replace(stage, levels=levels))
+        filled.append(dataclasses.replace(stage, levels=dict(shares) or None))
     return tuple(filled), messages
-
-
-def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
-    """Builds the stages of `config.curriculum.stages`.
-
-    If there are none, returns one stage with all problems. Raises ValueError if a stage
-    is not valid; the message begins with the stage's index.
-    """
-    made = []
-    for i, section in enumerate(stages):
-        try:
-            made.append(_make_stage(section))
-        except ValueError as error:
-            raise ValueError(f"[{i}]{str(error).removeprefix('config')}") from None
-    return tuple(made) or (Stage(name="all"),)
-
-
-def _make_stage(section: Mapping[str, Any]) -> Stage:
-    if not isinstance(section, Mapping):
-        raise ValueError(f"={section!r}: must be a dict")
-    settings = dict(section)
-    levels, advance = settings.get("levels"), settings.get("advance")
-    if levels is not None:
-        if not isinstance(levels, Mapping) or not (
-            levels
-            and all(str(level).isdigit() for level in levels)
-            and all(type(s) in (int, float) and s > 0 for s in levels.values())
-        ):
-            raise ValueError(
-                f".levels={levels!r}: must be like {{'3': 0.5}}, with shares above 0"
-            )
-        settings["levels"] = {int(k): v for k, v in levels.items()}
-    if advance is not None:
-        if not isinstance(advance, Mapping):
-            raise ValueError(f".advance={advance!r}: must be a dict")
-        settings["advance"] = call(Advance, "advance", advance)
-    return call(Stage, "", settings)

@@ -30,6 +30,10 @@ def outlast_output() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for number, name in ((1, "stdout"), (2, "stderr")):
         before = getattr(sys, name)  # None if it was closed
+        if isinstance(
+            getattr(getattr(before, "buffer", None), "raw", None), _Outlasted
+        ):
+            continue
         with contextlib.suppress(OSError, AttributeError):
             before.flush()
         output = _Outlasted(number, "w", closefd=False)

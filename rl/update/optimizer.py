@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import optax
 
 from configs import base
-from rl.problems.curriculum import Stage
 from rl.problems.functions import load_named
 from rl.types import Hyper, make_hyper
 
@@ -99,7 +98,7 @@ def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
 
 
 def make_hypers(
-    c: base.RunConfig, stage: Stage, *, updates: int, mini_batches: int
+    c: base.RunConfig, stage: base.Stage, *, updates: int, mini_batches: int
 ) -> list[Hyper]:
     """Returns a `Hyper` for each update of a step; `updates` counts earlier updates."""
     schedule = make_schedule(c.schedule)

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.schema import flatten
+from configs.reading import changes
 from rl.evaluate import headline
 from rl.files import markdown_table, replace, replace_json
 from rl.problems import templates
@@ -21,12 +21,6 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Keys retained from the base's generation config. Others, such as lengths and
 # penalties, were not used in training but would be applied by servers.
 _RETAINED = ("bos_token_id", "pad_token_id", "transformers_version")
-_RECIPE = """
-    batch.prompts_per_step rollout.group_size rollout.temperature
-    rollout.max_response_tokens objective.function objective.eps_low objective.eps_high
-    objective.kl_penalty objective.aggregation dynamic_sampling.filter model.lora.rank
-    schedule.learning_rate curriculum.stages reward.function reward.shuffle seed
-""".split()  # keys of the settings in a model card
 
 
 def serve_as_trained(
@@ -92,9 +86,8 @@ def model_card(
     `config` is the content of config.json, `step` the step of the exported weights.
     `evaluations` has results of `evaluate_sets` by name; empty ones are left out.
     """
-    model, data, settings = config["model"], config["data"], flatten(config)
-    args = model["maker_args"] or {}
-    base = model["path"] or args.get("package") or model["maker"]
+    model = config["model"]
+    base = model["path"] or model["maker_args"].get("package") or model["maker"]
     head: dict[str, Any] = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
@@ -102,42 +95,29 @@ def model_card(
     }
     if model["path"].count("/") == 1 and not pathlib.Path(model["path"]).exists():
         head["base_model"] = model["path"]
-    recipe = [[key, f"`{json.dumps(settings.get(key))}`"] for key in _RECIPE]
-    # JSON values are valid YAML.
-    lines = ["---", *(f"{k}: {json.dumps(v)}" for k, v in head.items()), "---", ""]
-    lines += [
+    settings = [[key, f"`{json.dumps(v)}`"] for key, v in changes(config).items()]
+    results = [f"- {name}: {headline(s)}" for name, s in evaluations.items() if s]
+    lines = [
+        "---",
+        *(f"{key}: {json.dumps(value)}" for key, value in head.items()),  # valid YAML
+        "---",
+        "",
         f"# {base}, trained by reinforcement learning",
         "",
         "Trained with Compass Thinker in JAX, the recipe of arXiv 2508.08909, at "
         f"{commit()}.",
-        "",
-        "## Base",
-        "",
-        f"`{base}`",
-        "",
-        "## Recipe",
-        "",
-        f"{step} of {config['steps']} steps, with these settings among others:",
-        "",
-        *markdown_table(["key", "value"], recipe),
-        "## Data",
-        "",
-        _source(data["train"], data["train_args"]),
-        "",
-        "Prompt template, which is also the chat template of this folder:",
-        "",
-        "```",
-        templates.TEMPLATES.get(data["template"], data["template"]),
-        "```",
+        f"This is step {step} of {config['steps']}. The chat template of this folder is"
+        " the prompt template of the run.",
         "",
         "## Evaluation",
         "",
+        *(results or ["The model was not evaluated."]),
+        "",
+        "## Settings that differ from the defaults",
+        "",
+        *markdown_table(["key", "value"], settings),
     ]
-    results = [f"- {name}: {headline(s)}" for name, s in evaluations.items() if s]
-    if results:
-        results = [_source(data["eval"], data["eval_args"]), "", *results]
-    lines += results or ["The model was not evaluated."]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def commit() -> str:
@@ -157,7 +137,3 @@ def commit() -> str:
         return f"commit {git('rev-parse', 'HEAD').strip()}{changes}"
     except (OSError, subprocess.CalledProcessError):  # no git, or not a repository
         return "an unknown commit"
-
-
-def _source(source: Any, arguments: Mapping[str, Any] | None) -> str:
-    return f"`{source}`" + (f" with `{json.dumps(arguments)}`" if arguments else "")

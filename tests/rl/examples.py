@@ -5,11 +5,12 @@ import functools
 import numpy as np
 
 from configs import base
+from configs.base import Stage
 from rl.evaluate import SampledCompletion, Scored
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.judge import build_groups
-from rl.problems.curriculum import Curriculum, Stage
+from rl.problems.curriculum import Curriculum
 from rl.types import Group, Hyper, Problem, make_hyper
 from rl.verifier import Verdict
 from rollout.types import Completion

@@ -4,12 +4,12 @@ import json
 import numpy as np
 import pytest
 
+from configs.base import Stage
 from rl.evaluate import SampledCompletion, Scored, draw, evaluate, headline, summarise
 from rl.groups.draws import Draw
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
 from rl.metrics import sampling_metrics
-from rl.problems.curriculum import Stage
 from rl.reward.verifier import Score
 from rl.types import Problem
 from rl.verifier import Verdict

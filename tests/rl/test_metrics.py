@@ -12,12 +12,12 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata as hparams
 
+from configs.base import Stage
 from rl.groups.draws import Draw
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter, Stopwatch, console_line
-from rl.problems.curriculum import Stage
 from rl.update.objective import MEASURED, update_metrics
 from rl.workdir.examples import example_rows, suspicion
 from rl.workdir.trace import Trace

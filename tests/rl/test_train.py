@@ -687,6 +687,6 @@ def test_a_damaged_file_of_a_workdir_is_one_line_that_names_it(early, number):
 def test_a_bucket_is_no_workdir(early):
     _, done = early["bucket"]
     assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == (
-        "error: --workdir=gs://bucket/run: must be a folder of a file system; buckets"
-        " lack the atomic renames that a run needs"
+        "error: gs://bucket/run: is an address, not a path of a file system; give a"
+        " local or mounted path"
     )

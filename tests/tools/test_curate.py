@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from configs import compass_thinker_7b
-from rl.problems.curriculum import Curriculum, fill_gaps, make_stages
+from configs.base import from_config
+from rl.problems.curriculum import Curriculum, fill_gaps
 from rl.problems.reading import load_problems
 from tests import forked
 
@@ -77,8 +78,9 @@ def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
     assert result.returncode == 0, result.stderr
     problems = load_problems(str(out / "problems.jsonl"), key="config.data.train")
     assert {p.level for p in problems} == {1, 2, 3, 4, 5}
-    stages = make_stages(compass_thinker_7b.STAGES)
-    assert fill_gaps(stages, problems) == (stages, [])
+    config = from_config(compass_thinker_7b.get_config())
+    stages, gaps = fill_gaps(config.curriculum.stages, problems)
+    assert gaps == []
     curriculum = Curriculum(stages, problems, seed=0, on_message=str)
     assert curriculum.begin(0).name == "warm-up"
     assert {p.level for p in curriculum.draw(10)} == {1, 2, 3}

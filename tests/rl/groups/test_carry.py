@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from rl.problems.curriculum import Stage
+from configs.base import Stage
 from rl.reward.verifier import Score
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams, start_completions

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.problems.curriculum import Advance, Curriculum, Stage
+from configs.base import Advance, Stage
+from rl.problems.curriculum import Curriculum
 from rl.reward.verifier import Score
 from rl.types import Problem
 from rl.verifier import Verdict

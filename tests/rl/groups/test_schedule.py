@@ -6,9 +6,9 @@ import threading
 import numpy as np
 import pytest
 
+from configs.base import Stage
 from rl.groups.schedule import Rollouts, staleness_metrics
 from rl.groups.stats import RolloutStats
-from rl.problems.curriculum import Stage
 from tests.rl.examples import make_group
 
 

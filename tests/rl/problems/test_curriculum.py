@@ -7,15 +7,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from configs import quickstart_staged
-from configs.base import from_config
+from configs import quickstart, quickstart_staged
+from configs.base import Advance, Stage, from_config
 from rl.problems.curriculum import (
-    Advance,
     Curriculum,
     NoProblem,
-    Stage,
     fill_gaps,
-    make_stages,
 )
 from rl.run_spec import _stages
 from rl.types import Problem
@@ -165,8 +162,8 @@ def test_its_metrics_are_those_of_the_step_that_was_sampled_last():
 
 
 def test_no_stages_draw_from_everything():
-    curriculum = make(make_stages(()))
-    _, drawn = one_step(curriculum, 0, n=30)
+    stages, _ = _stages(from_config(quickstart.get_config()), PROBLEMS, PROBLEMS)
+    _, drawn = one_step(make(stages), 0, n=30)
     assert sorted(drawn) == sorted(p.id for p in PROBLEMS)
 
 
@@ -192,9 +189,11 @@ def test_no_stages_draw_from_everything():
     ],
 )  # fmt: skip
 def test_a_bad_stage_is_named(section, message):
+    config = quickstart_staged.get_config()
+    config.curriculum.stages = (section,)
     with pytest.raises(ValueError) as error:
-        make_stages((section,))
-    assert str(error.value).startswith(message)
+        _stages(from_config(config), PROBLEMS, PROBLEMS)
+    assert str(error.value).startswith(f"config.curriculum.stages{message}")
 
 
 def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():

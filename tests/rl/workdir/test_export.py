@@ -114,9 +114,8 @@ def test_a_card_says_what_the_model_is():
     card = model_card(config, step=7, evaluations={"base": {}, "final": summary})
     head = card.split("---")[1]
     assert 'library_name: "transformers"' in head and "base_model" not in head
-    assert "7 of 200 steps" in card and "at commit " in card
-    assert "```\n{problem}?\n\n```" in card
-    assert "| curriculum.stages | `[]` |" in card and "`null`" not in card
+    assert "step 7 of 200." in card and "at commit " in card
+    assert '| data.template | `"{problem}?\\n"` |' in card and "objective." not in card
     assert "- final: avg@2 75.0%, pass@2 100.0%, greedy 50.0% on 2 problems" in card
     assert "- base" not in card
     config["model"] |= {"maker": "", "path": "Qwen/Qwen2.5-0.5B"}
