@@ -19,7 +19,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
 
     b, d, r, o = c.batch, c.dynamic_sampling, c.rollout, c.optimizer
     steps, rank = c.profile.steps, c.model.lora.rank
-    decays, updates = c.schedule.decay != "constant", _updates(c)
+    decays, updates = c.schedule.decay != "constant", c.steps * updates_per_step(c)
     until_zero = c.schedule.warmup_updates + c.schedule.decay_updates
     # Whether the config is wrong, the key that the message names, and the reason.
     rules = (
@@ -90,9 +90,9 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 
     `needs_reference` says whether the loss uses a reference model.
     """
-    b, d, lines = c.batch, c.dynamic_sampling, []
+    d, lines = c.dynamic_sampling, []
     clips_ratio = c.objective.function in ("grpo", "dual_clip", "cispo", "gspo")
-    if clips_ratio and b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
+    if clips_ratio and updates_per_step(c) == 1:
         lines.append(
             "config.objective.eps_low and eps_high, because a step has only one update"
             " and every ratio is 1"
@@ -108,7 +108,7 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             " config.rollout.group_size=2 every group that is trained on has one right"
             " and one wrong completion"
         )
-    if (updates := _updates(c)) <= c.schedule.warmup_updates:
+    if (updates := c.steps * updates_per_step(c)) <= c.schedule.warmup_updates:
         lines.append(
             f"the full config.schedule.learning_rate={c.schedule.learning_rate!r},"
             f" because the number of updates is at most {updates}; lower"
@@ -160,7 +160,6 @@ def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
     return "correct" if judged or c.sampling.policy != "uniform" else "reward"
 
 
-def _updates(c: RunConfig) -> int:
-    """Returns the largest number of updates of a run."""
+def updates_per_step(c: RunConfig) -> int:
     b = c.batch
-    return c.steps * b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
+    return b.ppo_epochs * b.prompts_per_step // b.prompts_per_update

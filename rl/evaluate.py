@@ -4,8 +4,8 @@
     scored = score(drawn, problems, judge)
     summary = summarise(scored)
 
-`evaluate` calls these three functions. `tools.evaluate` stores the completions, and can
-score them again after a change of the verifier.
+`tools.evaluate` stores the completions, and can score them again after a change of the
+verifier.
 """
 
 import dataclasses
@@ -70,43 +70,6 @@ class Scored:
 _Completion = TypeVar("_Completion", SampledCompletion, Scored)
 
 
-def evaluate(
-    problems: Sequence[Problem],
-    prompts: Sequence[Sequence[int]],
-    *,
-    sampler: Sampler,
-    params: SamplingParams,
-    seed: int,
-    decode: Decode,
-    judge: Reward,
-    curve: Sequence[Problem] = (),
-) -> tuple[list[Scored], dict[str, Any]]:
-    """Samples, judges and summarises `params.n` completions per problem.
-
-    Args:
-      problems: at least one problem, with unique ids.
-      prompts: token ids of each problem's prompt, template applied.
-      decode: converts token ids to text, without a special stop token at the end.
-      curve: a part of `problems`. If it has some but not all of them, the summary's key
-        "curve" has a summary of this part.
-
-    Returns:
-      The scored completions, ordered by problem, and their summary (see `summarise`),
-      which also has accuracies by source ("by_source") and by level ("by_level").
-    """
-    drawn = draw(
-        problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
-    )
-    scored = score(drawn, problems, judge)
-    summary = summarise(scored)
-    summary["by_source"] = breakdown(scored, lambda problem: problem.source or None)
-    summary["by_level"] = breakdown(scored, lambda problem: problem.level)
-    if 0 < len(curve) < len(problems):
-        ids = {problem.id for problem in curve}
-        summary["curve"] = summarise([s for s in scored if s.id in ids])
-    return scored, summary
-
-
 def draw(
     problems: Sequence[Problem],
     prompts: Sequence[Sequence[int]],
@@ -117,7 +80,11 @@ def draw(
     decode: Decode,
     on_drawn: Callable[[SampledCompletion], None] | None = None,
 ) -> list[SampledCompletion]:
-    """Samples `params.n` completions per problem; `on_drawn` gets each as it ends."""
+    """Samples `params.n` completions per problem; `on_drawn` gets each as it ends.
+
+    `prompts` are token ids, with the template applied. `decode` converts token ids to
+    text, without a special stop token at the end.
+    """
 
     def as_text(problem: int, sample: int, completion: Completion) -> SampledCompletion:
         return SampledCompletion(
@@ -133,10 +100,6 @@ def draw(
         if on_drawn is not None:
             on_drawn(as_text(problem, sample, completion))
 
-    if len(problems) != len(prompts):
-        raise ValueError(
-            f"{len(problems)=}, {len(prompts)=}: must be equal; give one prompt each"
-        )
     groups = sampler.sample(prompts, params, seed=seed, on_finished=report)
     return [
         as_text(problem, sample, completion)

@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -95,15 +95,22 @@ def publish(part: pathlib.Path, path: pathlib.Path) -> None:
 
 
 class Rows:
-    """Appends rows to a JSONL file, after removing an incomplete last row.
+    """Appends rows to a JSONL file.
 
-    After `write` the rows survive a crash of the process; after `close`, also a crash
-    of the machine.
+    First removes an incomplete last row, and the rows for which `keep(PATH:LINE, row)`
+    is false. After `write` the rows survive a crash of the process; after `close`, also
+    a crash of the machine.
     """
 
-    def __init__(self, path: pathlib.Path):
+    def __init__(
+        self,
+        path: pathlib.Path,
+        keep: Callable[[str, Mapping[str, Any]], bool] = lambda where, row: True,
+    ):
         self._path = path
-        _end_last_row(path)
+        if path.exists() and path.stat().st_size:
+            rows = read_rows(path, appended=True)
+            replace_rows(path, (row for where, row in rows if keep(where, row)))
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, *rows: Mapping[str, Any]) -> None:
@@ -286,22 +293,6 @@ def _is_whole(line: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _end_last_row(path: pathlib.Path) -> None:
-    """Ends the last row with a newline if it is complete; otherwise removes it."""
-    if not path.exists() or not path.stat().st_size:
-        return
-    with path.open("rb+") as file:
-        end, last = 0, b""
-        for last in file:
-            end += len(last)
-        if last.endswith(b"\n"):
-            return
-        if _is_whole(last):
-            file.write(b"\n")
-        else:
-            file.truncate(end - len(last))
 
 
 def sync(path: pathlib.Path) -> None:

@@ -1,12 +1,11 @@
 """Evaluates the policy on held-out problems during a run."""
 
 import dataclasses
-import functools
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from rl.evaluate import evaluate, headline
+from rl.evaluate import Scored, breakdown, draw, headline, score, summarise
 from rl.metrics import EVALUATED
 from rl.progress import duration, phase
 from rl.reward.verifier import Reward
@@ -46,31 +45,43 @@ def _evaluate_set(
     e, every = spec.config.eval, held_out.problems
     of_curve = every[: e.problems] if e.problems else every
     problems = every if whole else of_curve
-    sampled = dataclasses.replace(spec.sampling, n=e.samples, temperature=e.temperature)
-    evaluated = functools.partial(
-        evaluate,
-        problems=problems,
-        curve=of_curve,
-        prompts=[spec.prompt_of(p).tolist() for p in problems],
-        sampler=sampler,
-        seed=run_seed(spec.config.seed, Stream.EVALUATING, 0),
-        decode=spec.decode,
-        judge=judge,
-    )
-    text = f"{held_out.name}: {len(problems)} problems, {sampled.n} completions each"
+    prompts = [spec.prompt_of(p).tolist() for p in problems]
+    seed = run_seed(spec.config.seed, Stream.EVALUATING, 0)
+
+    def evaluate(n: int, temperature: float) -> list[Scored]:
+        params = dataclasses.replace(spec.sampling, n=n, temperature=temperature)
+        drawn = draw(
+            problems,
+            prompts,
+            sampler=sampler,
+            params=params,
+            seed=seed,
+            decode=spec.decode,
+        )
+        return score(drawn, problems, judge)
+
+    text = f"{held_out.name}: {len(problems)} problems, {e.samples} completions each"
     with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
-        _, summary = evaluated(params=sampled)
-        if e.greedy:
-            greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
-            _, of_greedy = evaluated(params=greedy)
-            if "curve" in summary:
-                summary["curve"]["greedy_accuracy"] = of_greedy["curve"]["accuracy"]
-            summary["greedy_accuracy"] = of_greedy["accuracy"]
+        scored = evaluate(e.samples, e.temperature)
+        greedy = evaluate(1, 0.0) if e.greedy else []
+    summary = _summarise(scored, greedy)
+    summary["by_source"] = breakdown(scored, lambda problem: problem.source or None)
+    summary["by_level"] = breakdown(scored, lambda problem: problem.level)
+    if len(of_curve) < len(problems):
+        ids = {problem.id for problem in of_curve}
+        summary["curve"] = _summarise(
+            [s for s in scored if s.id in ids], [s for s in greedy if s.id in ids]
+        )
     if held_out.left_out:
         summary["left_out"] = held_out.left_out
     if len(problems) < len(every):
         summary["part"] = True
     return summary
+
+
+def _summarise(scored: list[Scored], greedy: list[Scored]) -> dict[str, Any]:
+    of_greedy = {"greedy_accuracy": summarise(greedy)["accuracy"]} if greedy else {}
+    return summarise(scored) | of_greedy
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:

@@ -28,7 +28,7 @@ from rl.metrics import (
 )
 from rl.processes import group
 from rl.processes.stopping import Stopped, StopSignals
-from rl.progress import phase, watch
+from rl.progress import phase
 from rl.reward.rewards import RewardError
 from rl.run_spec import RunSpec
 from rl.setup import Parts, open_parts
@@ -92,7 +92,7 @@ def train(
             # Sample and verify completions until the batch is full of informative
             # groups, such as those with right and wrong completions (`groups.collect`).
             try:
-                with clock.phase("sample"), watch("sample"):
+                with clock.phase("sample"):
                     groups, stats = run.interruptible(
                         lambda: parts.rollouts.take(run.done)
                     )
@@ -121,14 +121,14 @@ def train(
 
                 # Compute the old log-probabilities if needed. Then update once per
                 # mini-batch and epoch: sum the gradients of micro-batches (`engine`).
-                with clock.phase("update"), watch("update"):
+                with clock.phase("update"):
                     updates = engine.update(batches, hypers)
                 with clock.phase("log"):
                     metrics = run.log_update(groups, batches, hypers, updates, clock)
             else:
                 print(
                     f"step {run.done + 1}: too few informative groups, no update:"
-                    f" {stats.informative} of {stats.sampled}; see"
+                    f" {stats.informative} of {stats.groups}; see"
                     " config.dynamic_sampling"
                 )
 
@@ -206,8 +206,7 @@ class _Run:
     # Time at which the run would have started without interruptions.
     started: float = dataclasses.field(default_factory=time.monotonic)
     _compiles: Compiles = dataclasses.field(default_factory=Compiles)
-    _compiled: int = 0
-    _judged: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    _counted: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def config(self) -> RunConfig:
@@ -265,10 +264,14 @@ class _Run:
             raise
 
     def begin_step(self) -> Stopwatch:
-        self._judged = self.parts.rewards.counts
-        self._compiled = self._compiles.programs
+        self._counted = self._counts()
         self.parts.trace.begin(self.done + 1)
         return Stopwatch()
+
+    def _counts(self) -> dict[str, int]:
+        """Returns counts since the start, whose increases are metrics of a step."""
+        rewards = {f"verifier/{k}": n for k, n in self.parts.rewards.counts.items()}
+        return {"timing/compiled_programs": self._compiles.programs, **rewards}
 
     def log_update(
         self,
@@ -302,12 +305,11 @@ class _Run:
         engine, steps = self.parts.engine, self.config.steps
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
         metrics |= engine.sampler.metrics() | speed_metrics(metrics, clock)
-        for name, count in self.parts.rewards.counts.items():
-            metrics[f"verifier/{name}"] = count - self._judged.get(name, 0)
-        compiled = self._compiles.programs - self._compiled
-        metrics["timing/compiled_programs"] = compiled
+        for name, count in self._counts().items():
+            metrics[name] = count - self._counted.get(name, 0)
         metrics["checkpoint/step"] = engine.checkpoints.latest() or 0
         # The time of a step that compiled programs does not predict later steps.
+        compiled = metrics["timing/compiled_programs"]
         left = None if compiled else clock.total * (steps - self.done)
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)

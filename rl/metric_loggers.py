@@ -4,13 +4,13 @@
 logger that raises an exception is removed with a warning; the run continues.
 """
 
-import functools
+import importlib.util
 import pathlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rl.problems.functions import load_function
+from rl.problems.functions import load_named
 
 
 class Sink(Protocol):
@@ -36,30 +36,18 @@ the last step whose metrics stay when a run resumes; -1 for a new run.
 
 def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
     """Returns the functions that open the loggers of `log.sinks`, by name."""
-    key, makers = "config.log.sinks", {}
-    for name in sinks:
-        if ":" in name:
-            makers[name] = load_function(name, key=key)
-        elif name == "wandb":
-            makers[name] = _wandb()
-        else:
-            raise ValueError(f"{key}: {name!r} must be 'wandb' or 'module:function'")
+    key, known = "config.log.sinks", {"wandb": _WandbRun}
+    makers = {name: load_named(name, known, key=key) for name in sinks}
+    if "wandb" in makers and importlib.util.find_spec("wandb") is None:
+        raise ValueError(f"{key}: wandb is not installed; run pip install wandb")
     return makers
 
 
-def _wandb() -> Maker:
-    try:
-        import wandb
-    except ImportError:
-        raise ValueError(
-            "config.log.sinks: wandb is not installed; run pip install wandb"
-        ) from None
-    return functools.partial(_WandbRun, wandb)
-
-
 class _WandbRun:
-    def __init__(self, wandb: Any, workdir: pathlib.Path, *, config, keep: int):
-        self._wandb = wandb
+    def __init__(self, workdir: pathlib.Path, *, config, keep: int):
+        import wandb
+
+        self._table = wandb.Table
         id_file = workdir / "wandb_id"
         if keep < 0 or not id_file.is_file():
             id_file.write_text(secrets.token_hex(4), encoding="utf-8")
@@ -79,7 +67,7 @@ class _WandbRun:
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = ["problem", "completion", "gold", "reward"]
         cells = [[row[column] for column in columns] for row in rows]
-        table = self._wandb.Table(columns=columns, data=cells)
+        table = self._table(columns=columns, data=cells)
         self._run.log({"step": step, "samples": table})
 
     def close(self) -> None:

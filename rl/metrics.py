@@ -1,10 +1,11 @@
 """Computes the metrics of a step and writes them, with examples of completions.
 
-Metrics are written to metrics.jsonl, examples to samples.jsonl, and both to TensorBoard
-and the metric loggers of `log.sinks`. An error of a logger does not end the run.
+Metrics are written to metrics.jsonl, examples to samples.jsonl, and both to the metric
+loggers: TensorBoard and those of `log.sinks`. Errors of a logger do not end the run.
 """
 
 import contextlib
+import functools
 import math
 import pathlib
 import time
@@ -14,11 +15,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from rl.files import Rows, read_rows, replace_rows, whole_number
+from rl.files import Rows, whole_number
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import Maker, Sink
 from rl.processes.stopping import one_line
-from rl.progress import duration
+from rl.progress import duration, watch
 from rl.workdir.board import Board
 
 CLIPPED = ("policy/clipped_high", "policy/clipped_low")
@@ -51,42 +52,38 @@ class MetricsWriter:
         config: Mapping[str, Any] | None = None,
         sinks: Mapping[str, Maker] | None = None,
     ):
-        files = workdir / "metrics.jsonl", workdir / "samples.jsonl"
-        for file in files:
-            _keep_until(file, keep, evaluated)
-        self._metrics, self._samples = map(Rows, files)
-        config = dict(config or {})
-        self._board = Board(
-            workdir / "tensorboard",
-            keep=keep,
-            front={tag for tags in HEADLINE.values() for tag in tags},
-            config=config,
-        )
+
+        def kept(where: str, row: Mapping[str, Any]) -> bool:
+            of_evaluation = any(name.startswith(EVALUATED) for name in row)
+            last = evaluated if of_evaluation else keep
+            return whole_number(row, where, "step") <= last
+
+        self._metrics = Rows(workdir / "metrics.jsonl", kept)
+        self._samples = Rows(workdir / "samples.jsonl", kept)
+        front = {tag for tags in HEADLINE.values() for tag in tags}
+        makers = dict[str, Maker](sinks or {})
+        makers["tensorboard"] = functools.partial(Board, front=front)
         self._sinks: dict[str, Sink] = {}
-        for name, maker in (sinks or {}).items():
+        for name, maker in makers.items():
             with self._guarded(name):
-                self._sinks[name] = maker(workdir, config=dict(config), keep=keep)
-        self._opened = contextlib.ExitStack()
-        self._opened.callback(self._log, "close")
-        for part in (self._board, self._samples, self._metrics):
-            self._opened.callback(part.close)
+                self._sinks[name] = maker(workdir, config=dict(config or {}), keep=keep)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Writes finite scalars by name; metrics.jsonl has null for other scalars."""
         plain = {name: _plain(value) for name, value in values.items()}
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
         self._metrics.write({"step": step, **plain})
-        self._board.scalars(step, finite)
         self._log("scalars", step, finite)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes completions to samples.jsonl, TensorBoard and the loggers."""
+        """Writes completions to samples.jsonl and to the loggers."""
         self._samples.write(*({"step": step, **row} for row in rows))
-        self._board.samples(step, rows)
         self._log("samples", step, rows)
 
     def close(self) -> None:
-        self._opened.close()
+        self._log("close")
+        with contextlib.closing(self._metrics):
+            self._samples.close()
 
     def _log(self, method: str, *arguments: Any) -> None:
         for name, sink in list(self._sinks.items()):
@@ -100,7 +97,7 @@ class MetricsWriter:
         except Exception as error:
             self._sinks.pop(name, None)
             print(
-                f"WARNING: config.log.sinks: {name!r} failed and is not called again:"
+                f"WARNING: metric logger {name!r} failed and is not called again:"
                 f" {one_line(error)}",
                 flush=True,
             )
@@ -119,7 +116,7 @@ class Compiles:
 
 
 class Stopwatch:
-    """Measures the seconds of each phase of a step, and labels phases in traces."""
+    """Measures and shows the seconds of each phase of a step; names it in traces."""
 
     def __init__(self):
         self._began = time.perf_counter()
@@ -129,7 +126,7 @@ class Stopwatch:
     def phase(self, name: str) -> Iterator[None]:
         """Adds the duration of the `with` block to `seconds[name]`."""
         began = time.perf_counter()
-        with jax.profiler.TraceAnnotation(name):
+        with jax.profiler.TraceAnnotation(name), watch(name):
             yield
         spent = time.perf_counter() - began
         self.seconds[name] = self.seconds.get(name, 0.0) + spent
@@ -139,18 +136,14 @@ class Stopwatch:
         return time.perf_counter() - self._began
 
 
+_COUNTS = (
+    "seconds rounds groups completions carried aged_out partial unfinished".split()
+)
+
+
 def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
     """Returns a step's sampling metrics; most are absent if nothing was judged."""
-    metrics: dict[str, float] = {
-        "sampling/seconds": stats.seconds,
-        "sampling/rounds": stats.rounds,
-        "sampling/groups": stats.sampled,
-        "sampling/completions": stats.completions,
-        "sampling/carried": stats.carried,
-        "sampling/aged_out": stats.aged_out,
-        "sampling/partial": stats.partial,
-        "sampling/unfinished": stats.unfinished,
-    }
+    metrics: dict[str, float] = {f"sampling/{k}": getattr(stats, k) for k in _COUNTS}
     if stats.completions:
         # Not from the verifier's counters, which may include later steps.
         metrics["sampling/unjudged"] = stats.unjudged / stats.completions
@@ -161,9 +154,9 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
     # A component of the reward may be NaN for some completions.
     metrics |= {k: np.nanmean(x) for k, x in columns.items() if not np.isnan(x).all()}
     metrics |= {
-        "sampling/solve_all": stats.solve_all / stats.sampled,
-        "sampling/solve_none": stats.solve_none / stats.sampled,
-        "sampling/informative": stats.informative / stats.sampled,
+        "sampling/solve_all": stats.solve_all / stats.groups,
+        "sampling/solve_none": stats.solve_none / stats.groups,
+        "sampling/informative": stats.informative / stats.groups,
         "sampling/tokens": lengths.sum(),
     }
     by_kind = {"all": lengths, "right": lengths[correct], "wrong": lengths[~correct]}
@@ -217,17 +210,3 @@ def console_line(
 def _plain(value: float) -> float | int:
     value = float(value)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
-    """Removes rows of steps after `keep`, or after `evaluated` for evaluations."""
-
-    def last(row: Mapping[str, Any]) -> int:
-        return evaluated if any(name.startswith(EVALUATED) for name in row) else keep
-
-    rows = []
-    for where, row in read_rows(path, appended=True):
-        if whole_number(row, where, "step") <= last(row):
-            rows.append(row)
-    if path.exists():
-        replace_rows(path, rows)

@@ -23,7 +23,7 @@ from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
 from rl.groups.extra import load_extra_groups
 from rl.metric_loggers import Maker, load_sinks
-from rl.problems.audit import readable
+from rl.problems.audit import unreadable_golds
 from rl.problems.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_set
@@ -55,6 +55,7 @@ class ProblemSet:
     rows: int  # number of problems in the source
     problems: Sequence[Problem]  # all; in a `RunSpec` only the usable ones
     too_long: int = 0  # number of problems whose prompt is too long
+    note: str = ""  # message about problems with an unreadable gold or prompt
 
     @property
     def left_out(self) -> int:
@@ -72,7 +73,6 @@ class RunSpec:
     train_set: ProblemSet
     held_out: Sequence[ProblemSet]  # the first set's score selects the best checkpoint
     prompts: Mapping[str, np.ndarray]  # token ids by problem text, template applied
-    unread: Sequence[str]  # messages about unreadable golds and prompts
     mesh_shape: tuple[int, int, int]  # sizes of the axes data, fsdp and tensor
     stages: tuple[Stage, ...]  # stages of the curriculum; one by default
     gaps: Sequence[str]  # messages about levels without problems
@@ -83,11 +83,6 @@ class RunSpec:
     @property
     def train(self) -> Sequence[Problem]:
         return self.train_set.problems
-
-    @property
-    def updates_per_step(self) -> int:
-        b = self.config.batch
-        return b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
 
     @property
     def row_multiple(self) -> int:
@@ -164,39 +159,34 @@ def validate(c: RunConfig) -> RunSpec:
         check_tensor(c.rollout.tensor, model, len(devices))
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
     prompts: dict[str, np.ndarray] = {}
-    unread: list[str] = []
-    every: Sequence[Problem] = ()
+    every: Sequence[Problem] = ()  # training problems with a readable gold
     for i, of_set in enumerate(sets):
-        formula = EVALUATION if i else TRAINING
-        problems = of_set.problems
+        formula, faults = EVALUATION if i else TRAINING, dict[str, str]()
         if uses_verifier(_reward_formulas(c)[formula], key=formula):
-            problems, message = readable(
-                problems,
-                where=of_set.source,
-                workers=c.reward.workers,
-                timeout=c.reward.timeout,
-                unreadable=c.data.unreadable,
+            faults = unreadable_golds(
+                of_set.problems, workers=c.reward.workers, timeout=c.reward.timeout
             )
-            unread += [message] if message else []
-        every = every or problems
-        own, fit, message = encode_set(
-            tokenizer,
-            problems,
-            template=c.data.template,
-            max_prompt_tokens=c.rollout.max_prompt_tokens,
-            vocab_size=model.vocab_size,
-            unreadable=c.data.unreadable,
+        problems = [p for p in of_set.problems if p.id not in faults]
+        own, unencoded = encode_set(
+            tokenizer, problems, template=c.data.template, vocab_size=model.vocab_size
         )
-        unread += [message] if message else []
+        faults |= unencoded
+        note = _describe_faults(of_set, faults, c.data.unreadable)
+        most = c.rollout.max_prompt_tokens
+        usable = [p for p in problems if p.id not in faults]
+        fit = [p for p in usable if len(own[p.problem]) <= most]
         if not fit:
             raise ValueError(
-                f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: all"
-                f" prompts of {of_set.key}={of_set.source!r} are longer or unreadable;"
-                " raise it, or use other problems"
+                f"config.rollout.max_prompt_tokens={most}: all prompts of {of_set.key}"
+                f"={of_set.source!r} are longer or unreadable; raise it, or use other"
+                " problems"
             )
         prompts |= own
-        too_long = sum(p.problem in own for p in problems) - len(fit)
-        sets[i] = dataclasses.replace(of_set, problems=fit, too_long=too_long)
+        every = every or problems
+        too_long = len(usable) - len(fit)
+        sets[i] = dataclasses.replace(
+            of_set, problems=fit, too_long=too_long, note=note
+        )
     stages, gaps = _stages(c, every, sets[0].problems)
     sampling = SamplingParams(
         n=c.rollout.group_size,
@@ -212,7 +202,6 @@ def validate(c: RunConfig) -> RunSpec:
         train_set=sets[0],
         held_out=sets[1:],
         prompts=prompts,
-        unread=unread,
         mesh_shape=mesh_shape,
         stages=stages,
         gaps=gaps,
@@ -220,6 +209,25 @@ def validate(c: RunConfig) -> RunSpec:
         sinks=sinks,
         code=code,
     )
+
+
+def _describe_faults(
+    of_set: ProblemSet, faults: Mapping[str, str], unreadable: float
+) -> str:
+    """Returns a message about the faults; raises ValueError if there are too many."""
+    if not faults:
+        return ""
+    count, total = len(faults), len(of_set.problems)
+    message = (
+        f"{of_set.source}: {count:,} of {total:,} problems ({count / total:.2%}) cannot"
+        f" be used, such as {'; '.join([*faults.values()][:3])}"
+    )
+    if count > unreadable * total:
+        raise ValueError(
+            f"{message}; fix them, or raise config.data.unreadable={unreadable:g}, the"
+            " share that may be left out"
+        )
+    return f"{message}; they are left out"
 
 
 def reference_model(

@@ -12,7 +12,7 @@ import subprocess
 import jax
 
 from configs.base import RunConfig
-from configs.checks import settings_without_effect
+from configs.checks import settings_without_effect, updates_per_step
 from configs.reading import changes
 from configs.schema import config_json
 from models import lora
@@ -64,8 +64,8 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "trained on per step": f"{completions:,} completions, at most {tokens:,}"
         " tokens",
         "sampled per step": f"at most {int(rounds * completions):,} completions",
-        "updates per step": str(spec.updates_per_step),
-        "steps": f"{c.steps} ({c.steps * spec.updates_per_step:,} updates)",
+        "updates per step": str(updates_per_step(c)),
+        "steps": f"{c.steps} ({c.steps * updates_per_step(c):,} updates)",
         "checkpoints": describe_cost(
             state_bytes(
                 shapes,
@@ -91,8 +91,9 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     width = max(map(len, lines))
     text = [f"{key:<{width}}  {value}" for key, value in lines.items() if value]
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
-    notes = [*spec.unread, *describe_repeats(spec.train, held_out)]
-    text += [f"WARNING: {note}" for note in notes]
+    notes = [s.note for s in (spec.train_set, *spec.held_out)]
+    notes += describe_repeats(spec.train, held_out)
+    text += [f"WARNING: {note}" for note in notes if note]
     text += settings_without_effect(c, needs_reference=spec.objective.needs_reference)
     return "\n".join(text)
 

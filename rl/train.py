@@ -67,8 +67,6 @@ _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Index of this process, f
 _RESUMES = (
     "stopped: the same command resumes, from the newest checkpoint if there is one"
 )
-# Keys of summary.json that `_report` reads.
-_REPORTED = set("base final steps updates wall_seconds unhealthy exported".split())
 # Errors that are printed as one line, without a traceback.
 _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
@@ -79,17 +77,18 @@ _OUT_OF_MEMORY = (
 )
 
 
-def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
-    """Returns summary.json's content; None if the run has done fewer than `steps`."""
+def _report_finished(workdir: pathlib.Path, steps: int) -> int | None:
+    """Reports a run that has done `steps`, and returns its status; otherwise None."""
     path = workdir / "summary.json"
     if not path.is_file():
         return None
     advice = "delete it, then run the same command, which writes it again"
     with files.damaged(path, advice):
         summary = json.loads(path.read_text(encoding="utf-8"))
-        if missing := sorted(_REPORTED - summary.keys()):
-            raise KeyError(missing[0])
-        return summary if summary["steps"] >= steps else None
+        if summary["steps"] < steps:
+            return None
+        print(f"{workdir}: finished already; raise config.steps to continue")
+        return _report(summary, workdir)
 
 
 def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
@@ -190,9 +189,8 @@ def _lead(
     with files.locked(workdir):
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, spec)
-        if summary := _finished(workdir, config.steps):
-            print(f"{workdir}: finished already; raise config.steps to continue")
-            return _report(summary, workdir)
+        if (status := _report_finished(workdir, config.steps)) is not None:
+            return status
         if not _ACCEPT_CHANGES.value:
             manifest.check_checkpoints(workdir)
         try:

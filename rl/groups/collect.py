@@ -149,7 +149,7 @@ class Collector:
         solved = f"{stats.solve_all} all right, {stats.solve_none} all wrong"
         message = (
             f"only {len(kept)} of {self.prompts_per_step} informative groups (rounds:"
-            f" {stats.rounds}, sampled groups: {stats.sampled}, {solved}); use"
+            f" {stats.rounds}, sampled groups: {stats.groups}, {solved}); use"
             " problems whose completions differ in correctness or reward, or raise"
             " config.dynamic_sampling.max_rounds"
         )
@@ -185,7 +185,7 @@ class Collector:
             count = max(0, math.ceil(oversample * needed) - len(self._partial))
         else:
             count = min(math.ceil(needed), int(oversample * self.prompts_per_step))
-        number = self._next_number()
+        number, self._rounds = self._rounds, self._rounds + 1
         seed = run_seed(self.seed, Stream.SAMPLING, number)
         groups = [
             group if group.tokens else dataclasses.replace(group, created_step=step)
@@ -197,10 +197,16 @@ class Collector:
         prompts = [self.prompt_of(group.draw.problem).tolist() for group in groups]
         completions = [list(group.completions) for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
-        ended: list[int] = []
         judged: dict[int, Group] = {}
 
-        def judge_ended(number: int) -> None:
+        def judge_ended() -> None:
+            ended = [
+                i
+                for i, of_group in enumerate(completions)
+                if i not in judged and not any(c.unfinished for c in of_group)
+            ]
+            if not ended:
+                return
             found = self.judge(
                 problems=[groups[i].draw.problem for i in ended],
                 prompts=[prompts[i] for i in ended],
@@ -212,43 +218,27 @@ class Collector:
             for i, group in zip(ended, found, strict=True):
                 judged[i] = group
                 self.draws.observe(groups[i].draw, group)
-            ended.clear()
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             completions[prompt][sample] = completion
-            if not any(c.unfinished for c in completions[prompt]):
-                ended.append(prompt)
 
         def enough() -> bool:
-            if ended:
-                judge_ended(self._next_number())
+            judge_ended()
             teach = sum(map(self._teaches, judged.values()))
             return due <= judged.keys() and teach >= missing
 
+        how: dict[str, Any] = {}
         if carry:
-            completions = self.sample(
-                prompts,
-                params,
-                seed=seed,
-                partial=[group.completions for group in groups],
-                on_finished=finished,
-                on_pause=enough,
-            )
-            enough()
-        else:
-            completions = self.sample(prompts, params, seed=seed)
-            ended = list(range(len(groups)))
-            judge_ended(number)
+            partial = [group.completions for group in groups]
+            how = {"partial": partial, "on_finished": finished, "on_pause": enough}
+        completions = self.sample(prompts, params, seed=seed, **how)
+        judge_ended()
         self._partial = [
             dataclasses.replace(group, completions=tuple(completions[i]))
             for i, group in enumerate(groups)
             if i not in judged
         ]
         return [(groups[i].draw, group) for i, group in judged.items()]
-
-    def _next_number(self) -> int:
-        number, self._rounds = self._rounds, self._rounds + 1
-        return number
 
     def state(self) -> dict[str, Any]:
         """Returns the state as JSON, for `restore`."""

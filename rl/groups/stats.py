@@ -64,7 +64,7 @@ class RolloutStats:
     curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     rounds: int = 0
-    sampled: int = 0  # groups
+    groups: int = 0  # sampled in this step
     completions: int = 0  # with or without a verdict
     solve_all: int = 0
     solve_none: int = 0
@@ -82,7 +82,7 @@ class RolloutStats:
 
     def add(self, draw: Draw, group: Group, *, size: int) -> None:
         """Adds a judged group of `size` completions, with or without a verdict."""
-        self.sampled += 1
+        self.groups += 1
         self.completions += size
         self.unjudged += size - len(group.completions)
         judged, right = len(group.correct), int(group.correct.sum())

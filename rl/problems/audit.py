@@ -3,56 +3,39 @@
 import itertools
 from collections.abc import Iterable, Sequence
 
-from rl.problems.reading import check_left_out
 from rl.progress import watch
 from rl.types import Problem
 from rl.verifier import canonical_key, is_equivalent, self_check
 from rl.verifier.pool import Lost, Workers
 
 
-def readable(
-    problems: Sequence[Problem],
-    *,
-    where: str,
-    workers: int,
-    timeout: float,
-    unreadable: float,
-) -> tuple[list[Problem], str]:
-    """Selects the problems with at least one gold answer that the verifier can read.
+def unreadable_golds(
+    problems: Sequence[Problem], *, workers: int, timeout: float
+) -> dict[str, str]:
+    """Returns why the verifier can read no gold answer of a problem, by problem id.
 
     Plain numbers are readable. Other golds are readable if the verifier can parse them
     and then finds them equal to themselves. `timeout` is in seconds per gold.
-
-    Also returns a message about the unreadable problems, or "" if there are none. The
-    message begins with `where`. Raises ValueError if the share of unreadable problems
-    is larger than `unreadable`.
     """
     every = dict.fromkeys(gold for problem in problems for gold in problem.answers)
     golds = [gold for gold in every if not canonical_key(gold).startswith("=")]
+    if not golds:
+        return {}
+    starts = range(0, len(golds), 64)
+    requests = [((self_check,), golds[start : start + 64]) for start in starts]
+    with (
+        watch("golds", total=len(golds), unit="golds") as count,
+        Workers(workers, timeout, "functools:partial") as pool,
+    ):
+        found = pool.map(requests, on_done=count.update)
     faults: dict[str, str | None] = {}
-    if golds:
-        starts = range(0, len(golds), 64)
-        requests = [((self_check,), golds[start : start + 64]) for start in starts]
-        with (
-            watch("golds", total=len(golds), unit="golds") as count,
-            Workers(workers, timeout, "functools:partial") as pool,
-        ):
-            found = pool.map(requests, on_done=count.update)
-        for gold, result in zip(golds, itertools.chain(*found), strict=True):
-            faults[gold] = result.reason if isinstance(result, Lost) else result
-    bad = [p for p in problems if all(faults.get(gold) for gold in p.answers)]
-    if not bad:
-        return list(problems), ""
-    first = "; ".join(
-        f"{p.id!r}: {_tail(p.answers[0])} {faults[p.answers[0]]}" for p in bad[:3]
-    )
-    message = (
-        f"{where}: the verifier cannot read the golds of {len(bad):,} of"
-        f" {len(problems):,} problems ({len(bad) / len(problems):.2%}), such as {first}"
-    )
-    left_out = {p.id for p in bad}
-    rest = [p for p in problems if p.id not in left_out]
-    return rest, check_left_out(message, len(bad), len(problems), unreadable)
+    for gold, result in zip(golds, itertools.chain(*found), strict=True):
+        faults[gold] = result.reason if isinstance(result, Lost) else result
+    return {
+        p.id: f"the gold of problem {p.id!r}: {_tail(first)} {faults[first]}"
+        for p in problems
+        if all(map(faults.get, p.answers)) and (first := p.answers[0])
+    }
 
 
 def _tail(gold: str) -> str:

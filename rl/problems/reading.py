@@ -199,19 +199,6 @@ def _as_text(answer: Any) -> Any:
     return repr(answer) if finite else answer
 
 
-def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
-    """Returns `message` with "; they are left out" at the end.
-
-    Raises ValueError if `count / total` exceeds `unreadable`.
-    """
-    if count > unreadable * total:
-        raise ValueError(
-            f"{message}; fix them, or raise config.data.unreadable={unreadable:g}, the"
-            " share that may be left out"
-        )
-    return f"{message}; they are left out"
-
-
 class ProblemStream:
     """Draws problems in passes; a pass draws every problem once.
 

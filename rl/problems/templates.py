@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from jinja2 import TemplateError
 
-from configs.schema import Count, Share
-from rl.problems.reading import check_left_out
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     UnreadableText,
@@ -222,35 +220,19 @@ def encode_set(
     problems: Sequence[Problem],
     *,
     template: str,
-    max_prompt_tokens: Count,
     vocab_size: int,
-    unreadable: Share,
-) -> tuple[dict[str, np.ndarray], list[Problem], str]:
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Encodes the prompts of `problems`.
 
-    A prompt is unreadable if `encode_checked` raises UnreadableText. Raises ValueError
-    if the share of such prompts exceeds `unreadable`.
-
-    Returns:
-      Token ids of the readable prompts, by the text of the problem; the problems among
-      them with at most `max_prompt_tokens` tokens; and a message about the unreadable
-      prompts, or "" if there are none.
+    Returns the token ids of each prompt, by the text of the problem. Where
+    `encode_checked` raises UnreadableText, returns its message, by the problem's id.
     """
     prompts: dict[str, np.ndarray] = {}
-    fit, faults = [], []
+    faults: dict[str, str] = {}
     for p in each(problems, "encode", "prompts"):
         try:
             ids = encode_checked(tokenizer, template, p, vocab_size=vocab_size)
+            prompts[p.problem] = np.asarray(ids, np.int32)
         except UnreadableText as error:
-            faults.append(str(error))
-            continue
-        prompts[p.problem] = np.asarray(ids, np.int32)
-        if len(ids) <= max_prompt_tokens:
-            fit.append(p)
-    if not faults:
-        return prompts, fit, ""
-    message = (
-        f"{len(faults):,} of {len(problems):,} prompts of template {template!r} cannot"
-        f" be used, such as the {faults[0]}"
-    )
-    return prompts, fit, check_left_out(message, len(faults), len(problems), unreadable)
+            faults[p.id] = f"the {error}"
+    return prompts, faults

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from rl.files import LFS_POINTER
+from rl.files import LFS_POINTER, damaged
 
 _HIDE = "torch" not in sys.modules
 if _HIDE:
@@ -168,14 +168,10 @@ def decode_completion(
 
 
 def _stated(path: pathlib.Path) -> set[int]:
-    try:
+    with damaged(path, "correct eos_token_id"):
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated]) - {None}
         for one in ids:
             if not isinstance(one, int):
                 raise TypeError(f"{one!r} is not a token id")
         return ids
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: cannot read eos_token_id ({error}); correct the file"
-        ) from None

@@ -12,7 +12,7 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from rl.files import markdown_table, named
+from rl.files import markdown_table
 
 FRONT = "Front"  # group of the main charts; TensorBoard sorts capital letters first
 
@@ -20,27 +20,28 @@ FRONT = "Front"  # group of the main charts; TensorBoard sorts capital letters f
 class Board:
     """Writes one TensorBoard event file; each start of a run writes its own.
 
-    TensorBoard then ignores steps after `keep` in older files. Scalars with a tag in
-    `front` are also shown in the group `FRONT`. `config` has hyperparameters by name.
+    This is a metric logger (`rl.metric_loggers.Sink`). TensorBoard ignores steps after
+    `keep` in older files. Scalars with a tag in `front` are also shown in the group
+    `FRONT`.
     """
 
     # TensorBoard's own writer has a thread, which prints a traceback on a full disk.
     def __init__(
         self,
-        folder: pathlib.Path,
+        workdir: pathlib.Path,
         *,
+        config: Mapping[str, Any],
         keep: int,
         front: Set[str],
-        config: Mapping[str, Any],
     ):
+        folder = workdir / "tensorboard"
         folder.mkdir(exist_ok=True)
         # TensorBoard reads files by name, and the clock may have been set back.
         parts = (p.name.split(".") for p in folder.glob("events.out.tfevents.*"))
         earlier = [int(part[3]) for part in parts if part[3].isdigit()]
         number = max([time.time_ns(), *(n + 1 for n in earlier)])
         name = f"events.out.tfevents.{number}.{socket.gethostname()}"
-        self._path = folder / name
-        self._file = self._path.open("xb")
+        self._file = (folder / name).open("xb")
         self._records = RecordWriter(self._file)
         self._front = front
         self._write(file_version="brain.Event:2")
@@ -56,8 +57,7 @@ class Board:
             points[f"{FRONT}/{tag.replace('/', ' ')}"] = values[tag]
         found = [Summary.Value(tag=t, simple_value=v) for t, v in points.items()]
         self._write(step, summary=Summary(value=found))
-        with named(self._path):
-            self._file.flush()
+        self._file.flush()
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = ("prompt", "completion", "gold", "reward")
@@ -66,9 +66,7 @@ class Board:
 
     def _write(self, step: int = 0, **content: Any) -> None:
         event = Event(wall_time=time.time(), step=step, **content)
-        with named(self._path):
-            self._records.write(event.SerializeToString())
+        self._records.write(event.SerializeToString())
 
     def close(self) -> None:
-        with named(self._path), self._file:
-            self._file.flush()
+        self._file.close()

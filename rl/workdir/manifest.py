@@ -20,7 +20,6 @@ from rl.checkpoint import DAMAGED, steps_in
 from rl.run_spec import RunSpec
 from rl.types import Problem
 from rl.workdir.export import commit
-from rollout.cores import usable_cores
 
 # Keys that may change when a run resumes, including all keys below them. The sources of
 # base model and problems may change, since their content is hashed.
@@ -119,9 +118,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
     if content is None or changes:
         rows = [change._asdict() for change in changes]
         history.append({"time": time, "after": max(steps, default=0), "changes": rows})
-    devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    machine = f"{platform.machine()}, {usable_cores()} cores"
-    start = {"time": time, "commit": commit(), "devices": devices, "machine": machine}
+    start = {"time": time, "commit": commit()}
     files.replace_json(path, {"identity": now, "history": history, "start": start})
     return [f"changed: {change}" for change in changes]
 

@@ -80,57 +80,40 @@ def test_a_value_that_fits_nowhere_is_named_with_what_it_must_be(key, value, wro
     assert str(caught.value) == f"config.{key}={value!r}: must {wrong}"
 
 
-def test_a_policy_that_needs_the_filter_is_one_line():
-    config = base.get_config()
-    config.data.train = "any.jsonl"
-    config.sampling.policy = "signal"
-    config.dynamic_sampling.filter_on = "reward"
-    with pytest.raises(ValueError) as caught:
-        validate(from_config(config))
-    assert str(caught.value) == (
-        "config.sampling.policy='signal': needs config.dynamic_sampling.filter=True and"
-        " filter_on 'correct' or 'auto', not filter=True and filter_on='reward'"
-    )
-
-
-@pytest.mark.parametrize(
-    "key,value,other,why",
-    [
-        ("reward.shuffle", True, {"dynamic_sampling.carry": True},
-         "cannot be combined with"),
-        ("objective.reset_every", 5, {"model.lora.rank": 4}, "adapters cannot replace"),
-    ],
-)  # fmt: skip
-def test_two_settings_that_exclude_each_other_are_one_line(key, value, other, why):
-    config = quickstart.get_config()
-    config.update_from_flattened_dict({key: value, **other})
-    with pytest.raises(ValueError, match=f"config.{key}={value}: {why}"):
-        validate(from_config(config))
+_DECAY = (
+    "needs config.schedule.decay_updates, the number of updates between the end of the"
+    " warm-up and a learning rate of 0"
+)
 
 
 @pytest.mark.failure(33)
-@pytest.mark.parametrize("decay", ["linear", "cosine"])
-def test_a_decay_is_told_over_how_many_updates(decay):
-    config = base.get_config()
-    config.data.train, config.schedule.decay = "any.jsonl", decay
-    with pytest.raises(ValueError) as caught:
-        validate(from_config(config))
-    assert str(caught.value) == (
-        f"config.schedule.decay='{decay}': needs config.schedule.decay_updates, the"
-        " number of updates between the end of the warm-up and a learning rate of 0"
-    )
-
-
 @pytest.mark.failure(76)
-def test_a_schedule_that_ends_before_the_run_is_refused():
+@pytest.mark.parametrize(
+    "settings,why",
+    [
+        ({"sampling.policy": "signal", "dynamic_sampling.filter_on": "reward"},
+         "needs config.dynamic_sampling.filter=True and filter_on 'correct' or 'auto',"
+         " not filter=True and filter_on='reward'"),
+        ({"reward.shuffle": True, "dynamic_sampling.carry": True},
+         "cannot be combined with config.dynamic_sampling.carry=True, because groups of"
+         " a round may then end in different steps; set one of them to False"),
+        ({"objective.reset_every": 5, "model.lora.rank": 4},
+         "adapters cannot replace the weights of the reference model; set it to 0, or"
+         " set config.model.lora.rank=0"),
+        ({"schedule.decay": "linear"}, _DECAY),
+        ({"schedule.decay": "cosine"}, _DECAY),
+        ({"schedule.decay_updates": 394, "schedule.decay": "cosine"},
+         "the learning rate would be 0 after 399 of up to 400 updates; set at least"
+         " 395, or lower config.steps=200"),
+    ],
+)  # fmt: skip
+def test_settings_that_exclude_each_other_are_one_line(settings, why):
     config = quickstart.get_config()
-    config.schedule.decay, config.schedule.decay_updates = "cosine", 394
+    config.update_from_flattened_dict(settings)
     with pytest.raises(ValueError) as caught:
         validate(from_config(config))
-    assert str(caught.value) == (
-        "config.schedule.decay_updates=394: the learning rate would be 0 after 399"
-        " of up to 400 updates; set at least 395, or lower config.steps=200"
-    )
+    key, value = next(iter(settings.items()))
+    assert str(caught.value) == f"config.{key}={value!r}: {why}"
 
 
 def test_a_key_that_is_not_there_cannot_be_set():

@@ -13,7 +13,7 @@ from models import hf
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from rl import files
-from rl.metrics import Board, MetricsWriter
+from rl.metrics import MetricsWriter
 from sharding.mesh import make_mesh
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
@@ -71,22 +71,6 @@ def test_metrics_that_the_disk_does_not_take(tmp_path, what):
             {"step": 2, "reward/mean": 0.75},
         ]
         assert len((disk / "samples.jsonl").read_text().splitlines()) == 1
-
-
-@pytest.mark.failure(31)
-def test_points_that_the_disk_does_not_take_name_their_file(tmp_path):
-    with mounted(tmp_path / "disk", "size=1m") as disk:
-        board = Board(disk / "tensorboard", keep=0, front=set(), config={})
-        fill(disk)
-        with pytest.raises(OSError) as caught:
-            # More than is held back before the file is written to.
-            row = dict(prompt="x" * 2**20, completion="", gold="", reward=1)
-            board.samples(1, [row])
-        assert caught.value.errno == errno.ENOSPC
-        assert pathlib.Path(caught.value.filename).parent == disk / "tensorboard"
-        with pytest.raises(OSError) as caught:
-            board.close()
-        assert pathlib.Path(caught.value.filename).parent == disk / "tensorboard"
 
 
 @pytest.mark.failure(31)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from configs.base import Stage
-from rl.evaluate import SampledCompletion, Scored, draw, evaluate, headline, summarise
+from rl.evaluate import SampledCompletion, Scored, draw, headline, score, summarise
 from rl.groups.draws import Draw
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
@@ -39,16 +39,21 @@ def judge(texts, problems):
     return list(map(Score.of, verdicts))
 
 
-def run(n):
-    return evaluate(
+def draw_texts(n, on_drawn=None):
+    return draw(
         PROBLEMS,
         [encode(p.problem) for p in PROBLEMS],
         sampler=Replay(lambda prompt, i, j, seed: TEXTS[prompt][j]),
         params=SamplingParams(n=n, max_tokens=8, stop_token_ids=(0,)),
         seed=0,
         decode=decode,
-        judge=of_each(judge),
+        on_drawn=on_drawn,
     )
+
+
+def run(n):
+    scored = score(draw_texts(n), PROBLEMS, of_each(judge))
+    return scored, summarise(scored)
 
 
 def test_figures_of_known_completions():
@@ -92,15 +97,7 @@ def test_greedy_has_wilsons_interval_and_no_pass_at_2():
 
 def test_draw_reports_each_completion_once_as_it_ends():
     told = []
-    drawn = draw(
-        PROBLEMS,
-        [encode(p.problem) for p in PROBLEMS],
-        sampler=Replay(lambda prompt, i, j, seed: TEXTS[prompt][j]),
-        params=SamplingParams(n=2, max_tokens=8, stop_token_ids=(0,)),
-        seed=0,
-        decode=decode,
-        on_drawn=told.append,
-    )
+    drawn = draw_texts(2, told.append)
     assert told == drawn[::-1] and len(told) == 4
 
 
@@ -149,18 +146,19 @@ def test_one_definition_of_repetitive_serves_training_and_evaluation():
             return [[plain, loop]]
 
     problem = make_problem()
-    scored, summary = evaluate(
+    drawn = draw(
         [problem], [[1]], sampler=Sampler(),
         params=SamplingParams(n=2, max_tokens=4000, stop_token_ids=(0,)), seed=0,
-        decode=lambda ids: "", judge=of_each(judge),
+        decode=lambda ids: "",
     )  # fmt: skip
+    scored = score(drawn, [problem], of_each(judge))
+    summary = summarise(scored)
     assert [s.drawn.repetitive for s in scored] == [False, True]
     assert summary["repeated"] == 0.5 and summary["truncated"] == 0.5
     stats = RolloutStats(Stage(name="all"))
     group = make_group([False, False])
     group = dataclasses.replace(group, completions=(plain, loop))
-    draw = Draw(problem=problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
-    stats.add(draw, group, size=2)
+    stats.add(Draw(problem, 0, 1.0, Rate(1.0, 1.0)), group, size=2)
     assert sampling_metrics(stats)["sampling/repeated"] == 0.5
 
 

@@ -1,6 +1,7 @@
 """What a run says of itself, read back by TensorBoard's own reader and by sinks."""
 
 import gzip
+import importlib.machinery
 import json
 import sys
 import time
@@ -163,7 +164,7 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     assert broken.told == []
     said = capsys.readouterr().out.splitlines()
     line = (
-        f"WARNING: config.log.sinks: '{__name__}:Broken' failed and is not called"
+        f"WARNING: metric logger '{__name__}:Broken' failed and is not called"
         " again: the service is gone"
     )
     assert said == [line, line]  # once for each opening
@@ -171,7 +172,7 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
 
 def test_a_sink_that_is_none_is_one_line():
     for name, told in (
-        ("csv", "config.log.sinks: 'csv' must be 'wandb' or 'module:function'"),
+        ("csv", "config.log.sinks='csv': must be one of wandb, or 'module:function'"),
         ("nosuch:sink", "config.log.sinks='nosuch:sink': cannot be imported"),
     ):
         with pytest.raises(ValueError, match=told):
@@ -201,7 +202,9 @@ def test_a_run_on_wandb_resumes_under_its_id(tmp_path, monkeypatch):
         calls.append(("init", options["id"], options["resume"], options["config"]))
         return run
 
-    stand_in = types.SimpleNamespace(init=init, Table=lambda columns, data: data)
+    stand_in = types.ModuleType("wandb")
+    stand_in.init, stand_in.Table = init, lambda columns, data: data
+    stand_in.__spec__ = importlib.machinery.ModuleSpec("wandb", None)
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     sinks = load_sinks(sinks=("wandb",))
     write(tmp_path, [(1, {"a": 1.0})], sinks=sinks, config={"seed": 3})

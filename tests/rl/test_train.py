@@ -186,7 +186,7 @@ def test_a_run_leaves_what_it_promises(finished, cache):
     assert tokenizer.apply_chat_template(chat, tokenize=False) == "12+34?\n"
     assert model.generation_config.eos_token_id == [tokenizer.eos_token_id]
     card = (workdir / "hf" / "README.md").read_text()
-    assert f"{STEPS} of {STEPS} steps" in card
+    assert f"This is step {STEPS} of {STEPS}." in card
     assert "- base: avg@2" in card and "- final: avg@2" in card
     base = made_base(cache) / "model.safetensors"
     before, after = safetensors.numpy.load_file(base), _weights(workdir)
@@ -584,7 +584,7 @@ def test_a_device_without_memory_left_is_one_line(checkout):
         " train.start_devices = lambda *of: None;"
         " train.from_config = lambda _: None;"
         " train._lead = lambda *_: jnp.zeros(2**46);"
-        " status = train._command(None, train.stopping.StopSignals(''));"
+        " status = train._command(train.stopping.StopSignals(''));"
         " assert 'torch' not in sys.modules; sys.exit(status)"
     )
     done = subprocess.run(

@@ -88,7 +88,7 @@ def test_batches_are_exactly_full_of_whole_informative_groups():
             assert len(group.completions) == len(group.correct) == 4
             assert group.correct.any() and not group.correct.all()
         seen += groups
-        assert stats.sampled >= 8 - stats.carried
+        assert stats.groups >= 8 - stats.carried
     assert len(set(map(id, seen))) == len(seen)  # a carried group is used once
 
 
@@ -137,7 +137,7 @@ def test_data_without_information_is_bounded_counted_and_ends_as_configured(chan
     for step in range(4):
         groups, stats = collector.collect(step)
         assert groups == [] and stats.rounds == 6
-        assert (stats.solve_all, stats.solve_none)[chance == 0.0] == stats.sampled
+        assert (stats.solve_all, stats.solve_none)[chance == 0.0] == stats.groups
     with pytest.raises(Shortfall, match=r"0 of 8 informative groups \(rounds: 6,"):
         collector.collect(4)
     assert len(sampler.calls) == 30 and max(sampler.calls) <= 16

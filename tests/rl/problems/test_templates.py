@@ -14,6 +14,7 @@ from rl.problems.tokenizer import (
     default_stop_ids,
     load_tokenizer,
 )
+from rl.run_spec import ProblemSet, _describe_faults
 from rl.types import Problem
 
 
@@ -244,8 +245,7 @@ def test_a_prompt_is_encoded_once(monkeypatch):
         tokenizer, "encode", lambda *a, **k: calls.append(a) or encode(*a, **k)
     )
     problems = [Problem(id=str(i), problem=str(i), answers=("1",)) for i in range(20)]
-    options = dict(template="none", max_prompt_tokens=5, vocab_size=len(tokenizer))
-    encode_set(tokenizer, problems, **options, unreadable=0)
+    encode_set(tokenizer, problems, template="none", vocab_size=len(tokenizer))
     assert len(calls) <= len(problems) + 2
 
 
@@ -263,18 +263,18 @@ def test_several_chat_templates_need_a_default():
 @pytest.mark.failure(57)
 def test_unreadable_prompts_are_counted_or_refused():
     tokenizer = arithmetic.make_tokenizer()
-    problems = [
-        Problem(id=text, problem=text, answers=("1",))
-        for text in ("1+1?", "2*2?", "3+3?", "44444+1?")
-    ]
-    options = dict(template="none", max_prompt_tokens=5, vocab_size=len(tokenizer))
-    prompts, fit, message = encode_set(tokenizer, problems, **options, unreadable=0.25)
-    assert [p.id for p in fit] == ["1+1?", "3+3?"]
-    assert list(prompts) == ["1+1?", "3+3?", "44444+1?"]
-    assert message.startswith("1 of 4 prompts of template")
-    assert message.endswith("; they are left out")
-    with pytest.raises(ValueError, match="config.data.unreadable=0.2, the share"):
-        encode_set(tokenizer, problems, **options, unreadable=0.2)
+    texts = ("1+1?", "2*2?", "3+3?")
+    problems = [Problem(id=t, problem=t, answers=("1",)) for t in texts]
+    prompts, faults = encode_set(
+        tokenizer, problems, template="none", vocab_size=len(tokenizer)
+    )
+    assert list(prompts) == ["1+1?", "3+3?"] and faults.keys() == {"2*2?"}
+    of_set = ProblemSet(name="s", key="k", source="t", rows=3, problems=problems)
+    note = _describe_faults(of_set, faults, 0.34)
+    assert note.startswith("t: 1 of 3 problems (33.33%) cannot be used, such as the pr")
+    assert note.endswith("; they are left out")
+    with pytest.raises(ValueError, match="config.data.unreadable=0.33, the share"):
+        _describe_faults(of_set, faults, 0.33)
 
 
 @pytest.mark.failure(33)
@@ -296,4 +296,5 @@ def test_a_generation_config_that_cannot_be_read_is_named(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError) as caught:
         default_stop_ids(tmp_path, word, vocab_size=9)
-    assert str(caught.value).startswith(f"{path}: cannot read eos_token_id (")
+    assert str(caught.value).startswith(f"{path}: damaged (")
+    assert str(caught.value).endswith("; correct eos_token_id")

@@ -215,18 +215,19 @@ def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
     config.data.train = _file(tmp_path / "t.jsonl", "1", worked, "3")
     config.data.train_args = config.data.eval_args = {}
     config.data.eval = _file(tmp_path / "e.jsonl", "7", "\\frac{1}{")
-    with pytest.raises(ValueError, match=r"t.jsonl: .* 1 of 3 problems \(33.33%\)"):
+    with pytest.raises(ValueError, match=r"t.jsonl: 1 of 3 problems \(33.33%\)"):
         validate(from_config(config))
     config.data.unreadable = 0.5
     plan = validate(from_config(config))
     assert [p.answers for p in plan.train] == [("1",), ("3",)]
     assert [p.answers for p in plan.held_out[0].problems] == [("7",)]
-    assert "of 1 of 3 problems" in plan.unread[0] and "of 1 of 2" in plan.unread[1]
+    assert "1 of 3 problems" in plan.train_set.note
+    assert "1 of 2 problems" in plan.held_out[0].note
     assert "left out" in start_page(plan, tmp_path)
     # A reward of the user's may read what the verifier cannot.
     config.reward.function, config.data.unreadable = f"{HERE}:simple", 0.0
     plan = validate(from_config(config))
-    assert len(plan.train) == 3 and not plan.unread
+    assert len(plan.train) == 3 and not plan.train_set.note
 
 
 @pytest.mark.failure(51)
@@ -255,4 +256,4 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     assert "4 rows, 2 used; left out: 1 longer than config.rollout.max_pro" in said
     assert "max_prompt_tokens, 1 with an unreadable gold or prompt\n" in said
     assert "\nWARNING: " in said
-    assert "t.jsonl: the verifier cannot read the golds of 1 of 4 problems" in said
+    assert "t.jsonl: 1 of 4 problems (25.00%) cannot be used, such as the gold" in said
