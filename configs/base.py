@@ -41,7 +41,7 @@ class Lora:
 
 @section
 class Model:
-    path: str = ""  # base model: a folder in Hugging Face format, or a hub id
+    path: str = ""  # base model: a Hugging Face folder, or OWNER/NAME[@REVISION]
     maker: str = ""  # instead of path: "module:function" that returns the folder
     maker_args: Mapping[str, Any] = field(default_factory=dict)  # arguments of maker
     dtype: DType = "bfloat16"  # dtype of activations and matrix products

@@ -124,6 +124,8 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
     o, default = c.objective, RunConfig()
     # A key, whether its value disables other keys, and these other keys.
     dependencies = (
+        ("model.lora.rank", not c.model.lora.rank,
+         "model.lora.alpha model.lora.targets model.lora.init_seed"),
         ("objective.kl_penalty", not o.kl_penalty, "objective.kl_estimate"),
         ("dynamic_sampling.filter", not d.filter, "dynamic_sampling.filter_on"),
         ("sampling.policy", c.sampling.policy == "uniform",

@@ -24,6 +24,7 @@ from configs.schema import config_json, differences, flatten
 flags.disclaim_key_flags()
 
 _HERE = pathlib.Path(__file__).resolve().parent
+_EMPTY = "the value is empty, perhaps because a shell variable is not set; give one"
 
 
 class UnreadableConfig(flags.Error):
@@ -60,6 +61,13 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         return flags.FLAGS(argv)
     except UnreadableConfig as error:
         sys.exit(f"error: {error}")
+    except flags.UnrecognizedFlagError as error:
+        config = flags.FLAGS["config"].value
+        known = flatten(config.to_dict() if config else {})
+        named = [k for k in known if k.rpartition(".")[2] == error.flagname]
+        meant = [f"--config.{key}" for key in sorted(named, key=len)]
+        advice = f"write {' or '.join(meant)}" if meant else "see --help"
+        sys.exit(f"error: unknown flag --{error.flagname}; {advice}")
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
         key, unknown = _unknown_key(error)
         if not key:
@@ -67,7 +75,21 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         # `key` is only a part of the dotted key that the flag names.
         given = [a for a in argv if re.search(rf"\.{key}(?:[.=]|$)", a)]
         where = given[0].partition("=")[0].lstrip("-") if given else "config"
+        above = where.rpartition(".")[0]
+        if above in _open_mappings() and "mean" not in unknown:
+            unknown += f"""; write --{above}="{{'{key}': 'VALUE'}}\""""
         sys.exit(f"error: {where}: {unknown}")
+
+
+def _open_mappings() -> list[str]:
+    """Returns the keys whose value is a mapping of any keys, such as data.fields."""
+    sections = [(s, v) for s, v in get_config().items() if isinstance(v, ConfigDict)]
+    return [
+        f"config.{name}.{key}"
+        for name, section in sections
+        for key, value in section.items()
+        if isinstance(value, ConfigDict) and not value
+    ]
 
 
 class _Parser(flags.ArgumentParser):
@@ -175,14 +197,30 @@ def user_path(text: str) -> pathlib.Path:
     """Converts the value of a flag to a path, with `~` replaced by the home folder.
 
     Raises UnusablePath for an address such as gs://BUCKET/PATH, which would otherwise
-    be a path below the current folder.
+    be a path below the current folder, and for "", which would be this folder.
     """
+    if not text:
+        raise UnusablePath(_EMPTY)
     if "://" in text:
         raise UnusablePath(
             f"{text}: is an address, not a path of a file system; give a local or"
             " mounted path"
         )
     return pathlib.Path(text).expanduser()
+
+
+class PathParser(flags.ArgumentParser[pathlib.Path]):
+    """Parses a flag of absl with `user_path`."""
+
+    def parse(self, argument: str) -> pathlib.Path:
+        return user_path(argument)
+
+
+def comma_separated(text: str) -> list[str]:
+    """Splits a flag at commas and expands `~`; raises UnusablePath if it is empty."""
+    if not text:
+        raise UnusablePath(_EMPTY)
+    return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
 def output_file(text: str) -> pathlib.Path:

@@ -164,7 +164,8 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(
-            f"{path}: no such file; a {kind} folder must contain it"
+            f"{path}: no such file; a {kind} folder must contain it: convert another"
+            " format, such as Meta's consolidated.*.pth, to Hugging Face format"
         ) from None
     except ValueError as error:
         refuse_pointer(path, path.read_bytes())

@@ -133,6 +133,10 @@ class _Gguf:
             ) from None
         self.file, self.dequantize = file, gguf.dequantize
         self.tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        if (parts := self.get("split.count", 1)) > 1:
+            self.refuse(
+                f"is one of {parts} parts; merge them (llama-gguf-split --merge)"
+            )
         self.require("general.architecture", "llama")
         llama, layers = gguf.MODEL_ARCH.LLAMA, self["llama.block_count"]
         self.names = gguf.get_tensor_name_map(llama, layers)

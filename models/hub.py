@@ -10,7 +10,7 @@ import huggingface_hub
 from models.config import DecoderConfig
 from models.hf import CARRIED, INDEX, WEIGHTS, file_layout
 
-_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?")
 
 
 def resolve_folder(
@@ -34,7 +34,9 @@ def resolve_folder(
     text = str(model)
     if not _HUB_ID.fullmatch(text):
         raise ValueError(
-            f"{text}: no such model folder; give a folder or a Hub id, OWNER/NAME"
+            f"{text}: no such model folder; give a folder in Hugging Face format"
+            " (python -m tools.convert --gguf converts a GGUF file), or a Hub id,"
+            " OWNER/NAME or OWNER/NAME@REVISION"
         )
     if described_in is not None:
         if cached := _cached(text):
@@ -48,8 +50,11 @@ def resolve_folder(
 
 def _cached(model: str) -> pathlib.Path | None:
     """Returns the model's folder in the Hub's cache, or None if weights are missing."""
+    repository, _, revision = model.partition("@")
     for name in (WEIGHTS, INDEX):
-        file = huggingface_hub.try_to_load_from_cache(model, name)
+        file = huggingface_hub.try_to_load_from_cache(
+            repository, name, revision=revision or None
+        )
         if isinstance(file, str):
             folder = pathlib.Path(file).parent
             # An interrupted download leaves the index without some of its files.
@@ -60,9 +65,13 @@ def _cached(model: str) -> pathlib.Path | None:
 
 
 def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
+    repository, _, revision = model.partition("@")
     try:
         found = huggingface_hub.snapshot_download(
-            model, allow_patterns=[*CARRIED, *patterns], **where
+            repository,
+            revision=revision or None,
+            allow_patterns=[*CARRIED, *patterns],
+            **where,
         )
     # The client raises many types, with messages of several lines.
     except Exception as error:

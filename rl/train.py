@@ -19,6 +19,7 @@ from rl import packages
 
 packages.check()
 
+import functools
 import json
 import logging as standard_logging
 import os
@@ -51,7 +52,7 @@ from rl.workdir import manifest
 from rollout.types import SamplerError
 
 _CONFIG = reading.define_config("Config file of the run; see configs/.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
+_WORKDIR = flags.DEFINE(reading.PathParser(), "workdir", None, "Folder of the run.")
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print what the run would do; write nothing."
 )
@@ -129,11 +130,11 @@ def main(argv: Sequence[str]) -> None:
     warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}; write --NAME=VALUE")
-    if _CONFIG.value is None or not _WORKDIR.value:
+    if _CONFIG.value is None or _WORKDIR.value is None:
         sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
     reading.expand_home(_CONFIG.value)
     outlast_output()
-    status = stopping.run(_RESUMES, _command)
+    status = stopping.run(_RESUMES, functools.partial(_command, _WORKDIR.value))
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads of Orbax and XLA may crash the interpreter while it shuts down, which
@@ -141,9 +142,8 @@ def main(argv: Sequence[str]) -> None:
     os._exit(status)
 
 
-def _command(stop: stopping.StopSignals) -> int:
+def _command(workdir: pathlib.Path, stop: stopping.StopSignals) -> int:
     try:
-        workdir = reading.user_path(str(_WORKDIR.value))
         config = from_config(_CONFIG.value)
         start_devices(config, workdir)
         if not _DRY_RUN.value:

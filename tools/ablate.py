@@ -18,6 +18,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from configs.reading import (
+    PathParser,
     UnreadableConfig,
     define_config,
     describe_keys,
@@ -32,8 +33,8 @@ from tools.ablation.report import markdown, read_result
 from tools.ablation.study import Study, make_study
 
 _CONFIG = define_config("The ablation: FILE.py:NAME; see configs/ablations.py.")
-_WORKDIR = flags.DEFINE_string("workdir", "runs/ablations", "Output folder.")
-_SEEDS = flags.DEFINE_list(
+_WORKDIR = flags.DEFINE(PathParser(), "workdir", "runs/ablations", "Output folder.")
+_SEEDS = flags.DEFINE_multi_string(
     "seeds", [], "Seeds, such as 0,1,2, in place of those of the ablation."
 )
 _PROCESSES = flags.DEFINE_integer(
@@ -64,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
 
 def _command(stop: StopSignals) -> int:
     try:
-        workdir = user_path(_WORKDIR.value)
+        workdir = _WORKDIR.value
         if _JSON.value:
             output_file(_JSON.value)
         study = make_study(
@@ -106,10 +107,10 @@ def _report(study: Study, workdir: pathlib.Path) -> None:
 
 
 def _seeds() -> list[int]:
+    text = ",".join(_SEEDS.value)
     try:
-        return [int(seed) for seed in _SEEDS.value]
+        return [int(seed) for seed in filter(None, text.split(","))]
     except ValueError:
-        text = ",".join(_SEEDS.value)
         raise ValueError(f"--seeds={text}: must be integers, such as 0,1,2") from None
 
 

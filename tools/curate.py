@@ -25,11 +25,12 @@ from typing import Any
 from absl import app, flags
 
 from configs.reading import (
+    PathParser,
+    comma_separated,
     define_config,
     expand_home,
     output_file,
     parse_flags,
-    user_path,
 )
 from configs.schema import call
 from rl.files import replace_json
@@ -39,9 +40,12 @@ from tools.curation.pipeline import curate
 from tools.curation.sets import most
 
 _CONFIG = define_config("sources and settings of curation", default="configs/curate.py")
-_OUT = flags.DEFINE_string("out", None, "output folder", required=True)
-_INPUT = flags.DEFINE_list(
-    "input", None, "JSONL, JSON or Parquet files in place of the config's sources"
+_OUT = flags.DEFINE(PathParser(), "out", None, "output folder", required=True)
+_INPUT = flags.DEFINE_multi_string(
+    "input",
+    [],
+    "JSONL, JSON or Parquet files, separated by commas, in place of the config's"
+    " sources",
 )
 _FIELDS = flags.DEFINE_string(
     "fields",
@@ -62,9 +66,9 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _curate() -> int:
-    inputs = _INPUT.value and [os.path.expanduser(name) for name in _INPUT.value]
     try:
-        out = user_path(_OUT.value)
+        inputs = [name for text in _INPUT.value for name in comma_separated(text)]
+        out = _OUT.value
         copy = output_file(_JSON.value) if _JSON.value else None
         fields = parse_fields(_FIELDS.value)
         if fields and not inputs:

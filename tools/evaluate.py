@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from configs.reading import UnreadableConfig, user_path
+from configs.reading import UnreadableConfig, comma_separated, user_path
 from rl import files
 from rl.evaluate import score
 from rl.problems.reading import HELD_OUT
@@ -50,7 +50,6 @@ from tools.evaluation.files import (
     write_verdicts,
 )
 from tools.evaluation.pretrained import run_template
-from tools.evaluation.sampler import comma_separated
 from tools.evaluation.votes import answer_classes
 from tools.page import markdown, page
 
@@ -229,7 +228,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " (the held-out problems of a workdir), or perturbed:NAME:DATE (new numbers for"
         " a benchmark with GSM8K's solutions); default: the paper's five"
     )
-    add("--benchmarks", type=comma_separated, default=[], help=text)
+    many = comma_separated
+    add("--benchmarks", type=many, action="extend", default=[], help=text)
     text = "columns of .jsonl files by field, such as problem=question,answer=gold"
     add("--fields", default="", help=text)
     text = "folder with NAME.jsonl or eval/NAME.jsonl"
@@ -259,7 +259,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " evaluations that differ only in the training seed by commas; --out receives"
         " compare.md"
     )
-    add("--compare", nargs="+", metavar="DIR", help=text)
+    add("--compare", nargs="+", action="extend", metavar="DIR", help=text)
     args = parser.parse_args(argv)
     if args.compare and len(args.compare) < 2:
         parser.error("--compare: give at least two evaluations")

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import comma_separated, user_path
 from rl import files
 from rl.evaluate import Scored, by_problem, score, summarise
 from rl.processes import stopping
@@ -161,7 +161,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "comma-separated JSONL, JSON or Parquet files, in any of the formats that"
         " tools/curation/formats.py lists"
     )
-    add("--input", type=sampler.comma_separated, required=True, help=text)
+    many = comma_separated
+    add("--input", type=many, action="extend", required=True, help=text)
     text = "columns of files of other formats: problem=COLUMN,answer=COLUMN.key[0]"
     add("--fields", default="", help=text)
     add("--out", type=user_path, required=True, help="output folder")

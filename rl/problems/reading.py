@@ -58,10 +58,10 @@ def load_problems(
     paths = []
     one = os.path.isfile(os.path.expanduser(source))  # its name may have a comma
     for name in [source] if one else filter(None, map(str.strip, source.split(","))):
-        if name.endswith(".parquet"):
+        if name.endswith((".parquet", ".csv", ".tsv")):
             raise ValueError(
-                f"{key}={name!r}: must be JSONL; convert Parquet with"
-                " python -m tools.curate"
+                f"{key}={name!r}: must be JSONL, with one object per line; convert the"
+                " file (Parquet with python -m tools.curate)"
             )
         paths.append(fetched(name))
     return _read(paths, fields or {}, where)
@@ -100,6 +100,8 @@ def _read(
                 what = "is a pipe or a device; write the data to a file"
             if path.is_dir() or glob.has_magic(str(path)):
                 what += "; give the names of the files, separated by commas"
+            elif not path.exists():
+                what += f"; give a local JSONL file or {HUB}OWNER/DATASET/FILE"
             raise ValueError(f"{key}{path}: {what}")
         # Files in different folders may have equal names, but ids must differ.
         again = stems.count(path.stem)

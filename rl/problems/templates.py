@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jinja2 import TemplateError
+from jinja2 import Environment, TemplateError, meta
 
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
@@ -106,6 +106,15 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
     return _DATE.sub(lambda call: json.dumps(_TODAY.strftime(call[2])), text)
 
 
+@functools.lru_cache(maxsize=1)
+def _variables(chat_template: str) -> set[str]:
+    """Returns the names of a chat template's arguments."""
+    environment = Environment(extensions=["jinja2.ext.loopcontrols"])
+    # A tag that transformers adds to Jinja.
+    text = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", chat_template)
+    return meta.find_undeclared_variables(environment.parse(text))
+
+
 def _begin_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Returns the ids to add before `text`; none if it begins with the BOS token."""
     if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
@@ -144,12 +153,18 @@ def render_prompt(
         text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
     else:
         try:
+            chat = own_chat_template(tokenizer)
+            if unused := arguments.keys() - _variables(chat):
+                raise ValueError(
+                    f"the chat template of {tokenizer.name_or_path!r} does not use"
+                    f" {min(unused)!r}; correct or remove this argument"
+                )
             text = str(
                 tokenizer.apply_chat_template(
                     [{"role": "user", "content": problem_text}],
                     tokenize=False,
                     add_generation_prompt=True,
-                    chat_template=own_chat_template(tokenizer),
+                    chat_template=chat,
                     **arguments,
                 )
             )

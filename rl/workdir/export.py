@@ -94,7 +94,7 @@ def model_card(
         "tags": ["reinforcement-learning", "grpo", "jax"],
     }
     if model["path"].count("/") == 1 and not pathlib.Path(model["path"]).exists():
-        head["base_model"] = model["path"]
+        head["base_model"] = model["path"].partition("@")[0]
     settings = [[key, f"`{json.dumps(v)}`"] for key, v in changes(config).items()]
     results = [f"- {name}: {headline(s)}" for name, s in evaluations.items() if s]
     lines = [

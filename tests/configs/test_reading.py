@@ -3,6 +3,7 @@
 import importlib
 import json
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -153,16 +154,30 @@ def test_a_result_that_could_not_be_written_is_refused_first(tmp_path, capsys, t
 
 
 @pytest.mark.failure(120)
+@pytest.mark.failure(123)
 @pytest.mark.parametrize("tool", ["convert", "evaluate", "fetch", "grade"])
-def test_an_address_is_not_a_folder(tmp_path, monkeypatch, capsys, tool):
+def test_an_address_and_an_empty_variable_are_not_folders(
+    tmp_path, monkeypatch, capsys, tool
+):
     monkeypatch.chdir(tmp_path)
     main = importlib.import_module(f"tools.{tool}").main
-    with pytest.raises(SystemExit) as caught:
-        main(["--out", "gs://bucket/out"])
-    assert caught.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "gs://bucket/out: is an address, not a path of a file system; give" in last
+    for out, message in {
+        "gs://bucket/out": "gs://bucket/out: is an address, not a path of a file",
+        "": "argument --out: the value is empty, perhaps because a shell variable is",
+    }.items():
+        with pytest.raises(SystemExit) as caught:
+            main(["--out", out])
+        assert caught.value.code == 2
+        assert message in capsys.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.failure(124)
+def test_a_list_may_be_given_in_several_flags(monkeypatch):
+    evaluate = importlib.import_module("tools.evaluate")
+    given = ["--benchmarks=a,b", "--benchmarks=c", "--compare", "d", "--compare", "e"]
+    parsed = evaluate._parse(given)
+    assert parsed.benchmarks == ["a", "b", "c"] and parsed.compare == ["d", "e"]
 
 
 @pytest.mark.failure(121)
@@ -198,3 +213,18 @@ def test_a_link_to_a_file_finds_the_modules_beside_the_file(tmp_path):
     file.write_text(f"from beside_a_linked_config import STEPS\n{GOOD}{text}")
     (tmp_path / "link.py").symlink_to(file)
     assert read_config(str(tmp_path / "link.py")).steps == 7
+
+
+@pytest.mark.failure(125)
+def test_a_flag_that_is_unknown_or_empty_is_one_line():
+    train = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
+    for argument, message in {
+        "--group_size=4": "unknown flag --group_size; write"
+        " --config.rollout.group_size",
+        "--workdir=": "flag --workdir=: the value is empty, perhaps because a shell"
+        " variable is not set; give one",
+    }.items():
+        command = [*train, argument, "--dry_run"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == f"error: {message}"

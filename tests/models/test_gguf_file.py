@@ -52,7 +52,9 @@ def write(path, model, *, architecture, pre="smollm", **changes):
     writer.add_eos_token_id(0)
     writer.add_eot_token_id(1)
     for key, value in changes.items():
-        writer.add_string(key.replace("__", "."), value)
+        writer.add_key_value(
+            key.replace("__", "."), value, gguf.GGUFValueType.get_type(value)
+        )
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c.num_hidden_layers)
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and c.tie_word_embeddings:
@@ -120,6 +122,7 @@ def test_texts_are_split_as_the_model_was_trained(tmp_path):
     assert tokenizer.eos_token == "<|end|>"
 
 
+@pytest.mark.failure(128)
 @pytest.mark.failure(33)
 def test_what_cannot_be_converted_is_one_line(tmp_path, capsys):
     model, out = tiny_llama(tmp_path / "in"), str(tmp_path / "out")
@@ -139,6 +142,9 @@ def test_what_cannot_be_converted_is_one_line(tmp_path, capsys):
             architecture="llama",
             llama__rope__scaling__type="yarn",
         ): "rope.scaling.type='yarn' is not supported, only 'none'",
+        write(tmp_path / "s.gguf", model, architecture="llama", split__count=3): (
+            "s.gguf: is one of 3 parts; merge them"
+        ),
     }
     for file, message in files.items():
         assert convert.main(["--gguf", str(file), "--out", out]) == 2

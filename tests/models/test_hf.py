@@ -331,8 +331,9 @@ def test_damaged_weights_are_refused_by_name(tmp_path):
         load_params(tmp_path, model, mesh_of())
 
 
+@pytest.mark.failure(128)
 def test_an_unreachable_model_is_one_line():
-    with pytest.raises(ValueError, match="^./nowhere: no such model folder;"):
+    with pytest.raises(ValueError, match="^./nowhere: no such model folder; .* GGUF"):
         resolve_folder("./nowhere")
     with pytest.raises(ValueError, match="^nobody/nothing: no such folder") as e:
         resolve_folder("nobody/nothing")
@@ -418,18 +419,20 @@ def test_a_partly_cached_model_is_described_by_the_hub(tmp_path, monkeypatch):
     assert fetched == [described] * 3
 
 
+@pytest.mark.failure(128)
 def test_an_unknown_model_is_refused_before_it_is_fetched(tmp_path, monkeypatch):
     import huggingface_hub
 
     reference.make(tmp_path)
     fetched = []
 
-    def snapshot_download(text, allow_patterns):
+    def snapshot_download(text, revision, allow_patterns):
+        assert (text, revision) in (("a/b", None), ("a/c", "1f"))
         fetched.append("*.safetensors" in allow_patterns)
         return tmp_path
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    assert resolve_folder("a/b") == tmp_path
+    assert resolve_folder("a/c@1f") == tmp_path
     assert fetched == [False, True]
     said = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(said | {"model_type": "gemma3"}))

@@ -531,6 +531,8 @@ BAD = [
         ({"data.eval": "{a: x}"}, "config.data.eval='{a: x}': is not a dict; write it"
          " as in Python, {'NAME': 'VALUE'}"),
         ({"rollout.top_p": 0.9}, "error: config.rollout.top_p: unknown key 'top_p'"),
+        ({"data.fields.problem": "a"}, "error: config.data.fields.problem: unknown key"
+         """ 'problem'; write --config.data.fields="{'problem': 'VALUE'}\""""),
 ]  # fmt: skip
 
 
@@ -687,6 +689,6 @@ def test_a_damaged_file_of_a_workdir_is_one_line_that_names_it(early, number):
 def test_a_bucket_is_no_workdir(early):
     _, done = early["bucket"]
     assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == (
-        "error: gs://bucket/run: is an address, not a path of a file system; give a"
-        " local or mounted path"
+        "error: flag --workdir=gs://bucket/run: gs://bucket/run: is an address, not a"
+        " path of a file system; give a local or mounted path"
     )

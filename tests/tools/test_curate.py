@@ -42,6 +42,7 @@ def config(tmp_path):
     return path
 
 
+@pytest.mark.failure(124)
 def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
     asks = [f"Find ![the number](a{i}.png), and add {i} to it." for i in range(12)]
     good = [f"What is the sum of {i} and {i * i + 3}?" for i in range(12)]
@@ -49,8 +50,8 @@ def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
         path = tmp_path / f"{name}.jsonl"
         rows = [{"problem": p, "answer": str(n)} for n, p in enumerate(problems)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    inputs = f"{tmp_path / 'lost.jsonl'},{tmp_path / 'good.jsonl'}"
-    result = curate(f"--config={config}", "--input", inputs, "--out", tmp_path / "out")
+    inputs = [f"--input={tmp_path / name}.jsonl" for name in ("lost", "good")]
+    result = curate(f"--config={config}", *inputs, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     warnings = [line for line in result.stdout.splitlines() if "WARNING" in line]
     assert warnings == [

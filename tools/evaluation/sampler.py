@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import jax
 
-from configs.reading import output_file
+from configs.reading import comma_separated, output_file
 from models.hf import load_params
 from rl import files
 from rl.problems.reading import write_problems
@@ -24,11 +24,6 @@ from tools.evaluation import audit, run
 from tools.evaluation.benchmarks import BENCHMARKS, content_hash
 from tools.evaluation.files import AUDIT, problems_file, record_conditions
 from tools.evaluation.pretrained import Pretrained, find_pretrained, split_model
-
-
-def comma_separated(text: str) -> list[str]:
-    """Splits a flag at commas and expands `~` to the home folder."""
-    return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
 def positive_number(text: str) -> int:
@@ -58,7 +53,7 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> N
     add("--slots", type=int, default=slots, help="completions decoded together (jax)")
     add("--vllm_python", default=".venv-vllm/bin/python", help="Python with vLLM")
     urls = "comma-separated URLs of servers that already serve this model (vllm)"
-    add("--url", type=comma_separated, default=[], help=urls)
+    add("--url", type=comma_separated, action="extend", default=[], help=urls)
     add("--devices", default="", help="GPUs of each server, such as 0,1;2,3 (vllm)")
 
 

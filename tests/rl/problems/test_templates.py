@@ -102,6 +102,14 @@ def test_a_chat_template_gets_what_the_config_gives_it(chat, template, ids):
     assert encode_prompt(llama, template, "?") == ids
 
 
+@pytest.mark.failure(127)
+def test_an_argument_that_the_chat_template_ignores_is_refused():
+    llama = beginning_tokenizer()
+    llama.chat_template = f"{{% generation %}}{_THINKING}{{% endgeneration %}}"
+    with pytest.raises(ValueError, match="does not use 'think'; correct or remove"):
+        encode_prompt(llama, 'model:{"think": false, "enable_thinking": true}', "?")
+
+
 @pytest.mark.parametrize(
     "template", ["qwen", "QWEN_MATH", "", "Problem: {question}", "model:{think}"]
 )
