@@ -18,6 +18,7 @@ from configs.schema import (
     Positive,
     Range,
     Share,
+    flatten,
     parse,
     section,
 )
@@ -422,5 +423,12 @@ def get_config() -> ConfigDict:
 
 
 def from_config(config: ConfigDict) -> RunConfig:
-    """Converts a config to its dataclass; raises ValueError for a bad key or value."""
-    return parse(RunConfig, config.to_dict())
+    """Converts a config to its dataclass.
+
+    Raises ValueError if a key is unknown or missing, or a value is not valid.
+    """
+    values = config.to_dict()
+    typed = parse(RunConfig, values)
+    if lost := flatten(dataclasses.asdict(typed)).keys() - flatten(values).keys():
+        raise ValueError(f"config.{min(lost)}: is missing; do not delete keys")
+    return typed

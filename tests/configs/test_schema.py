@@ -127,6 +127,17 @@ def test_a_key_that_is_not_there_cannot_be_set():
     assert str(caught.value).startswith("config.batch.prompt_per_step=128: unknown key")
 
 
+@pytest.mark.failure(130)
+def test_a_deleted_key_does_not_take_its_default():
+    config = quickstart.get_config()
+    with config.unlocked():
+        del config.data["eval"]
+    with pytest.raises(
+        ValueError, match="^config.data.eval: is missing; do not delete"
+    ):
+        from_config(config)
+
+
 def test_a_section_is_called_whole():
     def make(*, size: int, rate: float = 0.5, name):
         return size, rate, name
