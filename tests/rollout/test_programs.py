@@ -285,14 +285,7 @@ def test_what_a_publish_takes_does_not_grow_with_the_layers(settings):
 
 @pytest.mark.parametrize(
     ("shape", "tensor"),
-    [
-        ((1, 8, 1), 1),
-        ((1, 8, 1), 2),
-        ((2, 4, 1), 4),
-        ((1, 4, 2), 2),
-        ((1, 4, 2), 4),
-        ((2, 2, 2), 8),
-    ],
+    [((1, 8, 1), 1), ((1, 8, 1), 2), ((1, 4, 2), 4), ((2, 2, 2), 8)],
 )
 def test_published_weights_stand_where_the_layout_says(shape, tensor):
     """Whatever parts the trainer's mesh has."""
