@@ -41,6 +41,8 @@ def _published(count, late=0):
     return told[0].removeprefix("result ")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_two_processes_publish_and_score_what_one_does():
     assert _published(2) == publish()
 
