@@ -180,6 +180,11 @@ def _lead(
     stop: stopping.StopSignals,
 ) -> int:
     with phase("plan", "checks the config, the model and the data"):
+        if "[" in str(workdir.absolute()):
+            raise ValueError(
+                f"--workdir={workdir}: must not contain a bracket, which Orbax reads as"
+                " a pattern: checkpoints could not be restored"
+            )
         if not _ACCEPT_CHANGES.value:
             manifest.check_folder(workdir)
         spec = validate(config)

@@ -216,6 +216,7 @@ def test_a_link_to_a_file_finds_the_modules_beside_the_file(tmp_path):
 
 
 @pytest.mark.failure(125)
+@pytest.mark.failure(131)
 def test_a_flag_that_is_unknown_or_empty_is_one_line():
     train = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
     for argument, message in {
@@ -223,6 +224,8 @@ def test_a_flag_that_is_unknown_or_empty_is_one_line():
         " --config.rollout.group_size",
         "--workdir=": "flag --workdir=: the value is empty, perhaps because a shell"
         " variable is not set; give one",
+        "--workdir=a[1]": "--workdir=a[1]: must not contain a bracket, which Orbax"
+        " reads as a pattern: checkpoints could not be restored",
     }.items():
         command = [*train, argument, "--dry_run"]
         done = subprocess.run(command, capture_output=True, text=True)

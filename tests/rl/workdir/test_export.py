@@ -60,7 +60,7 @@ def test_a_served_prompt_begins_as_a_trained_one(template):
 
 def test_a_chat_template_keeps_what_it_was_trained_with():
     llama = beginning_tokenizer()
-    llama.chat_template = "{{ 'two' if think else 'one' }}"
+    llama.chat_template = "{{ 'two' if think and name else 'one' }}"
     template = 'model:{"think": true, "name": "x"}'
     assert chat_template(template, llama) == (
         '{% set think = true %}{% set name = "x" %}' + llama.chat_template
