@@ -1,8 +1,10 @@
-"""Converts runs, GGUF files and adapters to Hugging Face folders.
+"""Converts models between Hugging Face folders, checkpoints and other formats.
 
+python -m tools.convert --hf HFDIR --out CKPT               to an Orbax checkpoint
+python -m tools.convert --checkpoint CKPT --out HFDIR       from such a checkpoint
 python -m tools.convert --workdir DIR [--step N] --out HFDIR    from a training run
-python -m tools.convert --gguf FILE --out HFDIR                 from a GGUF file
-python -m tools.convert --peft DIR --out HFDIR      merges adapters into their base
+python -m tools.convert --gguf FILE --out HFDIR             from a GGUF file
+python -m tools.convert --peft DIR --out HFDIR              merges adapters into a base
 """
 
 import argparse
@@ -11,6 +13,7 @@ import pathlib
 import sys
 from typing import Any, get_args
 
+import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
 from configs.reading import user_path
@@ -21,6 +24,7 @@ from models.hub import resolve_folder
 from rl import checkpoint, checksums
 from rl.base_model import parameter_count
 from rl.files import read_json
+from rl.update.examine import check_finite
 from rl.workdir.export import model_card
 from rollout.layout import placed
 from sharding.mesh import make_mesh
@@ -30,6 +34,8 @@ from tools import command
 def main(argv: list[str] | None = None) -> int:
     parser = command.make_parser(__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--hf", help="Hugging Face folder or hub id")
+    source.add_argument("--checkpoint", type=user_path, help="checkpoint folder")
     source.add_argument("--workdir", type=user_path, help="folder of a run")
     source.add_argument("--gguf", type=user_path, help="GGUF file")
     source.add_argument("--peft", type=user_path, help="PEFT adapters to merge")
@@ -60,52 +66,62 @@ def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.gguf:
         dtype = arguments.dtype or "float32"
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
+        return {"out": str(out), "parameters": count, "step": None}
+    mesh, dtype, step = make_mesh(), arguments.dtype or "bfloat16", None
+    if arguments.hf:
+        folder = resolve_folder(arguments.hf)
+        model = Decoder(DecoderConfig.from_folder(folder))
+        params = hf.load_params(folder, model, mesh)
+        check_finite(params, str(folder))
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(out.absolute() / "params", params)
+        hf.copy_assets(folder, out / checkpoint.ASSETS)
+        checksums.write_sums(out)
+    elif arguments.peft:
+        named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
+        folder = resolve_folder(arguments.base or named)
+        model = Decoder(DecoderConfig.from_folder(folder), mesh)
+        config, adapters = peft_folder.load_adapters(arguments.peft, model)
+        params = lora.join(adapters, hf.load_params(folder, model, mesh))
+        hf.save_folder(out, params, config, assets=folder, dtype=dtype)
     else:
-        step, count = _save(arguments, arguments.dtype or "bfloat16")
-    print(f"{out}: {count:,} parameters")
+        root = arguments.checkpoint or arguments.workdir
+        assets = root / checkpoint.ASSETS
+        model = Decoder(DecoderConfig.from_folder(assets))
+        if arguments.checkpoint:
+            checksums.verify(root)
+            with ocp.StandardCheckpointer() as checkpointer:
+                path = root.absolute() / "params"
+                params = checkpointer.restore(path, _abstract(model, mesh))
+        else:
+            step, model, params = _load_run(root, model, arguments, mesh)
+        card = "" if step is None else _card(root, step)
+        hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
+    count = parameter_count(dataclasses.replace(model.config, lora=None))
     return {"out": str(out), "parameters": count, "step": step}
 
 
-def _save(arguments: argparse.Namespace, dtype: str) -> tuple[int | None, int]:
-    """Writes the model of a run or of adapters; returns its step and its size."""
-    mesh, step = make_mesh(), None
-    if arguments.peft:
-        named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
-        assets, card = resolve_folder(arguments.base or named), ""
-        model = Decoder(DecoderConfig.from_folder(assets), mesh)
-        config, adapters = peft_folder.load_adapters(arguments.peft, model)
-        params = lora.join(adapters, hf.load_params(assets, model, mesh))
-    else:
-        assets = arguments.workdir / checkpoint.ASSETS
-        step, config, params = _load_run(arguments, assets, mesh)
-        card = _card(arguments.workdir, step)
-    hf.save_folder(arguments.out, params, config, assets=assets, dtype=dtype, card=card)
-    return step, parameter_count(dataclasses.replace(config, lora=None))
-
-
 def _load_run(
-    arguments: argparse.Namespace, assets: pathlib.Path, mesh: Mesh
-) -> tuple[int, DecoderConfig, Params]:
+    workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
+) -> tuple[int, Decoder, Params]:
     """Returns a run's step, model and parameters, with the base of LoRA adapters."""
-    model = Decoder(DecoderConfig.from_folder(assets))
-    m = read_json(arguments.workdir / "config.json")["model"]
+    m = read_json(workdir / "config.json")["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:
         fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
         config = dataclasses.replace(model.config, lora=lora.Lora(**fields))
         model = model.clone(config=config)
-    checkpoints = arguments.workdir / "checkpoints"
-    shapes = placed(abstract_params(model)[0], param_shardings(model, mesh))
-    trained, _ = lora.split(shapes)
+    checkpoints = workdir / "checkpoints"
+    trained, _ = lora.split(_abstract(model, mesh))
     step, params = checkpoint.load_run_params(checkpoints, arguments.step, trained)
-    if model.config.lora:
-        record = checksums.read_record(checkpoints / str(step))
-        folder = resolve_folder(arguments.base or record.base["path"])
-        frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
-        base = checksums.describe_base(frozen, str(folder))
-        checksums.check_base(checkpoints / str(step), record, base)
-        params = lora.join(params, frozen)
-    return step, model.config, params
+    if not sizes["rank"]:
+        return step, model, params
+    record = checksums.read_record(checkpoints / str(step))
+    folder = resolve_folder(arguments.base or record.base["path"])
+    frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
+    base = checksums.describe_base(frozen, str(folder))
+    checksums.check_base(checkpoints / str(step), record, base)
+    return step, model, lora.join(params, frozen)
 
 
 def _card(workdir: pathlib.Path, step: int) -> str:
@@ -116,6 +132,10 @@ def _card(workdir: pathlib.Path, step: int) -> str:
     evaluations = {name: summary.get(name, {}) for name in scored}
     config = read_json(workdir / "config.json")
     return model_card(config, step=step, evaluations=evaluations)
+
+
+def _abstract(model: Decoder, mesh: Mesh) -> Params:
+    return placed(abstract_params(model)[0], param_shardings(model, mesh))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,37 @@
-"""Arguments of the conversion; other tests convert GGUF files, runs and adapters."""
+"""Conversion both ways, as a user types it."""
+
+import json
 
 import pytest
 
+from tests.models import reference
 from tools import convert
+
+
+def _files(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied):
+    source, middle, target = (tmp_path / name for name in ("in", "ckpt", "out"))
+    # 8 devices share the parameters: sizes that divide.
+    reference.make(source, tie_word_embeddings=tied)
+    report = tmp_path / "report.json"
+    assert not convert.main(["--hf", str(source), "--out", str(middle)])
+    assert not convert.main(
+        ["--checkpoint", str(middle), "--out", str(target), "--dtype", "float32"]
+        + ["--json", str(report)]
+    )
+    assert _files(target) == _files(source)
+    assert json.loads(report.read_text())["out"] == str(target)
 
 
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
     "arguments,message",
     [
+        (["--hf", "no/such", "--out", "x"], "no/such: no such folder"),
         (["--peft", "no/such", "--out", "x"], "no/such"),
         (["--peft", "no/such", "--out", "."], ": already exists"),
         (["--workdir", "no/such", "--out", "x"], "config.json: no such file"),
