@@ -580,12 +580,13 @@ def test_settings_that_do_not_fit_are_one_line(changes, message):
 def test_a_device_without_memory_left_is_one_line(checkout):
     """In a trainer that has not imported torch."""
     program = (
-        "import sys, jax.numpy as jnp; from rl import train;"
+        "import pathlib, sys, jax.numpy as jnp; from rl import train;"
         " train.flags.FLAGS(['train', '--dry_run']);"
         " train.start_devices = lambda *of: None;"
         " train.from_config = lambda _: None;"
         " train._lead = lambda *_: jnp.zeros(2**46);"
-        " status = train._command(train.stopping.StopSignals(''));"
+        " stop = train.stopping.StopSignals('');"
+        " status = train._command(pathlib.Path('x'), stop);"
         " assert 'torch' not in sys.modules; sys.exit(status)"
     )
     done = subprocess.run(
