@@ -63,15 +63,16 @@ def parse(cls: type[Section], values: Mapping[str, Any], name: str = "") -> Sect
     typed: dict[str, Any] = {}
     for key, value in values.items():
         hint, inner = hints.get(key), f"{name}.{key}" if name else key
-        sections = filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint)))
-        kind: Any = next(sections, None)
-        if isinstance(value, list | tuple):
+        parts = typing.get_args(hint)
+        kind: Any = next(filter(dataclasses.is_dataclass, (hint, *parts)), None)
+        if kind and typing.get_origin(hint) is not tuple:
+            absent = value is None and types.NoneType in parts
+            typed[key] = None if absent else parse(kind, value, inner)
+        elif isinstance(value, list | tuple):
             entries = enumerate(value)
             typed[key] = tuple(
                 parse(kind, v, f"{inner}[{i}]") if kind else v for i, v in entries
             )
-        elif kind and value is not None and typing.get_origin(hint) is not tuple:
-            typed[key] = parse(kind, value, inner)
         else:
             typed[key] = value
     section: Section = call(cls, name, typed)

@@ -50,6 +50,8 @@ def test_every_config_of_ours_fits(name):
         ("batch.row_lengths", ("4096",),
          "have valid entries: '4096' must be of type int"),
         ("batch.row_lengths", "4096", "be a list"),
+        ("optimizer", None, "be a dict"),
+        ("model.lora", (), "be a dict"),
         ("rollout.stop_token_ids", ("<|im_end|>",),
          "have valid entries: '<|im_end|>' must be of type int"),
         ("log.sinks", "wandb", "be a list"),

@@ -180,6 +180,7 @@ def test_no_stages_draw_from_everything():
         (5, "[0]=5: must be a dict"),
         ({"name": "a", "levels": [1, 2]}, "[0].levels=(1, 2): must be like {'3': 0.5}"),
         ({"name": "a", "advance": "x"}, "[0].advance='x': must be a dict"),
+        ({"name": "a", "advance": ()}, "[0].advance=(): must be a dict"),
         # Of another type it would fail when the stage begins, days into a run.
         ({"name": "a", "group_size": 16.0}, "[0].group_size=16.0: must be of type int"),
         ({"name": "a", "advance": {"metric": "accuracy", "at_least": 1}},
