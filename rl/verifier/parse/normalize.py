@@ -100,12 +100,14 @@ _INTRODUCING = (
     " roughly at"
 )
 _NAMING = "point pair ordered triple vector interval set"  # only before brackets
-# Matches words before a value: \text{Answer: 7}, \text{Choice (C)}.
+# Matches words before a value: \text{Answer: 7}, \text{Choice (C)}. No match in AT, TB
+# and at+b, where the letters are names.
 _INTRODUCTION = re.compile(
     rf"(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\s]*|((?:{TEXT_COMMAND}\{{\s*)?)"
-    rf"(?i:(?:(?:{_INTRODUCING.replace(' ', '|')})\b[:,]?\s*+)*"
+    rf"(?![A-Z]{{2}}\b)(?i:(?:(?:{_INTRODUCING.replace(' ', '|')})\b(?:\s?[:,])?\s*+)*"
+    r"(?!(?<=[a-z])-|(?<=[a-z]\s)-\s|[+^_*/])"
     rf"(?:(?:(?:{_NAMING.replace(' ', '|')})\b\s*+)+"
-    r"(?=\W*(?:\\left|\\langle|[(\[{])))?)(?=\}?\s*[^\s},;])"
+    r"(?=\W*(?:\\left|\\langle|[(\[{])))?)(?:(\})\s*:)?(?=\}?\s*[^\s},;])"
 )
 SCALE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
@@ -202,8 +204,8 @@ def clean(text: str) -> str:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
     text = _undressed(text)
     if text[:1].isalpha() or text[:2] in ("\\t", "\\m"):
-        if introduction := _INTRODUCTION.match(text):
-            text = (introduction[1] or "") + text[introduction.end() :]
+        if found := _INTRODUCTION.match(text):
+            text = "".join(filter(None, found.groups())) + text[found.end() :]
     if "\\" in text and _DELIMITER.search(text):
         text = _undressed(_DELIMITER.sub(" ", text))
     if "$" in text:

@@ -125,6 +125,10 @@ SAME: dict[str, list[tuple[str, str]]] = {
     "words may introduce a value": [
         ("(1, 2)", "\\text{The point } (1, 2)"),
         ("[0, 1]", "\\text{the interval } [0, 1]"),
+        ("7", "\\text{Answer}: 7"),
+        ("7", "Answer : 7"),
+        ("-7", "\\text{The answer is } -7"),
+        ("5", "therefore, 5"),
     ],
     "what introduces words is no part of them": [
         ("\\text{parabola}", "\\text{a parabola}"),
@@ -526,6 +530,13 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("[0, 1]", "\\text{the complement of } [0, 1]"),
         ("(3, 4)", "\\text{twice } (3, 4)"),
         ("0.5", "\\text{point } 5"),
+        ("b", "at+b"),
+        ("-b", "at-b"),
+        ("-b", "at - b"),
+        ("TB", "AT, TB"),
+        ("TB", "AT+TB"),
+        ("3", "\\text{SO(3)}"),
+        ("3", "\\mathrm{SO}(3)"),
     ],
     "what introduces words is no part of them": [
         ("\\text{unique}", "\\text{It is not unique}"),
