@@ -41,8 +41,8 @@ def main(argv: list[str] | None = None) -> int:
             # argparse takes a value such as `-\frac12` for a flag, unless joined by =.
             words[i - 1 : i + 1] = [f"{words[i - 1]}={words[i]}"]
     arguments = parser.parse_args(words)
-    explained = arguments.pred is not None and arguments.gold is not None
-    if explained == bool(arguments.files):
+    texts = arguments.pred is not None, arguments.gold is not None
+    if texts != ((False, False) if arguments.files else (True, True)):
         parser.error("give either files, or both --pred and --gold")
     return command.run(_verify, arguments)
 

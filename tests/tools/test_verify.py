@@ -39,8 +39,10 @@ def test_one_verdict_is_explained(tmp_path, capsys):
     assert result["rule"] == "unfinished"
     assert result["answer read as"] == "Rel(=, Add(Mul(2, x), 3), 13)"
     assert "leaves a relation to be solved" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        verify.main(["--pred", "5"])
+    for arguments in (["--pred", "5"], ["--pred", "5", "pairs.jsonl"]):
+        with pytest.raises(SystemExit):
+            verify.main(arguments)
+    assert "give either files, or both --pred and --gold" in capsys.readouterr().err
 
 
 @pytest.mark.failure(116)
