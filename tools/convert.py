@@ -51,7 +51,13 @@ def main(argv: list[str] | None = None) -> int:
         choices=get_args(hf.DType),
         help="dtype of HFDIR (default: bfloat16; float32 for a GGUF file)",
     )
-    return command.run(_convert, parser.parse_args(argv))
+    return command.run(_convert_and_print, parser.parse_args(argv))
+
+
+def _convert_and_print(arguments: argparse.Namespace) -> dict[str, Any]:
+    result = _convert(arguments)
+    print(f"{result['out']}: {result['parameters']:,} parameters")
+    return result
 
 
 def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -62,7 +68,6 @@ def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--step {arguments.step}: requires --workdir")
     if arguments.base and not (arguments.peft or arguments.workdir):
         raise ValueError(f"--base {arguments.base}: requires --peft or --workdir")
-    step = None
     if arguments.gguf:
         dtype = arguments.dtype or "float32"
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)

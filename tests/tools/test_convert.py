@@ -13,7 +13,7 @@ def _files(folder):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied):
+def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied, capsys):
     source, middle, target = (tmp_path / name for name in ("in", "ckpt", "out"))
     # 8 devices share the parameters: sizes that divide.
     reference.make(source, tie_word_embeddings=tied)
@@ -24,7 +24,10 @@ def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied):
         + ["--json", str(report)]
     )
     assert _files(target) == _files(source)
-    assert json.loads(report.read_text())["out"] == str(target)
+    result = json.loads(report.read_text())
+    assert result["out"] == str(target)
+    last = f"{target}: {result['parameters']:,} parameters\n"
+    assert capsys.readouterr().out.endswith(last)
 
 
 @pytest.mark.failure(33)
