@@ -29,7 +29,7 @@ from typing import Any
 from configs.reading import UnreadableConfig, comma_separated, user_path
 from rl import files
 from rl.evaluate import score
-from rl.problems.reading import HELD_OUT
+from rl.problems.reading import HELD_OUT, read_problems
 from rl.processes import stopping
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
@@ -88,13 +88,14 @@ def _sample(args: argparse.Namespace) -> None:
         args.reward = judging_reward(args.reward, workdir / "config.json", *keys)
     if args.template == "run":
         args.template = run_template(workdir)
-    given = [str(workdir / HELD_OUT) if b == held_out else b for b in args.benchmarks]
-    options: dict[str, Any] = {"limit": args.limit, "fields": parse_fields(args.fields)}
+    fields = parse_fields(args.fields)  # not of held_out.jsonl, which is normalized
     problems = {
-        benchmarks.benchmark_name(spec): benchmarks.load_benchmark(
-            spec, args.data_dir, **options
+        benchmarks.benchmark_name(spec): read_problems(workdir / HELD_OUT)[: args.limit]
+        if spec == held_out
+        else benchmarks.load_benchmark(
+            spec, args.data_dir, limit=args.limit, fields=fields
         )
-        for spec in given
+        for spec in args.benchmarks
     }
     if args.reward:
         first = next(iter(problems.values()))[0]

@@ -288,6 +288,7 @@ def test_a_runs_own_held_out_problems(model, tmp_path, capsys, monkeypatch):
     raw["auto_map"] = {"AutoTokenizer": ["trap.Tokenizer", "trap.Tokenizer"]}
     tokenizer.write_text(json.dumps(raw))
     asked = ("--template", "run", "--limit", "3", "--reward", "verifier")
+    asked += ("--fields", "problem=ask")  # of other sets
     assert main(command(run, "held_out", tmp_path / "out", *asked)) == 0
     conditions = json.loads((tmp_path / "out" / "conditions.json").read_text())
     assert conditions["drawing"]["template"] == "{problem}=?"
