@@ -66,6 +66,8 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         known = flatten(config.to_dict() if config else {})
         named = [k for k in known if k.rpartition(".")[2] == error.flagname]
         meant = [f"--config.{key}" for key in sorted(named, key=len)]
+        if similar := re.search(r"Did you mean: (\S+) \?$", str(error)):
+            meant.insert(0, f"--{similar[1]}")
         advice = f"write {' or '.join(meant)}" if meant else "see --help"
         sys.exit(f"error: unknown flag --{error.flagname}; {advice}")
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:

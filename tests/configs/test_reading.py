@@ -231,3 +231,10 @@ def test_a_flag_that_is_unknown_or_empty_is_one_line():
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1] == f"error: {message}"
+
+
+def test_a_misspelt_flag_is_named():
+    program = "from configs import reading; reading.define_config('');"
+    program += "reading.parse_flags(['', '--confg=a'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert done.stderr == b"error: unknown flag --confg; write --config\n"
