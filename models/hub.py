@@ -13,6 +13,14 @@ from models.hf import CARRIED, INDEX, WEIGHTS, file_layout
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?")
 
 
+def split_id(model: str) -> tuple[str, str | None]:
+    """Splits OWNER/NAME@REVISION; the revision of other texts is None."""
+    if not _HUB_ID.fullmatch(model):
+        return model, None
+    repository, _, revision = model.partition("@")
+    return repository, revision or None
+
+
 def resolve_folder(
     model: str | os.PathLike, *, described_in: pathlib.Path | None = None
 ) -> pathlib.Path:
@@ -50,10 +58,10 @@ def resolve_folder(
 
 def _cached(model: str) -> pathlib.Path | None:
     """Returns the model's folder in the Hub's cache, or None if weights are missing."""
-    repository, _, revision = model.partition("@")
+    repository, revision = split_id(model)
     for name in (WEIGHTS, INDEX):
         file = huggingface_hub.try_to_load_from_cache(
-            repository, name, revision=revision or None
+            repository, name, revision=revision
         )
         if isinstance(file, str):
             folder = pathlib.Path(file).parent
@@ -65,11 +73,11 @@ def _cached(model: str) -> pathlib.Path | None:
 
 
 def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
-    repository, _, revision = model.partition("@")
+    repository, revision = split_id(model)
     try:
         found = huggingface_hub.snapshot_download(
             repository,
-            revision=revision or None,
+            revision=revision,
             allow_patterns=[*CARRIED, *patterns],
             **where,
         )

@@ -21,6 +21,7 @@ from models import lora
 from models.config import DecoderConfig, JsonFields, read_json
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.hf import replaced_folder
+from models.hub import split_id
 from models.names import TABLE
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import place
@@ -52,12 +53,14 @@ _CHANGE_BASE = ("pissa", "olora", "loftq", "corda", "lora_ga")
 def describe(config: DecoderConfig, *, base: str) -> str:
     """Returns the text of adapter_config.json for adapters of the model `base`."""
     assert config.lora is not None
+    repository, revision = split_id(base)
     alpha = config.lora.alpha
     modules = [_MODULES[name].rpartition(".")[2] for name in config.lora.kernels]
     content = {
         **_SUPPORTED,
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": base,
+        "base_model_name_or_path": repository,
+        "revision": revision,
         "r": config.lora.rank,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "lora_dropout": 0.0,
@@ -143,6 +146,13 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
     fields.size("r")
     fields.positive("lora_alpha", content.get("lora_alpha"))
     return content
+
+
+def base_of(content: Mapping[str, Any]) -> str:
+    """Returns the base model in adapter_config.json, as OWNER/NAME@REVISION or path."""
+    name, revision = content["base_model_name_or_path"], content.get("revision")
+    local = not revision or pathlib.Path(name).is_dir()
+    return name if local else f"{name}@{revision}"
 
 
 def load_adapters(

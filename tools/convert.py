@@ -83,7 +83,7 @@ def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
         hf.copy_assets(folder, out / checkpoint.ASSETS)
         checksums.write_sums(out)
     elif arguments.peft:
-        named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
+        named = peft_folder.base_of(peft_folder.read_config(arguments.peft))
         folder = resolve_folder(arguments.base or named)
         model = Decoder(DecoderConfig.from_folder(folder), mesh)
         config, adapters = peft_folder.load_adapters(arguments.peft, model)

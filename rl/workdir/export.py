@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.reading import changes
+from models.hub import split_id
 from rl.evaluate import headline
 from rl.files import markdown_table, replace, replace_json
 from rl.problems import templates
@@ -93,8 +94,9 @@ def model_card(
         "pipeline_tag": "text-generation",
         "tags": ["reinforcement-learning", "grpo", "jax"],
     }
-    if model["path"].count("/") == 1 and not pathlib.Path(model["path"]).exists():
-        head["base_model"] = model["path"].partition("@")[0]
+    name, _ = split_id(model["path"])
+    if name.count("/") == 1 and not pathlib.Path(model["path"]).exists():
+        head["base_model"] = name
     settings = [[key, f"`{json.dumps(v)}`"] for key, v in changes(config).items()]
     results = [f"- {name}: {headline(s)}" for name, s in evaluations.items() if s]
     lines = [

@@ -67,7 +67,7 @@ def test_the_sampler_and_exports_get_merged_weights(adapted, stacked):
 
 def test_a_peft_folder_has_its_names_and_shapes_and_is_read_again(adapted, tmp_path):
     model, params, _ = adapted
-    peft_folder.save_folder(tmp_path / "a", params, ADAPTED, base="the/base")
+    peft_folder.save_folder(tmp_path / "a", params, ADAPTED, base="the/base@1f")
     tensors = safetensors.numpy.load_file(tmp_path / "a/adapter_model.safetensors")
     assert len(tensors) == 2 * 7 * CONFIG.num_layers
     of_layer = "base_model.model.model.layers.1"
@@ -83,7 +83,10 @@ def test_a_peft_folder_has_its_names_and_shapes_and_is_read_again(adapted, tmp_p
     }
     content = json.loads((tmp_path / "a/adapter_config.json").read_text())
     assert (content["r"], content["lora_alpha"], content["peft_type"]) == (4, 8, "LORA")
+    # peft downloads the base by these two keys.
     assert content["base_model_name_or_path"] == "the/base"
+    assert content["revision"] == "1f"
+    assert peft_folder.base_of(content) == "the/base@1f"
     assert content["target_modules"] == sorted(
         f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")
     )

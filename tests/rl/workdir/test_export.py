@@ -118,10 +118,10 @@ def test_a_card_says_what_the_model_is():
     assert '| data.template | `"{problem}?\\n"` |' in card and "objective." not in card
     assert "- final: avg@2 75.0%, pass@2 100.0%, greedy 50.0% on 2 problems" in card
     assert "- base" not in card
-    config["model"] |= {"maker": "", "path": "Qwen/Qwen2.5-0.5B"}
-    assert 'base_model: "Qwen/Qwen2.5-0.5B"' in model_card(
-        config, step=1, evaluations={}
-    )
+    for revision in ("", "@refs/pr/1"):
+        config["model"] |= {"maker": "", "path": f"Qwen/Qwen2.5-0.5B{revision}"}
+        card = model_card(config, step=1, evaluations={})
+        assert 'base_model: "Qwen/Qwen2.5-0.5B"\n' in card
 
 
 @pytest.fixture(scope="module")
