@@ -105,7 +105,7 @@ _NAMING = "point pair ordered triple vector interval set"  # only before bracket
 _INTRODUCTION = re.compile(
     rf"(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\s]*|((?:{TEXT_COMMAND}\{{\s*)?)"
     rf"(?![A-Z]{{2}}\b)(?i:(?:(?:{_INTRODUCING.replace(' ', '|')})\b(?:\s?[:,])?\s*+)*"
-    r"(?!(?<=[a-z])-|(?<=[a-z]\s)-\s|[+^_*/])"
+    r"(?!(?<=[a-z])-|(?<=\b[ai]t\s)-\s|[+^_*/])"
     rf"(?:(?:(?:{_NAMING.replace(' ', '|')})\b\s*+)+"
     r"(?=\W*(?:\\left|\\langle|[(\[{])))?)(?:(\})\s*:)?(?=\}?\s*[^\s},;])"
 )

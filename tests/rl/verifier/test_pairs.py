@@ -129,6 +129,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("7", "Answer : 7"),
         ("-7", "\\text{The answer is } -7"),
         ("5", "therefore, 5"),
+        ("-0.5", "So - \\frac{1}{2}"),
     ],
     "what introduces words is no part of them": [
         ("\\text{parabola}", "\\text{a parabola}"),
