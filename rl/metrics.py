@@ -81,9 +81,12 @@ class MetricsWriter:
         self._log("samples", step, rows)
 
     def close(self) -> None:
-        self._log("close")
-        with contextlib.closing(self._metrics):
-            self._samples.close()
+        # The files first: a logger may wait for a service when a stop leaves no time.
+        try:
+            with contextlib.closing(self._metrics):
+                self._samples.close()
+        finally:
+            self._log("close")
 
     def _log(self, method: str, *arguments: Any) -> None:
         for name, sink in list(self._sinks.items()):

@@ -170,6 +170,19 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     assert said == [line, line]  # once for each opening
 
 
+def test_files_are_closed_though_a_stop_ends_the_close_of_a_sink(tmp_path):
+    class Slow(Kept):
+        def close(self):
+            raise KeyboardInterrupt
+
+    writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, sinks={"slow": Slow})
+    with pytest.raises(KeyboardInterrupt):
+        writer.close()
+    for write in (writer.scalars, writer.samples):
+        with pytest.raises(ValueError, match="closed file"):
+            write(1, {})
+
+
 def test_a_sink_that_is_none_is_one_line():
     for name, told in (
         ("csv", "config.log.sinks='csv': must be one of wandb, or 'module:function'"),
