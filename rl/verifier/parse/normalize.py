@@ -94,17 +94,18 @@ TEXT_COMMANDS = frozenset(
 )
 """Commands whose argument is text: words, a unit, a name or a formula."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
+_BRACES = re.compile(r"(?s:\\.)|[{}]")
 _INTRODUCING = (
     "the final answer is are equals equal to exactly so thus hence therefore value we"
     " get have it solution solutions only there option choice about approximately"
     " roughly at"
 )
 _NAMING = "point pair ordered triple vector interval set"  # only before brackets
-# Matches words before a value: \text{Answer: 7}, \text{Choice (C)}. No match in AT, TB
-# and at+b, where the letters are names.
+# Matches words before a value: \text{Answer: 7}, \text{Choice (C)}, but not AT, TB.
 _INTRODUCTION = re.compile(
     rf"(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\s]*|((?:{TEXT_COMMAND}\{{\s*)?)"
-    rf"(?![A-Z]{{2}}\b)(?i:(?:(?:{_INTRODUCING.replace(' ', '|')})\b(?:\s?[:,])?\s*+)*"
+    rf"(?![A-Z]{{2}}\b)(?i:(?:(?:{_INTRODUCING.replace(' ', '|')})\b"
+    r"(?:\s?:|(?<=\w{3}),)?\s*+)*"
     r"(?!(?<=[a-z])-|(?<=\b[ai]t\s)-\s|[+^_*/])"
     rf"(?:(?:(?:{_NAMING.replace(' ', '|')})\b\s*+)+"
     r"(?=\W*(?:\\left|\\langle|[(\[{])))?)(?:(\})\s*:)?(?=\}?\s*[^\s},;])"
@@ -225,16 +226,12 @@ def clean(text: str) -> str:
 
 
 def closing_brace(text: str, position: int) -> int | None:
-    depth, at = 0, position
-    while at < len(text):
-        char = text[at]
-        if char == "\\":
-            at += 1
-        else:
-            depth += (char == "{") - (char == "}")
-            if depth == 0:
-                return at
-        at += 1
+    """Returns the index of the brace that closes the one at `position`, if any."""
+    depth = 0
+    for mark in _BRACES.finditer(text, position):
+        depth += (mark[0] == "{") - (mark[0] == "}")
+        if depth == 0:
+            return mark.start()
     return None
 
 

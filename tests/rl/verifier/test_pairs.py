@@ -535,6 +535,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("-b", "at-b"),
         ("-b", "at - b"),
         ("TB", "AT, TB"),
+        ("b", "at, b"),
         ("TB", "AT+TB"),
         ("3", "\\text{SO(3)}"),
         ("3", "\\mathrm{SO}(3)"),
