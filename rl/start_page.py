@@ -8,6 +8,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 import jax
 
@@ -98,15 +99,22 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     return "\n".join(text)
 
 
-def next_commands(workdir: pathlib.Path) -> str:
+def next_commands(workdir: pathlib.Path, c: RunConfig) -> str:
     """Returns the commands that a user may run after the end of a run."""
+    reward, path = c.eval.reward or c.reward.function, ""
+    options = "--benchmarks held_out --template run"
+    if reward != "verifier":
+        options += f" --reward {shlex.quote(reward)}"
+        options += f" --right_from {c.reward.right_from:g}"
+        # The config's folder, from which the run imported the reward.
+        path = f"PYTHONPATH={shlex.quote(sys.path[0])} "
     folder, board, evaluation = (
         shlex.quote(str(workdir / name)) for name in ("", "tensorboard", "evaluation")
     )
     return (
         f"next:\n  python -m tools.report {folder}\n  tensorboard --logdir {board}\n"
-        f"  python -m tools.evaluate --model {folder} --benchmarks held_out"
-        f" --template run --out {evaluation}"
+        f"  {path}python -m tools.evaluate --model {folder} {options}"
+        f" --out {evaluation}"
     )
 
 
@@ -175,6 +183,11 @@ def _example(spec: RunSpec) -> dict[str, str]:
         rewards[-1] += (
             " (equal rewards: are both right, or does the reward function not read"
             " \\boxed{}?)"
+        )
+    elif right.verdict.correct is False:
+        rewards[0] += (
+            " (counts as wrong: below config.reward.right_from="
+            f"{spec.config.reward.right_from:g})"
         )
     return {
         "first prompt": json.dumps(prompt, ensure_ascii=False),

@@ -78,21 +78,21 @@ _OUT_OF_MEMORY = (
 )
 
 
-def _report_finished(workdir: pathlib.Path, steps: int) -> int | None:
-    """Reports a run that has done `steps`, and returns its status; otherwise None."""
+def _report_finished(workdir: pathlib.Path, c: RunConfig) -> int | None:
+    """Reports a run that has done its steps; returns its status, otherwise None."""
     path = workdir / "summary.json"
     if not path.is_file():
         return None
     advice = "delete it, then run the same command, which writes it again"
     with files.damaged(path, advice):
         summary = json.loads(path.read_text(encoding="utf-8"))
-        if summary["steps"] < steps:
+        if summary["steps"] < c.steps:
             return None
         print(f"{workdir}: finished already; raise config.steps to continue")
-        return _report(summary, workdir)
+        return _report(summary, workdir, c)
 
 
-def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
+def _report(summary: dict[str, Any], workdir: pathlib.Path, c: RunConfig) -> int:
     for name in ("base", "final"):
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
@@ -107,7 +107,7 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
         f"{summary['steps']} steps, {summary['updates']} updates,"
         f" {duration(summary['wall_seconds'])}; {model}"
     )
-    print(next_commands(workdir))
+    print(next_commands(workdir, c))
     if not summary["unhealthy"]:
         return stopping.DONE
     print(
@@ -189,12 +189,14 @@ def _lead(
             manifest.check_folder(workdir)
         spec = validate(config)
     if _DRY_RUN.value:
+        if not _ACCEPT_CHANGES.value:
+            manifest.check_config(workdir, spec)
         print(dry_run(spec, workdir))
         return stopping.DONE
     with files.locked(workdir):
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, spec)
-        if (status := _report_finished(workdir, config.steps)) is not None:
+        if (status := _report_finished(workdir, config)) is not None:
             return status
         if not _ACCEPT_CHANGES.value:
             manifest.check_checkpoints(workdir)
@@ -211,7 +213,7 @@ def _lead(
             print(f"error: {alarm}", file=sys.stderr)
             return stopping.UNHEALTHY
         files.replace_json(workdir / "summary.json", summary)
-        return _report(summary, workdir)
+        return _report(summary, workdir, config)
 
 
 def _follow(config: RunConfig, workdir: pathlib.Path, leader: group.Follower) -> int:

@@ -160,8 +160,8 @@ def _parse(
             what, name = f"{what} (for a list use `answers`)", "answers"
         return ValueError(
             f"{where}: field {column!r} {what}; the row has {there or 'no columns'};"
-            f" set config.data.fields.{name} (--fields {name}=COLUMN) to use another"
-            " column"
+            f" set config.data.fields to {{'{name}': 'COLUMN'}} (tools:"
+            f" --fields {name}=COLUMN) to use another column"
         )
 
     def text(name: str) -> str:

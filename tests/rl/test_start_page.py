@@ -95,6 +95,13 @@ def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     assert r"\boxed{2} -1; \boxed{3} -1 (equal rewards: are both right" in page
 
 
+def test_a_gold_that_counts_as_wrong_is_named(config, tmp_path):
+    config.reward.function = "rl.reward.judges:exact_match"
+    config.reward.right_from = 1.5
+    page = start_page(validate(from_config(config)), tmp_path)
+    assert r"\boxed{2} 1 (counts as wrong: below config.reward.right_from=1.5)" in page
+
+
 def test_the_size_of_a_checkpoint_includes_a_saved_reference(config, tmp_path):
     def checkpoint_bytes(reset_every):
         config.objective.kl_penalty, config.objective.reset_every = 0.1, reset_every
@@ -148,8 +155,13 @@ def test_a_dry_run_looks_for_vllm(config, tmp_path):
 
 @pytest.mark.failure(70)
 def test_what_to_type_next(tmp_path):
-    first, *commands = next_commands(tmp_path).splitlines()
+    c = quickstart.get_config()
+    first, *commands = next_commands(tmp_path, from_config(c)).splitlines()
     assert first == "next:" and len(commands) == 3
     assert all(str(tmp_path) in command for command in commands)
-    *_, last = next_commands(pathlib.Path("a b")).splitlines()
-    assert shlex.split(last)[-1] == "a b/evaluation"
+    c.reward.function = "mine:brief"
+    *_, last = next_commands(pathlib.Path("a b"), from_config(c)).splitlines()
+    assert shlex.split(last)[0] == f"PYTHONPATH={sys.path[0]}"
+    assert shlex.split(last)[-6:] == [
+        *("--reward", "mine:brief", "--right_from", "1", "--out", "a b/evaluation")
+    ]

@@ -75,10 +75,10 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
          "a.jsonl:3: id '7' occurs twice, first in .*a.jsonl:1; give"),
         (b'{"answer": "1", "question": "a"}\n',
          "a.jsonl:1: field 'problem' is missing; the row has 'answer', 'question';"
-         " set config.data.fields.problem"),
+         " set config.data.fields to {'problem': 'COLUMN'}"),
         (b'{"problem": "a", "answer": ["1", "2"]}\n',
          r"a.jsonl:1: .*not text \(for a list use `answers`\); the row has .*"
-         "config.data.fields.answers"),
+         "config.data.fields to {'answers': 'COLUMN'}"),
         (b'{"problem": null, "answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
         (b'{"problem": "\\ud83d", "answer": "1"}\n',
          "a.jsonl:1: contains '.ud83d', half"),
