@@ -57,12 +57,12 @@ def _outcome(run: Run) -> dict[str, Any]:
     seconds = spent if spent is not None and is_number(spent) else None
     return {
         "run": run.name,
+        "accuracy before, %": _percent(part(run.summary, "base")),
+        "accuracy after, %": _percent(part(run.summary, "final")),
         "steps": f"{run.done} of {run.config.get('steps')}",
         "state": state,
         "time": duration(_total(run, "seconds/step") if seconds is None else seconds),
         "findings": len(findings(run)),
-        "accuracy before, %": _percent(part(run.summary, "base")),
-        "accuracy after, %": _percent(part(run.summary, "final")),
     }
 
 
@@ -98,7 +98,9 @@ def _curves(runs: Sequence[Run]) -> Section:
     drawn = [c for c in charts if any(line.points for line in c.series)]
     note = (
         f"Lines are moving averages over about 1/{_SMOOTHED} of the steps, except for"
-        " evaluations. Faint lines are the values of the steps."
+        " evaluations. Faint lines are the values of the steps. With"
+        " config.eval.problems, evaluations during a run have fewer problems than those"
+        " before and after it."
     )
     return Section("Curves", (), note if drawn else "No step is done yet.", drawn)
 
