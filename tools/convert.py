@@ -49,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--dtype",
         choices=get_args(hf.DType),
-        help="dtype of HFDIR (default: bfloat16; float32 for a GGUF file)",
+        help="dtype of HFDIR (default: that of the run's export; float32 for a GGUF"
+        " file; otherwise bfloat16)",
     )
     return command.run(_convert_and_print, parser.parse_args(argv))
 
@@ -100,7 +101,11 @@ def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
                 params = checkpointer.restore(path, _abstract(model, mesh))
         else:
             step, model, params = _load_run(root, model, arguments, mesh)
-        card = "" if step is None else _card(root, step)
+        card = ""
+        if step is not None:
+            card = _card(root, step)
+            exported = read_json(root / "config.json")["export"]["dtype"]
+            dtype = arguments.dtype or exported
         hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
     count = parameter_count(dataclasses.replace(model.config, lora=None))
     return {"out": str(out), "parameters": count, "step": step}

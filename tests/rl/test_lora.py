@@ -86,12 +86,11 @@ def test_exports_are_the_policy_merged_and_apart(finished, tmp_path, capsys):
     merged = _weights(finished / "hf")
     for name, arguments in {
         "run": ["--workdir", finished],
-        "peft": ["--peft", finished / "adapter"],
+        "peft": ["--peft", finished / "adapter", "--dtype", "float32"],
     }.items():
         out = tmp_path / name
         # In a process of its own: sums over this one's eight devices round otherwise.
         command = [sys.executable, "-m", "tools.convert", *arguments, "--out", out]
-        command += ["--dtype", "float32"]
         subprocess.run(command, check=True, cwd=ROOT, env=environment())
         found = _weights(out)
         assert found.keys() == merged.keys()
