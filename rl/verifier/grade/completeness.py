@@ -53,7 +53,7 @@ def unevaluated(answer: t.Node, gold: t.Node) -> bool:
 
     If the numbers in the gold are literal, without constants such as pi, the numbers in
     the answer must be literal. Otherwise the answer may not have more `pending` steps.
-    26 * 10^2 is literal only if the gold also has a product with a power of ten.
+    26 * 10^2, unlike engineering notation, is literal only if the gold has 10^n too.
     """
     if _cancels(answer, gold):
         return True
@@ -65,21 +65,22 @@ def unevaluated(answer: t.Node, gold: t.Node) -> bool:
     given = _numbers_in(answer)
     if any(isinstance(value, t.Degrees) for value in wanted):
         given = [value for value in given if not t.contains(value, t.Const)]
-    if not any(map(_mantissa, parts)):
-        mantissas = [_mantissa(part) for value in given for part in t.walk(value)]
-        if any(m is not None and not 1 <= abs(m) < 10 for m in mantissas):
+    if not any(map(_scientific, parts)):
+        products = [_scientific(part) for value in given for part in t.walk(value)]
+        if any(p and not 1 <= p[0] < 10 and p[1] % 3 for p in products):
             return True
     return not all(map(is_literal, given))
 
 
-def _mantissa(node: t.Node) -> Fraction | None:
-    """Returns 4.5 for 4.5 * 10^33, and None for other numbers."""
+def _scientific(node: t.Node) -> tuple[Fraction, Fraction] | None:
+    """Returns (4.5, 33) for 4.5 * 10^33, without signs; None for other numbers."""
     match node:
         case t.Mul((first, t.Pow(t.Num(base), exponent))) if base == 10 and (
             exponent != t.MINUS_ONE  # marks a quotient; a written -1 is a product
         ):
-            value = _unsigned(first)
-            return value.value if type(value) is t.Num else None
+            mantissa, power = _unsigned(first), _unsigned(exponent)
+            if isinstance(mantissa, t.Num) and t.is_integer(power):
+                return abs(mantissa.value), power.value
     return None
 
 
@@ -229,8 +230,8 @@ def is_literal(node: t.Node) -> bool:
             return is_literal(value)
         case t.Mul((value, t.Mul((t.Num(),)))):  # for instance 5 million
             return is_literal(value)
-        case t.Mul((_, t.Pow(_, exponent))) if _mantissa(node) is not None:
-            return t.is_integer(_unsigned(exponent))
+        case t.Mul() if _scientific(node):
+            return True
         case t.Mul((t.Fn("log", (top,)), t.Pow(t.Fn("log", (bottom,)), exponent))):
             return exponent == t.MINUS_ONE and is_literal(top) and is_literal(bottom)
         case t.Mul((top, t.Pow(bottom, exponent))) if exponent == t.MINUS_ONE:
