@@ -34,12 +34,12 @@ WORKERS ?= 2
 SPREAD = $(if $(WORKERS),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 
 test: $(VENV)/.test
-	@echo "test: the plain suite; 10 minutes on two cores"
+	@echo "test: the plain suite; 8 minutes on two cores"
 	@$(BIN)/python -m pytest -m "not slow and not vllm" $(SPREAD)
 
 # Kills, hangs and restarts at full length, one of each.
 test-ci: $(VENV)/.test
-	@echo "test-ci: the part of test-slow that .ci/run runs; 14 minutes on two cores"
+	@echo "test-ci: the part of test-slow that .ci/run runs; 20 minutes on two cores"
 	@$(BIN)/python -m pytest -m "slow and ci and not vllm" $(SPREAD)
 
 test-slow: $(VENV)/.test

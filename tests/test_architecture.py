@@ -77,6 +77,8 @@ def test_the_way_is_short():
     assert len(set(hops)) == len(hops)
 
 
+@pytest.mark.slow  # profiles a whole run
+@pytest.mark.ci
 def test_a_prompt_goes_the_way_that_the_page_tells(tmp_path, monkeypatch):
     config = quickstart.get_config()
     config.steps = 1
