@@ -112,7 +112,7 @@ class RunSpec:
         """Opens `Rewards`; callers close it. 0 `workers` means `reward.workers`."""
         r = self.config.reward
         return Rewards(
-            _reward_formulas(self.config),
+            reward_formulas(self.config),
             workers=workers or r.workers,
             timeout=r.timeout,
             right_from=r.right_from,
@@ -162,7 +162,7 @@ def validate(c: RunConfig) -> RunSpec:
     every: Sequence[Problem] = ()  # training problems with a readable gold
     for i, of_set in enumerate(sets):
         formula, faults = EVALUATION if i else TRAINING, dict[str, str]()
-        if uses_verifier(_reward_formulas(c)[formula], key=formula):
+        if uses_verifier(reward_formulas(c)[formula], key=formula):
             faults = unreadable_golds(
                 of_set.problems, workers=c.reward.workers, timeout=c.reward.timeout
             )
@@ -303,7 +303,7 @@ def read_data(
     if jax.process_index():  # a reward may call a service
         return sets, {}
     return sets, try_out(
-        _reward_formulas(c),
+        reward_formulas(c),
         sets[0].problems[0],
         timeout=c.reward.timeout,
         right_from=c.reward.right_from,
@@ -343,7 +343,8 @@ def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
     return sets
 
 
-def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
+def reward_formulas(c: RunConfig) -> Mapping[str, str]:
+    """Returns the rewards of training and of evaluation, by config key."""
     return {TRAINING: c.reward.function, EVALUATION: c.eval.reward or c.reward.function}
 
 

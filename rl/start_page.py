@@ -21,7 +21,8 @@ from models.decoder import abstract_params
 from rl.base_model import model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.problems.audit import describe_repeats
-from rl.run_spec import TRAINING, ProblemSet, RunSpec
+from rl.reward.rewards import VERIFIER
+from rl.run_spec import EVALUATION, TRAINING, ProblemSet, RunSpec, reward_formulas
 from rl.update.optimizer import make_optimizer
 from rollout.cores import usable_cores
 from rollout.vllm.client import VllmClient
@@ -101,9 +102,9 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
 
 def next_commands(workdir: pathlib.Path, c: RunConfig) -> str:
     """Returns the commands that a user may run after the end of a run."""
-    reward, path = c.eval.reward or c.reward.function, ""
+    reward, path = reward_formulas(c)[EVALUATION], ""
     options = "--benchmarks held_out --template run"
-    if reward != "verifier":
+    if reward != VERIFIER:
         options += f" --reward {shlex.quote(reward)}"
         options += f" --right_from {c.reward.right_from:g}"
         # The config's folder, from which the run imported the reward.

@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import pathlib
 import sys
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import orbax.checkpoint as ocp
@@ -52,13 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         help="dtype of HFDIR (default: that of the run's export; float32 for a GGUF"
         " file; otherwise bfloat16)",
     )
-    return command.run(_convert_and_print, parser.parse_args(argv))
-
-
-def _convert_and_print(arguments: argparse.Namespace) -> dict[str, Any]:
-    result = _convert(arguments)
-    print(f"{result['out']}: {result['parameters']:,} parameters")
-    return result
+    return command.run(_convert, parser.parse_args(argv))
 
 
 def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -71,9 +66,19 @@ def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--base {arguments.base}: requires --peft or --workdir")
     if arguments.gguf:
         dtype = arguments.dtype or "float32"
-        count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
-        return {"out": str(out), "parameters": count, "step": None}
-    mesh, dtype, step = make_mesh(), arguments.dtype or "bfloat16", None
+        step, count = None, gguf_file.convert(arguments.gguf, out, dtype=dtype)
+    else:
+        step, config = _write(arguments, make_mesh())
+        count = parameter_count(dataclasses.replace(config, lora=None))
+    print(f"{out}: {count:,} parameters")
+    return {"out": str(out), "parameters": count, "step": step}
+
+
+def _write(
+    arguments: argparse.Namespace, mesh: Mesh
+) -> tuple[int | None, DecoderConfig]:
+    """Writes a folder with the model; returns the step of its run, and its config."""
+    out, dtype = arguments.out, arguments.dtype or "bfloat16"
     if arguments.hf:
         folder = resolve_folder(arguments.hf)
         model = Decoder(DecoderConfig.from_folder(folder))
@@ -83,45 +88,46 @@ def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
             checkpointer.save(out.absolute() / "params", params)
         hf.copy_assets(folder, out / checkpoint.ASSETS)
         checksums.write_sums(out)
-    elif arguments.peft:
+        return None, model.config
+    if arguments.peft:
         named = peft_folder.base_of(peft_folder.read_config(arguments.peft))
         folder = resolve_folder(arguments.base or named)
         model = Decoder(DecoderConfig.from_folder(folder), mesh)
         config, adapters = peft_folder.load_adapters(arguments.peft, model)
         params = lora.join(adapters, hf.load_params(folder, model, mesh))
         hf.save_folder(out, params, config, assets=folder, dtype=dtype)
+        return None, config
+    root, step, card = arguments.checkpoint or arguments.workdir, None, ""
+    assets = root / checkpoint.ASSETS
+    model = Decoder(DecoderConfig.from_folder(assets))
+    if arguments.checkpoint:
+        checksums.verify(root)
+        with ocp.StandardCheckpointer() as checkpointer:
+            path = root.absolute() / "params"
+            params = checkpointer.restore(path, _abstract(model, mesh))
     else:
-        root = arguments.checkpoint or arguments.workdir
-        assets = root / checkpoint.ASSETS
-        model = Decoder(DecoderConfig.from_folder(assets))
-        if arguments.checkpoint:
-            checksums.verify(root)
-            with ocp.StandardCheckpointer() as checkpointer:
-                path = root.absolute() / "params"
-                params = checkpointer.restore(path, _abstract(model, mesh))
-        else:
-            step, model, params = _load_run(root, model, arguments, mesh)
-        card = ""
-        if step is not None:
-            card = _card(root, step)
-            exported = read_json(root / "config.json")["export"]["dtype"]
-            dtype = arguments.dtype or exported
-        hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
-    count = parameter_count(dataclasses.replace(model.config, lora=None))
-    return {"out": str(out), "parameters": count, "step": step}
+        run = read_json(root / "config.json")
+        step, model, params = _load_run(run, model, arguments, mesh)
+        card = _card(run, root, step)
+        dtype = arguments.dtype or run["export"]["dtype"]
+    hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
+    return step, model.config
 
 
 def _load_run(
-    workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
+    run: Mapping[str, Any], model: Decoder, arguments: argparse.Namespace, mesh: Mesh
 ) -> tuple[int, Decoder, Params]:
-    """Returns a run's step, model and parameters, with the base of LoRA adapters."""
-    m = read_json(workdir / "config.json")["model"]
+    """Returns the step, model and parameters of the run with config.json `run`.
+
+    The parameters include the base of LoRA adapters.
+    """
+    m = run["model"]
     sizes = m.get("lora") or {"rank": 0}
     if sizes["rank"]:
         fields = {key: sizes[key] for key in ("rank", "alpha", "targets")}
         config = dataclasses.replace(model.config, lora=lora.Lora(**fields))
         model = model.clone(config=config)
-    checkpoints = workdir / "checkpoints"
+    checkpoints = arguments.workdir / "checkpoints"
     trained, _ = lora.split(_abstract(model, mesh))
     step, params = checkpoint.load_run_params(checkpoints, arguments.step, trained)
     if not sizes["rank"]:
@@ -134,14 +140,13 @@ def _load_run(
     return step, model, lora.join(params, frozen)
 
 
-def _card(workdir: pathlib.Path, step: int) -> str:
+def _card(run: Mapping[str, Any], workdir: pathlib.Path, step: int) -> str:
     path = workdir / "summary.json"
     summary = read_json(path) if path.is_file() else {}
     # Only the last step has a final score.
     scored = ("base", "final") if summary.get("steps") == step else ("base",)
     evaluations = {name: summary.get(name, {}) for name in scored}
-    config = read_json(workdir / "config.json")
-    return model_card(config, step=step, evaluations=evaluations)
+    return model_card(run, step=step, evaluations=evaluations)
 
 
 def _abstract(model: Decoder, mesh: Mesh) -> Params:
