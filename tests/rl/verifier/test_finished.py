@@ -18,7 +18,7 @@ _DET = "Find the determinant of $\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}$."
 _SETS = "Let $A=\\{1,2,3,4\\}$ and $B=\\{2,3,5\\}$. What are $A\\cap B$ and $A\\cup B$?"
 # Rows of an answer, its gold and the problem.
 CREDITED: dict[str, list[tuple[str, ...]]] = {
-    "one that is worked out or has no plainer form is an answer": [
+    "an evaluated answer, or one without a simpler form, is accepted": [
         ("\\log_4 9", "\\log_2 3", "Solve $2^x = 3$."),
         ("2\\ln 2", "\\ln 4", "Solve $e^x = 4$."),
         ("|x-5|", "|5-x|", "How far is $x$ from 5?"),
@@ -26,7 +26,7 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
         ("2\\sin 15^\\circ", "2\\cos 75^\\circ", "How long is the side?"),
         ("2(\\cos 60^\\circ + i \\sin 60^\\circ)", "2e^{i\\pi/3}", "Give the root."),
     ],
-    "sets that are no plainer as one are an answer": [
+    "sets whose union is not simpler are an answer": [
         ("A\\cap B=\\{2,3\\}", "\\{2,3\\}", _SETS),
         ("(-\\infty,0)\\cup\\{1\\}", "a<0 \\text{ or } a=1", "For which $a$?"),
         ("\\mathbb{R}\\setminus\\{1\\}", "x\\ne1", "Where is it defined?"),
@@ -35,7 +35,7 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
         ("\\{1,2\\}\\cup\\{3\\}", "\\{3\\}\\cup\\{1,2\\}", "As the gold has it."),
         ("x\\in\\{1,2,3\\}", "1,2,3", "Which whole numbers are they?"),
     ],
-    "in a list or a unit what was worked out is an answer": [
+    "evaluated answers are accepted in a list or with a unit": [
         ("\\{18\\}", "18", _DUCKS),
         ("x \\in \\{9 \\times 2\\}", "18", _DUCKS),
         ("3-2=1, 3+2=5", "1, 5", "Which two differ from 3 by 2?"),
@@ -57,7 +57,7 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
         ),
         ("(C)\\ \\sqrt5", "C", "Which is it? (A) 1 (B) 2 (C) $\\sqrt5$"),
     ],
-    "what is worked out in part is an answer": [
+    "a partly evaluated expression is accepted": [
         ("9 \\times 2", "18", _DUCKS),
         ("340 + 68", "408", "What is $17 \\cdot 20 + 17 \\cdot 4$?"),
         ("7 \\cdot 6", "42", "What is $6 + 36$?"),
@@ -85,7 +85,7 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
         ("52\\times10^{-5}", "5.2\\times10^{-4}", "Write it in scientific notation."),
         ("225", "225^\\circ", "Convert $\\frac{5\\pi}{4}$ to degrees."),
     ],
-    "a label is no work that is left": [
+    "a label leaves no arithmetic": [
         ("x = 5", "5"),
         ("5 = x", "5"),
         ("x = 2 + 3 = 5", "5"),
@@ -124,7 +124,7 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
     ],
 }
 UNFINISHED: dict[str, list[tuple[str, ...]]] = {
-    "a function of numbers is left to nobody": [
+    "a function of numbers must be evaluated": [
         ("\\lfloor \\sqrt{2023} \\rfloor", "44", "Which integer is below it?"),
         ("\\lceil 3.2 \\rceil", "4", "Round 3.2 up."),
         ("|3+4i|", "5", "Find the magnitude of $3-4i$."),
@@ -148,7 +148,7 @@ UNFINISHED: dict[str, list[tuple[str, ...]]] = {
     ],
 }
 CALCULATED: dict[str, list[tuple[str, ...]]] = {
-    "a calculation of the problem is no answer": [
+    "a calculation that the problem states is refused": [
         ("17 \\cdot 23 + 17", "408", "What is $17 \\cdot 24$?"),
         ("(20-3) \\cdot 24", "408", "What is $17 \\cdot 24$?"),
         ("\\frac{34 \\cdot 24}{2}", "408", "What is $17 \\cdot 24$?"),
@@ -160,7 +160,7 @@ CALCULATED: dict[str, list[tuple[str, ...]]] = {
         ("\\frac{12}{4}", "3", "He shares 12 sweets among 4 friends."),
         ("0.15 \\cdot 80", "12", "How much is 15% of 80?"),
     ],
-    "the problems numbers are no answer in a list or a unit": [
+    "numbers of the problem are refused in a list or with a unit": [
         (
             "(\\frac{1+3}{2}, \\frac{2+4}{2})",
             "(2,3)",

@@ -20,14 +20,14 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("100000!", "100000 \\cdot 99999!"),
     ],
     # 1/(1/0) is not 0, though the exponents of 0 have the product 1.
-    "what stands below a zero has no value": [
+    "an expression that divides by zero has no value": [
         ("x", "\\frac{1}{\\frac{1}{x}}"),
         ("x+1", "\\frac{1}{\\frac{1}{x+1}}"),
         ("\\sin x", "\\frac{1}{\\frac{1}{\\sin x}}"),
         ("2", "\\frac{1}{\\frac12}"),
         ("e^2", "\\frac{1}{e^{-2}}"),
     ],
-    "what stands behind an answer is a condition or a second answer": [
+    "text after an answer is a condition or a second answer": [
         ("5", "5\\text{ for all }x"),
         ("y=Ce^x", "y=Ce^x\\text{ where }C\\text{ is an arbitrary constant}"),
         ("y=Ce^x", "y=Ce^x, C\\in\\mathbb{R}"),
@@ -44,13 +44,13 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("n \\cdot 2^{n-1}", "n2^{n-1}"),
         ("n \\cdot 2^n", "n2^n"),
     ],
-    "a label is no formula": [
+    "a label is not a formula": [
         ("f(x)=0", "f(x)\\equiv 0"),
         ("5", "\\max=5"),
         ("60^\\circ", "m\\angle ABC=60^\\circ"),
         ("\\frac14", "P(X=2)=\\frac14\\approx0.25"),
     ],
-    "what is multiplied in its own brackets is no function": [
+    "a product with brackets is not a function call": [
         ("h(10x+5h-2)", "10xh+5h^2-2h"),
         ("g(x)", "g(x)"),
         ("f(f(x))", "f(f(x))"),
@@ -131,17 +131,17 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("5", "therefore, 5"),
         ("-0.5", "So - \\frac{1}{2}"),
     ],
-    "what introduces words is no part of them": [
+    "introductions of words are ignored": [
         ("\\text{parabola}", "\\text{a parabola}"),
         ("\\text{ellipse}", "\\text{It is an ellipse}"),
         ("\\text{Yes}", "\\text{The answer is Yes}"),
         ("\\text{no solution}", "\\text{There are no solutions}"),
         ("\\text{isosceles triangle}", "\\text{an isosceles triangle}"),
     ],
-    "a reason is no part of an answer": [
+    "a reason is not part of an answer": [
         ("2\\sqrt3", "2\\sqrt3 \\text{ (exact)}"),
     ],
-    "what a ratio is of is a label": [
+    "the quantities of a ratio are labels": [
         ("3:4", "a:b = 3:4"),
         ("3:4", "AB : CD = 3:4"),
         ("3:4:5", "a:b:c = 3:4:5"),
@@ -174,7 +174,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("(-\\infty,-1)\\cup(-1,1)\\cup(1,\\infty)", "x\\neq\\pm1"),
         ("x\\neq -2, 3", "x\\in\\mathbb{R}\\setminus\\{-2,3\\}"),
     ],
-    "where one side has no value nothing is asked": [
+    "points where one side has no value are ignored": [
         ("2 \\ln x", "\\ln x^2"),
         ("\\ln(ab)", "\\ln a + \\ln b"),
         ("\\sqrt{ab}", "\\sqrt{a} \\sqrt{b}"),
@@ -262,7 +262,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
     "labels in words may come in any order": [
         ("\\text{width}=3, \\text{length}=5", "\\text{length}=5, \\text{width}=3"),
     ],
-    "labelled coordinates stand in the order of their names": [
+    "labelled coordinates are in the order of their names": [
         ("(1,2)", "x=1, y=2"),
         ("(26,11,0,16)", "x=26, y=11, z=0, w=16"),
         ("(1,2,3,4)", "w=1, x=2, y=3, z=4"),
@@ -318,7 +318,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("28\\%", "28\\% \\text{ of her income}"),
         ("28\\%", "28 \\text{ percent of the total}"),
     ],
-    "case prefixes and what stands below": [
+    "case, prefixes and denominators of units": [
         ("5 \\text{ km}", "5 \\text{ KM}"),
         ("5 \\text{ km}", "5 \\text{ Km}"),
         ("5 \\text{ cm}", "5 \\text{ CM}"),
@@ -392,7 +392,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("1:2:3", "2:4:6"),
         ("2:1", "2"),
     ],
-    "commands that are no letters": [
+    "commands that are not letters": [
         ("G \\oplus H", "G\\oplus H"),
         ("\\aleph_0", "\\aleph_{0}"),
         ("7\\textbackslash\\%", "7\\%"),
@@ -405,7 +405,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
 }
 
 OTHER: dict[str, list[tuple[str, str]]] = {
-    "near identities are none": [
+    "near identities are not identities": [
         ("\\sin 18^\\circ", "\\frac{\\sqrt5 - 1}{4.0000001}"),
         ("4\\arctan\\frac15 - \\arctan\\frac1{238}", "\\frac{\\pi}{4}"),
         ("\\ln x^2", "2 \\ln(x + 10^{-9})"),
@@ -414,7 +414,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("\\frac{355}{113}", "\\pi"),
     ],
     # 1/(1/0) is not 0, though the exponents of 0 have the product 1.
-    "what stands below a zero has no value": [
+    "an expression that divides by zero has no value": [
         ("0", "\\frac{1}{\\frac10}"),
         ("0", "(0^{-1})^{-1}"),
         ("0", "(\\frac10)^{-3}"),
@@ -426,7 +426,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("0", "\\frac{1}{\\frac{1}{\\sqrt2-\\sqrt2}}"),
         ("0", "\\frac{1}{\\frac{1}{\\sin\\pi}}"),
     ],
-    "what stands behind an answer is a condition or a second answer": [
+    "text after an answer is a condition or a second answer": [
         ("5", "5\\text{ for men, }6\\text{ for women}"),
         ("5", "5\\text{ for }x>0\\text{ and }6\\text{ for }x<0"),
         ("5", "5\\text{ with }6"),
@@ -456,7 +456,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("\\frac{1}{x_3}", "\\frac x3"),
         ("n_2^{n-1}", "n2^{n-1}"),
     ],
-    "a label is no formula": [
+    "a label is not a formula": [
         ("5", "\\text{not }x=5"),
         ("5", "\\text{at least }x=5"),
         ("10", "\\text{that gives }2x=10"),
@@ -466,7 +466,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("|x|=5", "x=5"),
         ("|z_1|=5", "z_1=5"),
     ],
-    "what is multiplied in its own brackets is no function": [
+    "a product with brackets is not a function call": [
         ("h(2x+h)", "2xh+h"),
         ("g(x)", "gx"),
         ("f(f(x))", "f^2x"),
@@ -540,21 +540,21 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("3", "\\text{SO(3)}"),
         ("3", "\\mathrm{SO}(3)"),
     ],
-    "what introduces words is no part of them": [
+    "introductions of words are ignored": [
         ("\\text{unique}", "\\text{It is not unique}"),
         ("\\text{b}", "\\text{a b}"),
         ("\\text{right}", "\\text{The answer is not right}"),
         ("\\text{parabola}", "\\text{a parabola or an ellipse}"),
         ("\\text{parabola}", "\\text{parabola the}"),
     ],
-    "a reason is no part of an answer": [
+    "a reason is not part of an answer": [
         ("12", "12 \\text{ (otherwise } 7)"),
         ("12", "12 \\text{ (since the rest is zero)}"),
         ("12", "12 \\text{ with the sign changed}"),
         ("12", "12 \\text{ if doubled}"),
         ("\\frac13", "\\frac13 \\text{ (approximately } 0.35)"),
     ],
-    "what a ratio is of is a label": [
+    "the quantities of a ratio are labels": [
         ("3:4", "a:b = 4:3"),
         ("a:b = 3:4", "b:a = 3:4"),
         ("m = 2", "n: 2"),
@@ -625,7 +625,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("100\\sqrt{2}", "100\\sqrt2 \\approx 142"),
         ("0.333", "\\frac13 \\approx 0.333"),
     ],
-    "dress that means something is none": [
+    "formatting with a meaning is kept": [
         ("5", "\\overline{5}"),
         ("5", "\\sqrt{5}"),
         ("5", "|5| + 1"),
@@ -677,7 +677,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("f(x,y)=x-y", "f(y,x)=x-y"),
         ("f(x,y)=x+y", "f(t,t)=t+t"),
     ],
-    "labelled coordinates stand in the order of their names": [
+    "labelled coordinates are in the order of their names": [
         ("(2,1)", "y=2, x=1"),
         ("(2,1)", "b=2, a=1"),
         ("(1,2,3)", "z=1, y=2, x=3"),
@@ -735,7 +735,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("50\\%", "500\\%"),
         ("50\\%", "0.05"),
     ],
-    "case prefixes and what stands below": [
+    "case, prefixes and denominators of units": [
         ("5 \\text{ mPa}", "5 \\text{ MPa}"),
         ("5 \\text{ Mg}", "5 \\text{ mg}"),
         ("5 \\text{ Gb}", "5 \\text{ Mb}"),
@@ -812,7 +812,7 @@ OTHER: dict[str, list[tuple[str, str]]] = {
         ("1:2", "1:2:3"),
     ],
     # Of operators taken for letters, both sides would be the same product.
-    "commands that are no letters": [
+    "commands that are not letters": [
         ("G \\oplus H", "H \\oplus G"),
         ("A \\otimes B \\otimes A", "A^2 \\otimes B"),
         ("15 min", "15 hours"),
