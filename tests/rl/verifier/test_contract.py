@@ -6,7 +6,7 @@ import json
 import pytest
 
 from rl import verifier
-from rl.verifier import Examiner, Verdict, is_equivalent, verify
+from rl.verifier import Examiner, Verdict, verify
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
 
 # The rules of a problem, without that of literal golds (`test_literal`).
@@ -204,17 +204,15 @@ def test_steps_from_the_problem_to_the_answer_are_no_copies():
 
 
 def test_a_plain_value_of_the_problem_may_be_the_answer():
-    problem = "Of $7$, $x$, $-3$, $\\pi$, $50\\%$ and $45^\\circ$, which one is it?"
+    problem = "Of $7$, $x$, $-3$, $50\\%$ and $45^\\circ$, which one is it?"
     for answer, gold in [
         ("7.0", "7"),
         ("x ", "\\mathrm{x}"),
         ("-3", "- 3.0"),
-        ("\\pi", "\\Pi"),
         ("50\\%", "50.0\\%"),
         ("45^\\circ", "45"),
     ]:
-        if is_equivalent(answer, gold):
-            assert _rule(answer, gold, problem)[0] is True, answer
+        assert _rule(answer, gold, problem)[0] is True, answer
 
 
 def test_a_formula_that_is_the_gold_is_no_copy():

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from rl.processes.stopping import STOPPING
-from rl.verifier import Rule, Verdict, VerifierPool, judge
+from rl.verifier import Rule, VerifierPool
 from rl.verifier import pool as pool_module
 from rl.verifier import worker as worker_module
 from tests.rl.verifier.hostile import FAMILIES
@@ -61,14 +61,6 @@ def test_known_pairs_through_the_production_path(pool):
         (False, "1 + ((", "unreadable"),
         (None, "1", "bad_gold"),
     ]
-
-
-def test_a_pool_says_what_a_direct_call_says(pool):
-    """The verdict in full, its reason included."""
-    problem = "Solve $x^2 = 9$ over the positive numbers."
-    answers = ["3", "x = 3", "x^2 = 9", "4", "((", "\\sqrt{9}", "\\sqrt[3]{27}"]
-    items = [(_boxed(answer), ("3",), problem) for answer in answers]
-    assert pool.judge(items) == [judge(*item) for item in items]
 
 
 def test_counts():
@@ -125,17 +117,20 @@ def test_a_hundred_hangs():
         assert sorted(answered) == pool.pids
 
 
-def test_a_hang_costs_only_its_own_verdict():
+def test_a_fault_costs_only_its_own_verdict():
     with VerifierPool(1, timeout=1, judge=_HANGING) as pool:
-        answers = ["1", "hang in python", "2", "hang in c", "1.0"]
+        answers = ["1", "hang in python", "2", "hang in c", "eat memory", "die", "1.0"]
         verdicts = pool.judge([(_boxed(answer), ("1",), None) for answer in answers])
-        assert [(verdict.correct, verdict.rule) for verdict in verdicts] == [
-            (True, "text"),
-            (None, "lost"),
-            (False, "different"),
-            (None, "lost"),
-            (True, "number"),
-        ]
+    assert [(verdict.correct, verdict.rule) for verdict in verdicts] == [
+        (True, "text"),
+        (None, "lost"),
+        (False, "different"),
+        (None, "lost"),
+        (None, "lost"),
+        (None, "lost"),
+        (True, "number"),
+    ]
+    assert verdicts[5].reason == "ended its worker"
 
 
 @pytest.mark.failure(41)
@@ -157,21 +152,6 @@ def test_workers_killed_from_outside_are_replaced():
         items = [(_boxed(f"{n}.0"), (f"{n}",), None) for n in range(8)]
         assert [verdict.rule for verdict in pool.judge(items)] == ["number"] * 8
         assert len(pool.pids) == size
-
-
-def test_an_answer_that_kills_its_worker_is_given_up_after_two():
-    with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
-        items = [(_boxed("die"), ("1",), None), (_boxed("1.0"), ("1",), None)]
-        verdicts = pool.judge(items)
-        assert verdicts[0] == Verdict(None, "die", "lost", "ended its worker")
-        assert verdicts[1].correct is True
-        assert pool.counts["replaced"] == 2
-
-
-def test_memory_is_capped():
-    with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
-        (verdict,) = pool.judge([(_boxed("eat memory"), ("1",), None)])
-        assert (verdict.correct, verdict.rule) == (None, "lost")
 
 
 def test_from_a_thread_and_from_several_at_once(pool):

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from rl.verifier import is_equivalent
-from tests.rl.verifier.pairs import wrong
+from tests.rl.verifier.pairs import misjudged
 
 _AROUND = {
     "thin spaces": ("\\,", "\\,"),
@@ -145,10 +145,6 @@ def golds(shared_data):
     return numbers[::4] + sorted(found - set(numbers))
 
 
-def test_there_are_more_than_forty():
-    assert len(_AROUND) + len(_FORMS) >= 60
-
-
 @pytest.mark.parametrize("name", [*_AROUND, *_FORMS])
 def test_wrapper(golds, name):
     """At least 99% of the golds that it applies to; each gold alone equals itself."""
@@ -179,9 +175,6 @@ def test_rows_say_the_same_in_every_environment():
         "\\begin{cases}x&=1\\\\y&=2\\end{cases}",
         "x=1,\\quad y=2",
     ]
-    assert wrong([("x=1, y=2", text) for text in system], equal=True) == []
-    assert wrong([("x=1, y=3", text) for text in system], equal=False) == []
-    assert wrong([("x=2, y=1", text) for text in system], equal=False) == []
     cases = [
         "\\begin{cases}x+1,&\\text{if }x\\ge0\\\\x-1,&\\text{if }x<0\\end{cases}",
         "\\begin{cases}x+1\\text{ if }x\\ge0\\\\x-1\\text{ if }x<0\\end{cases}",
@@ -189,22 +182,18 @@ def test_rows_say_the_same_in_every_environment():
         "\\begin{cases}x+1 \\text{ if } x\\ge0\\\\x-1 \\text{ if } x<0\\end{cases}",
         "\\left\\{\\begin{array}{ll}x+1&x\\ge0\\\\x-1&x<0\\end{array}\\right.",
     ]
-    gold = "\\begin{cases}x+1&x\\ge0\\\\x-1&x<0\\end{cases}"
-    other = "\\begin{cases}x+1&x<0\\\\x-1&x\\ge0\\end{cases}"
-    assert wrong([(gold, text) for text in cases], equal=True) == []
-    assert wrong([(other, text) for text in cases], equal=False) == []
+    vector = "\\left(\\begin{array}{c}1\\\\[4pt]2\\end{array}\\right)"
     rows = [
-        ("5", "\\begin{array}{c}5\\end{array}"),
-        ("3", "\\begin{aligned}x&=1+2\\\\&=3\\end{aligned}"),
-        (
-            "\\begin{pmatrix}1\\\\2\\end{pmatrix}",
-            "\\left(\\begin{array}{c}1\\\\[4pt]2\\end{array}\\right)",
-        ),
+        ("x=1, y=2", system, []),
+        ("x=1, y=3", [], system),
+        ("x=2, y=1", [], system),
+        ("\\begin{cases}x+1&x\\ge0\\\\x-1&x<0\\end{cases}", cases, []),
+        ("\\begin{cases}x+1&x<0\\\\x-1&x\\ge0\\end{cases}", [], cases),
+        ("5", ["\\begin{array}{c}5\\end{array}"], []),
+        ("3", ["\\begin{aligned}x&=1+2\\\\&=3\\end{aligned}"], []),
+        ("3", [], ["\\begin{aligned}x&=1+2\\\\&=4\\end{aligned}"]),
+        ("\\begin{pmatrix}1\\\\2\\end{pmatrix}", [vector], []),
+        ("12", [], ["1\\quad 2"]),
+        ("1, 2", [], ["1\\quad 3"]),
     ]
-    assert wrong(rows, equal=True) == []
-    rows = [
-        ("3", "\\begin{aligned}x&=1+2\\\\&=4\\end{aligned}"),
-        ("12", "1\\quad 2"),
-        ("1, 2", "1\\quad 3"),
-    ]
-    assert wrong(rows, equal=False) == []
+    assert misjudged(rows) == []
