@@ -17,10 +17,10 @@ from configs.schema import (
     NotNegative,
     Positive,
     Range,
+    Section,
     Share,
     flatten,
     parse,
-    section,
 )
 
 DType = Literal["bfloat16", "float16", "float32"]
@@ -30,8 +30,7 @@ AlarmName = Literal[
 ]  # fmt: skip
 
 
-@section
-class Lora:
+class Lora(Section):
     """Trains low-rank adapters on a frozen base model; see docs/lora.md."""
 
     rank: Index = 0  # rank of the adapters; 0 trains all parameters instead
@@ -40,8 +39,7 @@ class Lora:
     init_seed: Index = 0  # random seed of the adapters' A matrices; B starts at 0
 
 
-@section
-class Model:
+class Model(Section):
     path: str = ""  # base model: a Hugging Face folder, or OWNER/NAME[@REVISION]
     maker: str = ""  # instead of path: "module:function" that returns the folder
     maker_args: Mapping[str, Any] = field(default_factory=dict)  # arguments of maker
@@ -55,15 +53,13 @@ class Model:
     # The backward pass recomputes nothing (none), everything in a layer except the
     # results of matrix products (dots), or everything in a layer (full).
     remat: Literal["none", "dots", "full"] = "full"
-    # Attention kernel. triton needs a GPU and splash a TPU; xla runs everywhere. auto
-    # chooses by platform and dtype.
+    # Kernel: triton for GPUs, splash for TPUs, xla, or auto by platform and dtype.
     attention: Literal["auto", "xla", "triton", "splash"] = "auto"
     head_chunk: Count = 1024  # tokens per device whose logits are computed at a time
-    lora: Lora = field(default_factory=Lora)
+    lora: Lora = Lora()
 
 
-@section
-class Mesh:
+class Mesh(Section):
     """Sets the device mesh of the trainer.
 
     The product of data, fsdp and tensor is the number of devices. One of the three may
@@ -79,8 +75,7 @@ class Mesh:
     cpu_devices: int = 0
 
 
-@section
-class Data:
+class Data(Section):
     # Training problems: JSONL files separated by commas, each a local path or
     # hf://OWNER/DATASET@REVISION/FILE; or "module:function" that returns the problems.
     train: str = ""
@@ -101,8 +96,7 @@ class Data:
     template: str = "qwen_math"
 
 
-@section
-class Advance:
+class Advance(Section):
     """Ends a stage of the curriculum early."""
 
     # Share of correct completions, or of groups that are all correct.
@@ -111,9 +105,8 @@ class Advance:
     window: Count  # number of last steps to pool; with fewer, the stage continues
 
 
-@section
-class Stage:
-    """Sets a stage of the curriculum.
+class Stage(Section):
+    """Sets a stage of the curriculum; see docs/sampling.md.
 
     Settings from max_response_tokens on replace those of the run, if they are set.
     """
@@ -129,14 +122,11 @@ class Stage:
     learning_rate: Positive | None = None  # peak of the learning-rate schedule
 
 
-@section
-class Curriculum:
-    # Stages in order; see docs/sampling.md. Empty: one stage with all problems.
-    stages: tuple[Stage, ...] = ()
+class Curriculum(Section):
+    stages: tuple[Stage, ...] = ()  # in order; empty: one stage with all problems
 
 
-@section
-class Vllm:
+class Vllm(Section):
     """Configures the vLLM servers; see docs/vllm.md.
 
     If the servers need an API key, set VLLM_API_KEY in the environment.
@@ -147,8 +137,7 @@ class Vllm:
     # GPUs of the started servers: "0;1" is two servers with one GPU each, "0,1;2,3" two
     # servers with two GPUs each. Empty: one server on each GPU that JAX does not use.
     devices: str = ""
-    # dtype of the served weights; empty: model.dtype.
-    dtype: Literal["", "bfloat16", "float16", "float32"] = ""
+    dtype: Literal["", DType] = ""  # dtype of the served weights; empty: model.dtype
     # Completions that one server decodes at the same time.
     max_num_seqs: Annotated[int, Range(2)] = 256
     # Share of the GPU memory for vLLM; 0 means 0.9. Required if JAX uses the same GPU.
@@ -157,24 +146,21 @@ class Vllm:
     # Directory through which the servers receive weights; empty: /dev/shm, or WORKDIR
     # if /dev/shm is too small.
     weight_dir: str = ""
-    # What is sent to the servers: all weights, adapters included (merged), or only the
-    # adapters of model.lora (adapter).
+    # merged sends the servers all weights; adapter only sends those of model.lora.
     publish: Literal["merged", "adapter"] = "merged"
     # Largest allowed mean difference between the log-probabilities of servers and
     # trainer on a probe text after a publish, in nats; 0: a default for the dtype.
     probe_tolerance: float = 0.0
 
 
-@section
-class Rollout:
+class Rollout(Section):
     # jax samples in the trainer's process; vllm samples on servers (rollout.vllm).
     backend: Literal["jax", "vllm"] = "jax"
     # When a batch is sampled. sync: before its update. one_step_off: during the update
     # of the step before. async: up to max_staleness versions ahead. The last two need
     # the vllm backend.
     schedule: Literal["sync", "one_step_off", "async"] = "sync"
-    # async: largest number of versions between the start of sampling a batch and the
-    # update on this batch.
+    # async: most policy versions between the start of sampling a batch and its update.
     max_staleness: Count = 2
     group_size: Annotated[int, Range(2)] = 16  # G, completions per prompt
     # Temperature of sampling, and of the log-probabilities in the loss.
@@ -184,16 +170,14 @@ class Rollout:
     # Ids of the tokens that end a completion; empty: the model's end tokens.
     stop_token_ids: tuple[Index, ...] = ()
     slots: Count = 256  # completions that the jax backend decodes at the same time
-    # jax backend: devices per copy of the sampler's weights; 0: the fewest that have
-    # enough memory.
+    # jax: devices per copy of the sampler's weights; 0: the fewest with enough memory.
     tensor: Index = 0
     # "module:function" that adds groups to a step; see docs/extending.md.
     extra_groups: str = ""
-    vllm: Vllm = field(default_factory=Vllm)
+    vllm: Vllm = Vllm()
 
 
-@section
-class Sampling:
+class Sampling(Section):
     """Selects the problems that are sampled; see docs/sampling.md."""
 
     # uniform samples all problems that the curriculum offers. signal skips most
@@ -205,8 +189,7 @@ class Sampling:
     half_life: Positive = 200.0
 
 
-@section
-class DynamicSampling:
+class DynamicSampling(Section):
     """Samples in rounds until a batch is full of groups that give a gradient."""
 
     filter: bool = True  # drop the groups that filter_on names
@@ -221,21 +204,18 @@ class DynamicSampling:
     # Steps for which a surplus group may wait until it is trained on; steps without an
     # update do not count. With carry it may wait one step longer.
     max_age: Index = 1
-    # End a round once it has enough groups; unfinished completions continue in the
-    # next step.
+    # Enough groups end a round; unfinished completions continue in the next step.
     carry: bool = False
     # If a batch is not full after max_rounds: skip the update, train on the partial
     # batch, or stop the run. Five skipped steps in a row end the run.
     on_shortfall: Literal["skip", "partial", "stop"] = "skip"
 
 
-@section
-class Reward:
+class Reward(Section):
     # "verifier", "module:function", or a sum such as "verifier + 0.1*my_reward:brevity"
     # whose first term decides which completions are correct; see docs/extending.md.
     function: str = "verifier"
-    # If a reward function does not return "correct": the smallest reward of a correct
-    # completion.
+    # Smallest reward of a correct completion if no "correct" is returned with it.
     right_from: float = 1.0
     # The verifier rejects answers that leave something to calculate, such as 48+24 for
     # 72 or x+x for 2x. False accepts every expression of equal value.
@@ -252,8 +232,7 @@ class Reward:
     overlong_factor: NotNegative = 0.0  # largest length penalty; 0 disables it
 
 
-@section
-class Objective:
+class Objective(Section):
     # Loss of each token: grpo, dual_clip, cispo, gspo, dppo, or "module:function"; see
     # rl/update/losses.py. configs/objectives.py lists published methods by name.
     function: str = "grpo"
@@ -283,18 +262,15 @@ class Objective:
     # Reference model of the KL term, a folder or hub id with the same tokenizer; empty:
     # the base model. See docs/extending.md, "A reference".
     reference: str = ""
-    # Steps between two replacements of the reference's weights by the policy's; 0: no
-    # replacement.
+    # Steps between replacements of the reference's weights by the policy's; 0: none.
     reset_every: Index = 0
 
 
-@section
-class Batch:
+class Batch(Section):
     prompts_per_step: Count = 128  # prompts, and thus groups, that a step trains on
     prompts_per_update: Count = 32  # prompts per mini-batch; divides prompts_per_step
     ppo_epochs: Count = 1  # passes over the step's mini-batches
-    # Allowed lengths of packed rows, in tokens. Each mini-batch uses the length with
-    # the least padding.
+    # Lengths of packed rows in tokens. A mini-batch uses that with the least padding.
     row_lengths: tuple[Count, ...] = (4096,)
     # Completions of a group in one row share one copy of their prompt. Saves compute
     # if prompts are long compared with completions.
@@ -303,10 +279,8 @@ class Batch:
     micro_tokens: Count = 32768
 
 
-@section
-class Optimizer:
-    # "adamw", or "module:function" that returns an Optax transformation; see
-    # docs/extending.md.
+class Optimizer(Section):
+    # "adamw", or "module:function" for another Optax optimizer; see docs/extending.md.
     function: str = "adamw"
     b1: Decay = 0.9  # decay of AdamW's first moment
     b2: Decay = 0.99  # decay of AdamW's second moment
@@ -315,8 +289,7 @@ class Optimizer:
     moments_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of both moments
 
 
-@section
-class Schedule:
+class Schedule(Section):
     """Sets the learning rate of each update."""
 
     learning_rate: Positive = 1e-6  # peak learning rate
@@ -325,8 +298,7 @@ class Schedule:
     decay_updates: Index = 0  # updates from the end of the warm-up to a rate of 0
 
 
-@section
-class Eval:
+class Eval(Section):
     """Evaluates the sets of data.eval before, during and after training."""
 
     every_steps: Index = 0  # steps between evaluations; 0: only before and after
@@ -339,79 +311,69 @@ class Eval:
     greedy: bool = True  # also sample one greedy completion per problem
 
 
-@section
-class Checkpoint:
+class Checkpoint(Section):
     every_steps: Index = 20  # steps between checkpoints; 0: only after the last step
-    # Newest checkpoints that are retained. The best one and the last one without
-    # alarms are retained as well.
+    # Newest checkpoints to retain, in addition to the best and the last without alarms.
     keep: Count = 3
     # Seconds that a step may still take after SIGTERM or Ctrl-C; a longer step is
     # abandoned. Set it to the scheduler's grace period minus the time of a save.
     grace_seconds: NotNegative = 1.5
 
 
-@section
-class Export:
+class Export(Section):
     dtype: DType = "bfloat16"  # dtype of the weights in WORKDIR/hf, written at the end
 
 
-@section
-class Log:
+class Log(Section):
     # Completions per step that are written to samples.jsonl and TensorBoard.
     samples: Annotated[int, Range(0, 8)] = 4
     sinks: tuple[str, ...] = ()  # further metric loggers: "wandb" or "module:function"
 
 
-@section
-class Profile:
+class Profile(Section):
     # First and last step of a profiler trace in WORKDIR/profile; empty: no trace.
     steps: tuple[int, ...] = ()
 
 
-@section
-class Alarms:
-    """Ends a run that goes wrong; the limits are in rl/alarms.py.
+class Alarms(Section):
+    """Ends a run that goes wrong, by the alarms of stop_on; see rl/alarms.py.
 
     Every alarm prints a warning at each step at which its condition holds.
     """
 
-    # Alarms that end the run.
     stop_on: tuple[AlarmName, ...] = ("truncated", "unjudged", "skipped_updates")
     # Steps in a row with a warning after which an alarm of stop_on ends the run.
     # stuck_reward and skipped_updates have their own counts in rl/alarms.py.
     patience: Count = 5
 
 
-@section
-class RunConfig:
+class RunConfig(Section):
     """Holds all sections. Keys without a section are set as --config.KEY=VALUE."""
 
     seed: Index = 0  # random seed of problem order, sampling and evaluation
-    # Makes runs on GPUs reproducible bit for bit, at some cost in speed. Runs on CPUs
-    # always are.
+    # Makes runs on GPUs reproducible bit for bit, but slower; runs on CPUs always are.
     deterministic: bool = False
     steps: Count = 200  # a step samples a batch, updates the policy and publishes it
-    # JAX compilation cache directory, unless JAX_COMPILATION_CACHE_DIR is set; empty
-    # disables it.
+    # JAX compilation cache; JAX_COMPILATION_CACHE_DIR overrides it; empty disables it.
     compiled: str = "~/.cache/compass-thinker"
-    model: Model = field(default_factory=Model)
-    mesh: Mesh = field(default_factory=Mesh)
-    data: Data = field(default_factory=Data)
-    curriculum: Curriculum = field(default_factory=Curriculum)
-    rollout: Rollout = field(default_factory=Rollout)
-    sampling: Sampling = field(default_factory=Sampling)
-    dynamic_sampling: DynamicSampling = field(default_factory=DynamicSampling)
-    reward: Reward = field(default_factory=Reward)
-    objective: Objective = field(default_factory=Objective)
-    batch: Batch = field(default_factory=Batch)
-    optimizer: Optimizer = field(default_factory=Optimizer)
-    schedule: Schedule = field(default_factory=Schedule)
-    eval: Eval = field(default_factory=Eval)
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    export: Export = field(default_factory=Export)
-    log: Log = field(default_factory=Log)
-    profile: Profile = field(default_factory=Profile)
-    alarms: Alarms = field(default_factory=Alarms)
+    model: Model = Model()
+    mesh: Mesh = Mesh()
+    data: Data = Data()
+    curriculum: Curriculum = Curriculum()
+    rollout: Rollout = Rollout()
+    sampling: Sampling = Sampling()
+    dynamic_sampling: DynamicSampling = DynamicSampling()
+    reward: Reward = Reward()
+    objective: Objective = Objective()
+    batch: Batch = Batch()
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    eval: Eval = Eval()
+    checkpoint: Checkpoint = Checkpoint()
+    export: Export = Export()
+    log: Log = Log()
+    profile: Profile = Profile()
+    alarms: Alarms = Alarms()
 
 
 def get_config() -> ConfigDict:

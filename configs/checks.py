@@ -21,6 +21,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     steps, rank = c.profile.steps, c.model.lora.rank
     decays, updates = c.schedule.decay != "constant", c.steps * updates_per_step(c)
     until_zero = c.schedule.warmup_updates + c.schedule.decay_updates
+    limits = [s.max_response_tokens or 0 for s in c.curriculum.stages]
+    shortest = min(filter(None, limits), default=r.max_response_tokens)
     # Whether the config is wrong, the key that the message names, and the reason.
     rules = (
         (not b.row_lengths, "batch.row_lengths",
@@ -65,24 +67,19 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         (bool(c.model.path) == bool(c.model.maker), "model.path",
          f"exactly one of this key and config.model.maker={c.model.maker!r} must be"
          " set"),
+        (c.reward.overlong_factor and c.reward.overlong_buffer >= shortest,
+         "reward.overlong_buffer",
+         f"must be less than max_response_tokens={shortest} of the run or of a stage"),
     )  # fmt: skip
     for wrong, key, reason in rules:
         if wrong:
             raise ValueError(f"config.{key}={attrgetter(key)(c)!r}: {reason}")
-    check_overlong(c, r.max_response_tokens)
-
-
-def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
-    """Raises ValueError if a length penalty would apply to every completion.
-
-    `max_response_tokens` is the limit of the run or of a stage.
-    """
-    buffer = c.reward.overlong_buffer
-    if c.reward.overlong_factor and buffer >= max_response_tokens:
-        raise ValueError(
-            f"config.reward.overlong_buffer={buffer}: must be less than"
-            f" max_response_tokens={max_response_tokens} of the run or of a stage"
-        )
+    for i, limit in enumerate(limits):
+        if limit > r.max_response_tokens:
+            raise ValueError(
+                f"config.curriculum.stages[{i}].max_response_tokens={limit}: must be at"
+                f" most config.rollout.max_response_tokens={r.max_response_tokens}"
+            )
 
 
 def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:

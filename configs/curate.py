@@ -34,14 +34,8 @@ def get_config(sets: str = "shared") -> ConfigDict:
     train = f"{data}/train"
     c = ConfigDict(
         {
-            # Files to curate; of duplicate problems, the one listed first is retained.
-            #   path          JSONL, JSON, Parquet, or hf://ORG/NAME/FILE
-            #   fields        columns of an unknown format, such as
-            #                 {"problem": "prompt[0].content", "answer": "gold"}
-            #   level_source  name of the scale of the difficulty levels
-            #   evidence      evidence that holds for every row, such as a solve rate
-            #   origin        who made the answers; equal answers of two origins are
-            #                 evidence
+            # Files to curate, with the fields of `Source` in tools/curation/sources.py;
+            # of duplicate problems, the one listed first is retained.
             "sources": (
                 {
                     "path": f"{train}/deepscaler_levels.jsonl",

@@ -14,20 +14,18 @@ def get_config() -> ConfigDict:
     c.steps = 200
 
     c.model.maker = "rl.problems.arithmetic:make_base"
-    c.model.maker_args = ConfigDict(
-        dict(
-            cache="runs/bases",
-            hidden_size=64,
-            layers=3,
-            heads=2,  # head width 32, the smallest that vLLM supports on a CPU
-            steps=600,
-            batch=64,
-            learning_rate=3e-3,
-            slips=0.30,
-            forgotten_carries=0.65,
-            held_out=512,
-            seed=0,
-        )
+    c.model.maker_args = dict(
+        cache="runs/bases",
+        hidden_size=64,
+        layers=3,
+        heads=2,  # head width 32, the smallest that vLLM supports on a CPU
+        steps=600,
+        batch=64,
+        learning_rate=3e-3,
+        slips=0.30,
+        forgotten_carries=0.65,
+        held_out=512,
+        seed=0,
     )
     c.model.dtype = "float32"
     c.model.remat = "none"
@@ -35,8 +33,8 @@ def get_config() -> ConfigDict:
     c.mesh.fsdp = 1
 
     c.data.train = c.data.eval = "rl.problems.arithmetic:problems"
-    c.data.train_args = ConfigDict(dict(split="train", held_out=512, seed=0))
-    c.data.eval_args = ConfigDict(dict(split="held_out", held_out=512, seed=0))
+    c.data.train_args = dict(split="train", held_out=512, seed=0)
+    c.data.eval_args = dict(split="held_out", held_out=512, seed=0)
     c.data.template = "{problem}?\n"
 
     c.rollout.group_size = 8

@@ -2,15 +2,14 @@
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import pathlib
 import re
+import runpy
 import signal
 import sys
 import traceback
-import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -151,15 +150,10 @@ def run_file(name: str) -> dict[str, Any]:
     for folder in (path.resolve().parent, path.parent):  # differ for a link to a file
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-    module = types.ModuleType(f"config {path}")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses look up their module
     try:
-        source = importlib.util.decode_source(path.read_bytes())
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        return runpy.run_path(str(path))
     except Exception as error:
         raise UnreadableConfig(f"{name}{_blame(error, str(path))}") from None
-    return module.__dict__
 
 
 def _blame(error: Exception, path: str) -> str:
@@ -251,8 +245,7 @@ def expand_home(config: ConfigDict) -> None:
             if isinstance(value, ConfigDict):
                 expand_home(value)
             elif isinstance(value, str) and "~" in value:
-                parts = map(os.path.expanduser, value.split(","))
-                config[key] = ",".join(parts)
+                config[key] = ",".join(map(os.path.expanduser, value.split(",")))
 
 
 def changes(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,8 +264,8 @@ def changes(config: Mapping[str, Any]) -> dict[str, Any]:
 def describe_keys() -> str:
     """Returns the source text of the sections in configs/base.py, for `--help`."""
     source = (_HERE / "base.py").read_text(encoding="utf-8")
-    sections = source[source.index("@section") : source.index("def get_config")]
+    sections = source[source.index("class ") : source.index("def get_config")]
     return (
         "--config.SECTION.KEY=VALUE, where SECTION is a key of `RunConfig`, the last of"
-        " these:\n\n" + sections.replace("@section\n", "").strip()
+        " these:\n\n" + sections.replace("(Section):", ":").strip()
     )

