@@ -58,14 +58,7 @@ def workdir(tmp_path, first):
 
 
 def _set(key, value):
-    def change(config, folder):
-        section, _, name = key.rpartition(".")
-        target = config
-        for part in filter(None, section.split(".")):
-            target = target[part]
-        target[name] = value
-
-    return change
+    return lambda config, _: config.update_from_flattened_dict({key: value})
 
 
 def _one_weight(config, folder):
