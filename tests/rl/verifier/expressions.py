@@ -4,6 +4,7 @@ Each is its TeX and a function that computes it by python-flint at the precision
 is set: nothing of the verifier is asked.
 """
 
+import operator
 import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -21,19 +22,13 @@ class Expression(NamedTuple):
 
     @property
     def value(self) -> arb:
-        before, ctx.prec = ctx.prec, TRUE_BITS
-        try:
+        with ctx.workprec(TRUE_BITS):
             return self.compute()
-        finally:
-            ctx.prec = before
 
 
 def surely_differ(left: Expression, right: Expression) -> bool:
-    before, ctx.prec = ctx.prec, TRUE_BITS
-    try:
+    with ctx.workprec(TRUE_BITS):
         return not (left.value - right.value).contains(0)
-    finally:
-        ctx.prec = before
 
 
 def integer(value: int) -> Expression:
@@ -76,9 +71,8 @@ def _of_a_large(r: random.Random) -> Expression:
 def _cancelling(r: random.Random) -> Expression:
     n, k = r.randint(10**3, 10**12), r.randint(1, 9)
     if r.random() < 0.5:
-        return Expression(
-            f"\\sqrt{{{n}^2 + {k}}} - {n}", lambda: (arb(n) ** 2 + k).sqrt() - n
-        )
+        tex = f"\\sqrt{{{n}^2 + {k}}} - {n}"
+        return Expression(tex, lambda: (arb(n) ** 2 + k).sqrt() - n)
     return Expression(
         f"\\ln({n + k}) - \\ln({n})", lambda: arb(n + k).log() - arb(n).log()
     )
@@ -124,34 +118,25 @@ def _angle(r: random.Random) -> Expression:
 _KINDS = (_of_a_large, _of_a_large, _cancelling, _nested, _counted, _angle)
 
 
+_JOINED: list[tuple[str, Callable[[arb, arb], arb]]] = [
+    ("{0} + {1}", operator.add),
+    ("({0}) - ({1})", operator.sub),
+    (r"({0}) \cdot ({1})", operator.mul),
+    (r"\frac{{{0}}}{{{1}}}", operator.truediv),
+    (r"\ln(1 + ({0})^2)", lambda left, _: (1 + left**2).log()),
+]
+
+
 def expression(r: random.Random, depth: int = 2) -> Expression:
     """A closed real expression with a finite value that is not zero."""
     if depth == 0 or r.random() < 0.35:
         return r.choice(_KINDS)(r)
     left, right = expression(r, depth - 1), expression(r, depth - 1)
-    kind = r.randrange(5)
-    if kind == 0:
-        found = Expression(
-            f"{left.tex} + {right.tex}", lambda: left.compute() + right.compute()
-        )
-    elif kind == 1:
-        found = Expression(
-            f"({left.tex}) - ({right.tex})", lambda: left.compute() - right.compute()
-        )
-    elif kind == 2:
-        found = Expression(
-            f"({left.tex}) \\cdot ({right.tex})",
-            lambda: left.compute() * right.compute(),
-        )
-    elif kind == 3:
-        found = Expression(
-            f"\\frac{{{left.tex}}}{{{right.tex}}}",
-            lambda: left.compute() / right.compute(),
-        )
-    else:
-        found = Expression(
-            f"\\ln(1 + ({left.tex})^2)", lambda: (1 + left.compute() ** 2).log()
-        )
+    tex, function = r.choice(_JOINED)
+    found = Expression(
+        tex.format(left.tex, right.tex),
+        lambda: function(left.compute(), right.compute()),
+    )
     value = found.value
     if value.is_finite() and not value.contains(0):
         return found
@@ -186,16 +171,13 @@ def _floor(value: arb) -> int:
 
 
 def _last_digit_changed(e: Expression, digits: int, step: int) -> Expression:
-    before, ctx.prec = ctx.prec, TRUE_BITS
-    try:
+    with ctx.workprec(TRUE_BITS):
         # The floor of the middle, since the floor of a ball around an integer is not a
         # single number.
         value = e.value.mid()
         whole = len(str(_floor(abs(value))))
         places = max(digits - whole, 2)
         scaled = _floor((value * arb(10) ** places).mid() + arb(0.5))
-    finally:
-        ctx.prec = before
     changed = scaled + step
     text = str(abs(changed)).rjust(places + 1, "0")
     sign = "-" if changed < 0 else ""
@@ -208,50 +190,25 @@ def _last_digit_changed(e: Expression, digits: int, step: int) -> Expression:
 def identity(r: random.Random) -> tuple[Expression, Expression]:
     """Two spellings of one value."""
     a, b, n = r.randint(2, 30), r.randint(2, 30), r.randint(2, 120)
-    e = expression(r, 1)
-    kind = r.choice([0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 13])
-    if kind == 0:
-        left = Expression(f"\\log_{{{a}}}({a}^{{{n}}})", lambda: arb(n))
-        return left, integer(n)
-    if kind == 1:
-        left = f"\\sin^2({e.tex}) + \\cos^2({e.tex})"
-        return Expression(left, lambda: arb(1)), integer(1)
-    if kind == 2:
-        k = r.randint(2, 6)
-        left = Expression(f"\\sqrt[{k}]{{{a**k}^{{{n}}}}}", lambda: arb(a) ** n)
-        return left, Expression(f"{a}^{{{n}}}", lambda: arb(a) ** n)
-    if kind == 3:
-        return Expression(f"({e.tex} + {a}) - {a}", e.compute), e
-    if kind == 4:
-        tex = f"\\frac{{{a}({e.tex})}}{{\\sqrt{{{a * a}}}}}"
-        return Expression(tex, e.compute), e
-    if kind == 5:
-        tex = f"\\sin({a} + {2 * b}\\pi)"
-        return Expression(tex, lambda: arb(a).sin()), Expression(
-            f"\\sin {a}", lambda: arb(a).sin()
-        )
-    if kind == 6:
-        tex = f"\\ln({a}) + \\ln({b})"
-        return Expression(tex, lambda: arb(a).log() + arb(b).log()), Expression(
-            f"\\ln({a * b})", lambda: arb(a * b).log()
-        )
-    if kind == 7:
-        k = r.randint(1, n)
-        tex = f"\\frac{{{n}!}}{{{k}! \\cdot {n - k}!}}"
-        value = fmpz.bin_uiui(n, k)
-        return Expression(f"\\binom{{{n}}}{{{k}}}", lambda: arb(value)), Expression(
-            tex, lambda: arb(value)
-        )
-    if kind == 9:
-        tex = f"\\sqrt{{{a + b} + 2\\sqrt{{{a * b}}}}}"
-        return Expression(tex, lambda: arb(a).sqrt() + arb(b).sqrt()), Expression(
-            f"\\sqrt{{{a}}} + \\sqrt{{{b}}}", lambda: arb(a).sqrt() + arb(b).sqrt()
-        )
-    if kind == 11:
-        return Expression(
-            f"e^{{\\ln(1 + ({e.tex})^2)}}", lambda: 1 + e.compute() ** 2
-        ), (Expression(f"({e.tex})^2 + 1", lambda: 1 + e.compute() ** 2))
-    if kind == 12:
-        tex = f"\\log_{{{a}}} {b} \\cdot \\log_{{{b}}} {a}"
-        return Expression(tex, lambda: arb(1)), integer(1)
-    return Expression(f"\\frac{{1}}{{\\frac{{1}}{{{e.tex}}}}}", e.compute), e
+    k, e = r.randint(1, n), expression(r, 1)
+    chosen = rf"\frac{{{n}!}}{{{k}! \cdot {n - k}!}}"
+    exponential = rf"e^{{\ln(1 + ({e.tex})^2)}}"
+    roots = rf"\sqrt{{{a}}} + \sqrt{{{b}}}"
+    nested = rf"\sqrt{{{a + b} + 2\sqrt{{{a * b}}}}}"
+    left, right, compute = r.choice(
+        [
+            (rf"\log_{{{a}}}({a}^{{{n}}})", f"{n}", lambda: arb(n)),
+            (rf"\sin^2({e.tex}) + \cos^2({e.tex})", "1", lambda: arb(1)),
+            (rf"\log_{{{a}}} {b} \cdot \log_{{{b}}} {a}", "1", lambda: arb(1)),
+            (rf"\sqrt[5]{{{a**5}^{{{n}}}}}", f"{a}^{{{n}}}", lambda: arb(a) ** n),
+            (f"({e.tex} + {a}) - {a}", e.tex, e.compute),
+            (rf"\frac{{{a}({e.tex})}}{{\sqrt{{{a * a}}}}}", e.tex, e.compute),
+            (rf"\frac{{1}}{{\frac{{1}}{{{e.tex}}}}}", e.tex, e.compute),
+            (rf"\sin({a} + {2 * b}\pi)", rf"\sin {a}", lambda: arb(a).sin()),
+            (rf"\ln({a}) + \ln({b})", rf"\ln({a * b})", lambda: arb(a * b).log()),
+            (rf"\binom{{{n}}}{{{k}}}", chosen, lambda: arb(fmpz.bin_uiui(n, k))),
+            (nested, roots, lambda: arb(a).sqrt() + arb(b).sqrt()),
+            (exponential, f"({e.tex})^2 + 1", lambda: 1 + e.compute() ** 2),
+        ]
+    )
+    return Expression(left, compute), Expression(right, compute)

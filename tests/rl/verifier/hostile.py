@@ -388,7 +388,7 @@ _FAMILIES: dict[str, list[Row]] = {
         ("-3", [r"\lceil -\frac{10^{200}}{3 \cdot 10^{199}} \rceil"], []),
     ],
 }
-FAMILIES = {name: list(labelled(rows)) for name, rows in _FAMILIES.items()}
+FAMILIES = {name: labelled(rows) for name, rows in _FAMILIES.items()}
 
 REPLIES: list[tuple[str, str, bool]] = [
     ("5", "\\boxed{4} then \\boxed{5}", True),

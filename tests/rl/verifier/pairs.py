@@ -1,6 +1,6 @@
 """Rows of answers, compared in both directions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from rl.verifier import is_equivalent
 
@@ -8,11 +8,14 @@ from rl.verifier import is_equivalent
 Row = tuple[str, Sequence[str], Sequence[str]]
 
 
-def labelled(rows: Iterable[Row]) -> Iterator[tuple[str, str, bool]]:
-    """Yields the pairs of each row, and whether they are equal."""
-    for answer, same, other in rows:
-        yield from ((answer, one, True) for one in same)
-        yield from ((answer, one, False) for one in other)
+def labelled(rows: Iterable[Row]) -> list[tuple[str, str, bool]]:
+    """Returns the pairs of each row, and whether they are equal."""
+    return [
+        (answer, one, equal)
+        for answer, same, other in rows
+        for equal, answers in ((True, same), (False, other))
+        for one in answers
+    ]
 
 
 def misjudged(rows: Iterable[Row]) -> list[tuple[str, str]]:
@@ -23,9 +26,3 @@ def misjudged(rows: Iterable[Row]) -> list[tuple[str, str]]:
         if is_equivalent(left, right) is not equal
         or is_equivalent(right, left) is not equal
     ]
-
-
-def wrong(pairs: Iterable[tuple[str, str]], *, equal: bool) -> list[tuple[str, str]]:
-    """Returns the pairs that the verifier judges otherwise, in either direction."""
-    rows = [(a, [b], []) if equal else (a, [], [b]) for a, b in pairs]
-    return misjudged(rows)

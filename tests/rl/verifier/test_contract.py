@@ -8,6 +8,7 @@ import pytest
 from rl import verifier
 from rl.verifier import Examiner, Verdict, verify
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
+from tests.rl.verifier.pairs import Row, labelled
 
 # The rules of a problem, without that of literal golds (`test_literal`).
 judge = functools.partial(verifier.judge, literal=False)
@@ -234,50 +235,48 @@ def test_a_problem_without_tex_has_formulas_too():
     assert _rule("408 + 9", "417", problem)[0] is True
 
 
-@pytest.mark.parametrize(
-    ("problem", "answer", "correct"),
-    [
-        ("How many minutes does it take?", "90 \\text{ minutes}", True),
-        ("How many minutes does it take?", "90 \\text{ hours}", False),
-        ("How many minutes does it take?", "1.5 \\text{ hours}", True),
-        ("How many minutes does it take?", "90", True),
-        ("What is its length in centimeters?", "90 \\text{ m}", False),
-        ("What is its length in centimeters?", "0.9 \\text{ m}", True),
-        ("What is its speed in miles per hour?", "90 \\text{ mph}", True),
-        ("What is its speed in miles per hour?", "90 \\text{ km/h}", False),
-        ("What is its speed in km/h?", "90 \\text{ km/h}", True),
-        ("What is its speed in km/h?", "90 \\text{ m/s}", False),
-        ("What is its speed in $\\text{km}/\\text{h}$?", "25 \\text{ m/s}", True),
-        ("What is the rate in miles/hour?", "90 \\text{ mph}", True),
-        ("Find its area in cm^2.", "90 \\text{ cm}^2", True),
-        ("Find its area, in cm$^2$.", "90 \\text{ square centimeters}", True),
-        ("Find its area in m^2.", "90 \\text{ cm}^2", False),
-        ("Find its area in $\\mathrm{m}^2$.", "90 \\text{ cm}^2", False),
-        ("Its acceleration in ft/s^2?", "90 \\text{ ft/s}^2", True),
-        ("Its acceleration in meters per second squared?", "90 \\text{ m/s}^2", True),
-        ("Its density in grams per cubic centimeter?", "90 \\text{ g/cm}^3", True),
-        ("Its density in grams per cubic centimeter?", "90 \\text{ kg/m}^3", False),
-        ("It ran a number of minutes. How much, in L?", "90 \\text{ L}", True),
-        ("It ran a number of minutes. How much, in L?", "90 \\text{ mL}", False),
-        ("What is its length in $\\text{m}$?", "90 \\text{ cm}", False),
-        ("In how many seconds?", "90 \\text{ minutes}", False),
-        ("How many more miles?", "90 \\text{ km}", False),
-        ("How many miles has she walked in total in a day?", "90 \\text{ km}", False),
-        ("How many dollars per hour?", "\\$90", True),
-        ("How many dollars per hour?", "90 \\text{ dollars per hour}", True),
-        ("How many dollars per hour?", "90 \\text{ cents}", False),
-        # "in" and "how many" before a word that is not a whole unit.
-        ("She came in second place. How long was the throw?", "90 \\text{ m}", True),
-        ("She came in second. How long was the throw?", "90 \\text{ m}", True),
-        ("How many dollar bills, and how high?", "90 \\text{ cm}", True),
-        ("How many hours a day, and how far?", "90 \\text{ km}", True),
-        ("Give the rate in miles per lap.", "90 \\text{ km}", True),
-        ("The integers in N, the line in m: how far?", "90 \\text{ cm}", True),
-        # Nothing is asked for, or two things are: the unit is forgiven.
-        ("How long is it?", "90 \\text{ m}", True),
-        ("Its length in meters, or in feet?", "90 \\text{ m}", True),
-    ],
-)
+# Rows of a problem, answers that are credited for 90, and answers that are not.
+_UNITS: list[Row] = [
+    (
+        "How many minutes does it take?",
+        [r"90 \text{ minutes}", r"1.5 \text{ hours}", "90"],
+        [r"90 \text{ hours}"],
+    ),
+    ("What is its length in centimeters?", [r"0.9 \text{ m}"], [r"90 \text{ m}"]),
+    ("What is its speed in miles per hour?", [r"90 \text{ mph}"], [r"90 \text{ km/h}"]),
+    ("What is its speed in km/h?", [r"90 \text{ km/h}"], [r"90 \text{ m/s}"]),
+    (r"What is its speed in $\text{km}/\text{h}$?", [r"25 \text{ m/s}"], []),
+    ("What is the rate in miles/hour?", [r"90 \text{ mph}"], []),
+    ("Find its area in cm^2.", [r"90 \text{ cm}^2"], []),
+    ("Find its area, in cm$^2$.", [r"90 \text{ square centimeters}"], []),
+    ("Find its area in m^2.", [], [r"90 \text{ cm}^2"]),
+    (r"Find its area in $\mathrm{m}^2$.", [], [r"90 \text{ cm}^2"]),
+    ("Its acceleration in ft/s^2?", [r"90 \text{ ft/s}^2"], []),
+    ("Its acceleration in meters per second squared?", [r"90 \text{ m/s}^2"], []),
+    ("Its density in grams per cubic centimeter?", [r"90 \text{ g/cm}^3"], []),
+    ("Its density in grams per cubic centimeter?", [], [r"90 \text{ kg/m}^3"]),
+    ("It ran a number of minutes. How much, in L?", [r"90 \text{ L}"], []),
+    ("It ran a number of minutes. How much, in L?", [], [r"90 \text{ mL}"]),
+    (r"What is its length in $\text{m}$?", [], [r"90 \text{ cm}"]),
+    ("In how many seconds?", [], [r"90 \text{ minutes}"]),
+    ("How many more miles?", [], [r"90 \text{ km}"]),
+    ("How many miles has she walked in total in a day?", [], [r"90 \text{ km}"]),
+    ("How many dollars per hour?", [r"\$90", r"90 \text{ dollars per hour}"], []),
+    ("How many dollars per hour?", [], [r"90 \text{ cents}"]),
+    # "in" and "how many" before a word that is not a whole unit.
+    ("She came in second place. How long was the throw?", [r"90 \text{ m}"], []),
+    ("She came in second. How long was the throw?", [r"90 \text{ m}"], []),
+    ("How many dollar bills, and how high?", [r"90 \text{ cm}"], []),
+    ("How many hours a day, and how far?", [r"90 \text{ km}"], []),
+    ("Give the rate in miles per lap.", [r"90 \text{ km}"], []),
+    ("The integers in N, the line in m: how far?", [r"90 \text{ cm}"], []),
+    # Nothing is asked for, or two things are: the unit is forgiven.
+    ("How long is it?", [r"90 \text{ m}"], []),
+    ("Its length in meters, or in feet?", [r"90 \text{ m}"], []),
+]
+
+
+@pytest.mark.parametrize(("problem", "answer", "correct"), labelled(_UNITS))
 def test_a_gold_has_the_unit_that_is_asked_for(problem, answer, correct):
     assert (_rule(answer, "90", problem)[0] is True) == correct
 

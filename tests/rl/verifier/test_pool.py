@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from typing import get_args
 
 import pytest
@@ -17,6 +16,7 @@ from rl.verifier import Rule, VerifierPool
 from rl.verifier import pool as pool_module
 from rl.verifier import worker as worker_module
 from tests.rl.verifier.hostile import FAMILIES
+from tests.waiting import eventually, is_running
 
 _HANGING = "tests.rl.verifier.hanging:judge"
 _FILLER = "Let us check each case: $\\frac{1}{2} + \\frac{1}{3}$ and so on. "
@@ -234,18 +234,7 @@ def test_workers_leave_when_the_parent_is_killed(answer):
     assert pids and all(map(is_running, pids))
     parent.kill()
     parent.wait()
-    deadline = time.monotonic() + 20
-    while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not any(is_running(pid) for pid in pids)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    eventually(lambda: not any(map(is_running, pids)))
 
 
 def test_a_worker_inherits_no_key_no_descriptor_and_no_signal(monkeypatch):
@@ -296,7 +285,7 @@ def test_a_closed_pool_says_so():
     pids = pool.pids
     pool.close()
     pool.close()
-    assert not any(is_running(pid) for pid in pids)
+    assert not any(map(is_running, pids))
     with pytest.raises(RuntimeError, match="closed"):
         pool.judge([])
 
