@@ -205,11 +205,20 @@ def user_path(text: str) -> pathlib.Path:
     return pathlib.Path(text).expanduser()
 
 
+def output_folder(text: str) -> pathlib.Path:
+    """Converts a flag's value to a path; raises UnusablePath if it is below a file."""
+    path = user_path(text)
+    for part in (path, *path.parents):
+        if part.exists() and not part.is_dir():
+            raise UnusablePath(f"{path}: {part} is a file; give a folder")
+    return path
+
+
 class PathParser(flags.ArgumentParser[pathlib.Path]):
-    """Parses a flag of absl with `user_path`."""
+    """Parses a flag of absl with `output_folder`."""
 
     def parse(self, argument: str) -> pathlib.Path:
-        return user_path(argument)
+        return output_folder(argument)
 
 
 def comma_separated(text: str) -> list[str]:
@@ -222,9 +231,11 @@ def comma_separated(text: str) -> list[str]:
 def output_file(text: str) -> pathlib.Path:
     """Converts a flag's value to a path, and creates the folder of this file.
 
-    Raises UnusablePath if the folder cannot be created or written.
+    Raises UnusablePath if the path is a folder, or the folder cannot be written.
     """
     path = user_path(text)
+    if path.is_dir():
+        raise UnusablePath(f"{path}: is a folder; give a file")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)):

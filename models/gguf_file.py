@@ -220,7 +220,11 @@ def _dequantized(
         )
     for name, hf_name, weight in table:
         tensor, shape = source.tensors[name], weight.hf_shape(config)
-        array = source.dequantize(tensor.data, tensor.tensor_type)
+        try:
+            array = source.dequantize(tensor.data, tensor.tensor_type)
+        except NotImplementedError:
+            kind = tensor.tensor_type.name
+            source.refuse(f"tensor {name} has type {kind}; use another quantization")
         if array.shape != shape:
             source.refuse(
                 f"tensor {name} has shape {array.shape}, not {shape}; use another file"

@@ -85,6 +85,8 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     tensors: dict[str, np.ndarray] = {}
     for file in sorted(set(layout.values())) if layout else [WEIGHTS]:
         if not (folder / file).is_file():
+            if layout is None and any(folder.glob("model-*.safetensors")):
+                file = INDEX
             raise ValueError(
                 f"{folder / file}: no such file; download it, or convert other weights"
                 " to safetensors (GGUF with tools.convert, others with transformers)"

@@ -149,8 +149,13 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
 
 
 def base_of(content: Mapping[str, Any]) -> str:
-    """Returns the base model in adapter_config.json, as OWNER/NAME@REVISION or path."""
-    name, revision = content["base_model_name_or_path"], content.get("revision")
+    """Returns the base model in adapter_config.json, as OWNER/NAME@REVISION or path.
+
+    Raises ValueError if the file does not name it.
+    """
+    key, revision = "base_model_name_or_path", content.get("revision")
+    if not (name := content.get(key)):
+        raise ValueError(f"{CONFIG}: {key}={name!r} is not a model; give --base")
     local = not revision or pathlib.Path(name).is_dir()
     return name if local else f"{name}@{revision}"
 
@@ -172,8 +177,17 @@ def load_adapters(
     sizes = lora.Lora(rank=content["r"], alpha=content["lora_alpha"], targets="all")
     config = dataclasses.replace(model.config, lora=sizes)
     model = model.clone(config=config)
-    tensors = read_tensors(path)
+    tensors = read_tensors(path) if path.is_file() else {}
     specs = tensor_specs(config, np.dtype(np.float32))
+    modules = content.get("target_modules")
+    if not isinstance(modules, list) or "." in "".join(modules):
+        modules = []  # may select only some layers
+    absent = [n for n in specs if n.split(".")[-3] in modules and n not in tensors]
+    if absent or not tensors:
+        raise ValueError(
+            f"{path}: {absent[0] if absent else 'each tensor'} is missing; save all"
+            " adapters as safetensors, with save_pretrained of peft"
+        )
     for name, array in tensors.items():
         shape, _ = specs.get(name, (None, None))
         if array.shape != shape:

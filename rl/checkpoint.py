@@ -361,6 +361,15 @@ def _load(folder: pathlib.Path, record: Record, abstract: Any) -> Any:
     return loaded
 
 
+def check_path(flag: str, path: pathlib.Path) -> None:
+    """Raises ValueError if Orbax cannot restore from the path, the value of `flag`."""
+    if "[" in str(path.absolute()):
+        raise ValueError(
+            f"{flag}={path}: must not contain a bracket, which Orbax reads as a"
+            " pattern: checkpoints could not be restored"
+        )
+
+
 def _from_first(value: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 

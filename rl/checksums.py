@@ -112,7 +112,10 @@ def write_sums(folder: pathlib.Path) -> None:
 
 
 def verify(folder: pathlib.Path) -> None:
-    """Raises CorruptCheckpointError if files contradict an existing `SHA256SUMS`."""
+    """Raises CorruptCheckpointError if files are missing or contradict `SHA256SUMS`."""
+    for part in folder.glob("*/ocdbt.process_*"):
+        if not part.with_name("manifest.ocdbt").is_file():
+            raise CorruptCheckpointError(f"{part}: was not merged with other parts")
     sums = folder / SUMS
     # The file is missing if the run was killed just after the save.
     if not os.path.lexists(sums):

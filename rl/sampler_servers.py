@@ -6,7 +6,6 @@ work on all devices: gathering the weights, and the probe's forward pass.
 
 import collections
 import functools
-import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import Completion, PolicySampler
 from rollout.vllm import sampler as vllm
+from rollout.vllm.client import api_key
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
 from rollout.vllm.server import ServerSpec
@@ -69,7 +69,6 @@ def make_vllm_sampler(
     )
     if jax.process_index():
         return FollowerSampler(export, probe)
-    api_key = os.environ.get("VLLM_API_KEY", "")
     tolerances, rank = vllm.PROBE_TOLERANCE, 0
     file, described = "model.safetensors", {}
     if adapter and model.config.lora is not None:
@@ -83,7 +82,7 @@ def make_vllm_sampler(
         max_model_len=max_model_len,
         max_num_seqs=v.max_num_seqs,
         gpu_memory_utilization=v.gpu_memory_utilization or 0.9,
-        api_key=api_key,
+        api_key=api_key(),
         enforce_eager=v.enforce_eager,
         lora_rank=rank,
     )
@@ -92,7 +91,7 @@ def make_vllm_sampler(
         fleet=ServerFleet(
             servers=make_servers(spec, sets, key=key, logs=workdir),
             urls=urls,
-            api_key=api_key,
+            api_key=api_key(),
             concurrency=v.max_num_seqs - 1,  # one slot stays free for the probe
         ),
         weights=vllm.WeightFolder(

@@ -25,7 +25,7 @@ from rl.reward.rewards import VERIFIER
 from rl.run_spec import EVALUATION, TRAINING, ProblemSet, RunSpec, reward_formulas
 from rl.update.optimizer import make_optimizer
 from rollout.cores import usable_cores
-from rollout.vllm.client import VllmClient
+from rollout.vllm.client import VllmClient, api_key
 
 _MOST_CHARACTERS, _MOST_TOKENS = 1000, 32  # limits of the prompt that is shown
 _VLLM = "from importlib.metadata import version; print(version('vllm'))"
@@ -103,7 +103,9 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
 def next_commands(workdir: pathlib.Path, c: RunConfig) -> str:
     """Returns the commands that a user may run after the end of a run."""
     reward, path = reward_formulas(c)[EVALUATION], ""
+    samples = c.eval.samples if c.eval.temperature else 1
     options = "--benchmarks held_out --template run"
+    options += f" --samples {samples} --temperature {c.eval.temperature:g}"
     if reward != VERIFIER:
         options += f" --reward {shlex.quote(reward)}"
         options += f" --right_from {c.reward.right_from:g}"
@@ -203,8 +205,7 @@ def _find_vllm(c: RunConfig) -> str:
     v = c.rollout.vllm
     urls = [url.strip() for url in v.url.split(",") if url.strip()]
     for url in urls:
-        key = os.environ.get("VLLM_API_KEY", "")
-        if not VllmClient(url, api_key=key).healthy():
+        if not VllmClient(url, api_key=api_key()).healthy():
             raise ValueError(
                 f"config.rollout.vllm.url={url!r}: no vLLM server answers; start the"
                 " server or correct the address"

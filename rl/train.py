@@ -35,7 +35,7 @@ from absl import app, flags, logging
 from configs import reading
 from configs.base import RunConfig, from_config
 from configs.schema import check_same
-from rl import files
+from rl import checkpoint, files
 from rl.alarms import Alarm
 from rl.engine import Engine
 from rl.evaluate import headline
@@ -125,8 +125,10 @@ def _parse_flags(argv: Sequence[str]) -> Sequence[str]:
 
 def main(argv: Sequence[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax logs a lot at INFO
-    # A failed save raises an error; asyncio would also log every abandoned write.
-    standard_logging.getLogger("asyncio").setLevel(standard_logging.CRITICAL)
+    # A failed save raises an error; asyncio, and Orbax by way of absl, would also log
+    # every abandoned write.
+    for name in ("asyncio", "absl"):
+        standard_logging.getLogger(name).setLevel(standard_logging.CRITICAL)
     warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}; write --NAME=VALUE")
@@ -180,11 +182,7 @@ def _lead(
     stop: stopping.StopSignals,
 ) -> int:
     with phase("plan", "checks the config, the model and the data"):
-        if "[" in str(workdir.absolute()):
-            raise ValueError(
-                f"--workdir={workdir}: must not contain a bracket, which Orbax reads as"
-                " a pattern: checkpoints could not be restored"
-            )
+        checkpoint.check_path("--workdir", workdir)
         if not _ACCEPT_CHANGES.value:
             manifest.check_folder(workdir)
         spec = validate(config)

@@ -9,6 +9,13 @@
 A bad flag or file ends a command with an error message. Start reading at `evaluate`.
 """
 
-from rl import packages
+import signal
+import sys
+
+if sys.argv[0] == "-m":  # until the command's module is loaded
+    # Ctrl-C during imports must not print a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from rl import packages  # noqa: E402
 
 packages.check()

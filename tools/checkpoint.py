@@ -70,6 +70,8 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
                 verify(path)
                 read_loop(path, stored)
         except CorruptCheckpointError as error:
+            if not path.is_dir():  # a run has deleted it meanwhile
+                continue
             damage = str(error)
         record, sums, saved = records.get(step), path / SUMS, None
         if sums.exists():

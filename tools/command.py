@@ -1,4 +1,4 @@
-"""Runs a command: reports an error in one line, and writes its result as JSON."""
+"""Runs a command: its signals, its errors in one line, and its result as JSON."""
 
 import argparse
 import subprocess
@@ -6,15 +6,22 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from configs.reading import output_file
+from configs.reading import UnreadableConfig, output_file
 from rl.files import replace_json
+from rl.processes import stopping
 from rl.processes.stopping import DONE, ERROR, REFUSED
+from rollout.types import SamplerError
+
+_FAILED = SamplerError, UnreadableConfig, subprocess.SubprocessError
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Returns a parser with the flag `--json`, which every command has."""
+    module = sys.modules["__main__"].__spec__  # None for a file without `-m`
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python -m {module.name.removesuffix('.__main__')}" if module else None,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     text = "also write the result here"
     parser.add_argument("--json", type=output_file, metavar="OUT", help=text)
@@ -26,17 +33,22 @@ def run(
     arguments: argparse.Namespace,
     *,
     failed: Callable[[Any], bool] = lambda result: False,
+    stopped: str = "stopped",
 ) -> int:
     """Calls `work` and writes its result to the file of `--json`.
 
     Returns the exit status of the command: 0, 1 if the result has `failed`, or 2 after
-    an error.
+    an error. A signal or Ctrl-C ends the process, with the message `stopped`.
     """
-    try:
-        result = work(arguments)
-        if arguments.json:
-            replace_json(arguments.json, result)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED
-    return ERROR if failed(result) else DONE
+
+    def command(stop: stopping.StopSignals) -> int:
+        try:
+            result = work(arguments)
+            if arguments.json:
+                replace_json(arguments.json, result)
+        except (OSError, ValueError, *_FAILED) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return REFUSED
+        return ERROR if failed(result) else DONE
+
+    return stopping.run(stopped, command)

@@ -64,6 +64,10 @@ def _convert(arguments: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--step {arguments.step}: requires --workdir")
     if arguments.base and not (arguments.peft or arguments.workdir):
         raise ValueError(f"--base {arguments.base}: requires --peft or --workdir")
+    if arguments.hf and arguments.dtype:
+        raise ValueError(f"--dtype {arguments.dtype}: has no effect with --hf")
+    if arguments.hf:
+        checkpoint.check_path("--out", out)
     if arguments.gguf:
         dtype = arguments.dtype or "float32"
         step, count = None, gguf_file.convert(arguments.gguf, out, dtype=dtype)
@@ -90,8 +94,8 @@ def _write(
         checksums.write_sums(out)
         return None, model.config
     if arguments.peft:
-        named = peft_folder.base_of(peft_folder.read_config(arguments.peft))
-        folder = resolve_folder(arguments.base or named)
+        content = peft_folder.read_config(arguments.peft)
+        folder = resolve_folder(arguments.base or peft_folder.base_of(content))
         model = Decoder(DecoderConfig.from_folder(folder), mesh)
         config, adapters = peft_folder.load_adapters(arguments.peft, model)
         params = lora.join(adapters, hf.load_params(folder, model, mesh))

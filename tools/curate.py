@@ -8,14 +8,6 @@ The command writes problems.jsonl, dropped.jsonl, report.md, report.html and
 summary.json into DIR. The same command on the same files writes the same bytes.
 """
 
-# ruff: noqa: E402
-
-import signal
-
-if __name__ == "__main__":
-    # Ctrl-C during the imports below must not print a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 import os
 import pathlib
 import sys

@@ -11,14 +11,6 @@ results are DIR/results.json, DIR/table.md and DIR/report.html. --rescore judges
 completions again. --compare compares all other evaluations with DIR_A.
 """
 
-# ruff: noqa: E402
-
-import signal
-
-if __name__ == "__main__":
-    # Ctrl-C during the imports below must not print a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 import argparse
 import contextlib
 import pathlib
@@ -26,17 +18,16 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from configs.reading import UnreadableConfig, comma_separated, user_path
+from configs.reading import comma_separated, output_folder, user_path
 from rl import files
 from rl.evaluate import score
 from rl.problems.reading import HELD_OUT, read_problems
-from rl.processes import stopping
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.cores import usable_cores
-from rollout.types import SamplerError
+from tools import command
 from tools.curation.formats import parse_fields
 from tools.evaluation import audit, benchmarks, nearest, report, run, sampler
 from tools.evaluation.compare import against_original, compare, compare_markdown
@@ -60,25 +51,21 @@ _LIMITS: dict[str, Any] = {"timeout": 5.0, "advice": "make the function faster"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
-    try:
-        if args.compare:
-            _compare(args)
-            return 0
-        train = nearest.training_problems(args.nearest)
-        if not args.rescore:
-            _sample(args)
-        elif not args.rescore.is_dir():
-            raise FileNotFoundError(
-                f"--rescore={args.rescore}: no such folder; give the --out of an"
-                " evaluation"
-            )
-        folder = args.rescore or args.out
-        with files.locked(folder):
-            _judge(folder, args, train)
-    except (ValueError, OSError, SamplerError, UnreadableConfig) as error:
-        print(f"evaluate: {error}", file=sys.stderr)
-        return stopping.REFUSED
-    return 0
+    again = "stopped; the same command resumes"
+    return command.run(_compare if args.compare else _evaluate, args, stopped=again)
+
+
+def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
+    train = nearest.training_problems(args.nearest)
+    if not args.rescore:
+        _sample(args)
+    elif not args.rescore.is_dir():
+        raise FileNotFoundError(
+            f"--rescore={args.rescore}: no such folder; give the --out of an evaluation"
+        )
+    folder = args.rescore or args.out
+    with files.locked(folder):
+        return _judge(folder, args, train)
 
 
 def _sample(args: argparse.Namespace) -> None:
@@ -89,14 +76,19 @@ def _sample(args: argparse.Namespace) -> None:
     if args.template == "run":
         args.template = run_template(workdir)
     fields = parse_fields(args.fields)  # not of held_out.jsonl, which is normalized
-    problems = {
-        benchmarks.benchmark_name(spec): read_problems(workdir / HELD_OUT)[: args.limit]
-        if spec == held_out
-        else benchmarks.load_benchmark(
-            spec, args.data_dir, limit=args.limit, fields=fields
-        )
-        for spec in args.benchmarks
-    }
+    problems: dict[str, list[Problem]] = {}
+    for spec in dict.fromkeys(args.benchmarks):
+        if (name := benchmarks.benchmark_name(spec)) in problems:
+            raise ValueError(
+                f"--benchmarks={spec}: another benchmark has the name {name} too;"
+                " rename the file"
+            )
+        if spec == held_out:
+            problems[name] = read_problems(workdir / HELD_OUT)[: args.limit]
+        else:
+            problems[name] = benchmarks.load_benchmark(
+                spec, args.data_dir, limit=args.limit, fields=fields
+            )
     if args.reward:
         first = next(iter(problems.values()))[0]
         try_out({_REWARD: args.reward}, first, right_from=args.right_from, **_LIMITS)
@@ -105,7 +97,7 @@ def _sample(args: argparse.Namespace) -> None:
 
 def _judge(
     folder: pathlib.Path, args: argparse.Namespace, train: Sequence[Problem]
-) -> None:
+) -> dict[str, Any]:
     completions, conditions = read_completions(folder), read_conditions(folder)
     if not completions:
         raise FileNotFoundError(
@@ -168,9 +160,9 @@ def _judge(
     title = f"Evaluation of {written['model']}"
     sections = tables + report.completions(written, scored)
     files.replace(folder / "report.html", page(title, sections))
-    for path in filter(None, (folder / "results.json", args.json)):
-        files.replace_json(path, written)
+    files.replace_json(folder / "results.json", written)
     print(text, *baselines, f"report: {folder / 'report.html'}", sep="\n")
+    return written
 
 
 def _sampled(
@@ -200,24 +192,19 @@ def _sampled(
     )
 
 
-def _compare(args: argparse.Namespace) -> None:
+def _compare(args: argparse.Namespace) -> dict[str, Any]:
     arms = [comma_separated(arm) for arm in args.compare]
     result = compare([[user_path(folder) for folder in arm] for arm in arms])
     text = compare_markdown(result)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         files.replace(args.out / "compare.md", text)
-    if args.json:
-        files.replace_json(args.json, result)
     print(text)
+    return result
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.make_parser(__doc__)
     sampler.add_flags(
         parser,
         slots=64,
@@ -235,7 +222,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--fields", default="", help=text)
     text = "folder with NAME.jsonl or eval/NAME.jsonl"
     add("--data_dir", type=user_path, help=text)
-    add("--out", type=user_path, help="folder of this evaluation")
+    add("--out", type=output_folder, help="folder of this evaluation")
     text = (
         "also print the accuracy of a nearest-neighbour baseline over the training"
         " problems of this config"
@@ -274,5 +261,4 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    again = "evaluate: stopped; the same command resumes"
-    sys.exit(stopping.run(again, lambda _: main()))
+    sys.exit(main())

@@ -24,7 +24,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from configs.reading import user_path
+from configs.reading import output_folder
 from rl import files
 from tools import command
 
@@ -258,7 +258,7 @@ def main(argv: list[str] | None = None) -> int:
     add = parser.add_argument
     add("names", nargs="*", help="sets, or: eval, train, all")
     add("--list", action="store_true", help="list the sets and exit")
-    add("--out", type=user_path, default="data", help="data folder (default: data)")
+    add("--out", type=output_folder, default="data", help="data folder (default: data)")
     add("--mirror", default=GITHUB, help="URL in place of raw.githubusercontent.com")
     arguments = parser.parse_args(argv)
     if not (arguments.names or arguments.list):

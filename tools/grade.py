@@ -10,14 +10,6 @@ same command resumes an interrupted run and judges all stored completions again.
 tools.curate reads `graded` as evidence that gold answers are right.
 """
 
-# ruff: noqa: E402
-
-import signal
-
-if __name__ == "__main__":
-    # Ctrl-C during the imports below must not print a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 import argparse
 import dataclasses
 import json
@@ -27,16 +19,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from configs.reading import comma_separated, user_path
+from configs.reading import comma_separated, output_folder
 from rl import files
 from rl.evaluate import Scored, by_problem, score, summarise
-from rl.processes import stopping
 from rl.reward.verifier import verifier_reward
 from rl.statistics import wilson_interval
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.cores import usable_cores
-from rollout.types import SamplerError
+from tools import command
 from tools.curation.formats import parse_fields
 from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
@@ -52,13 +43,8 @@ _CONDITIONS = dataclasses.replace(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parse(argv)
-    try:
-        _grade(args, _rows(args))
-    except (ValueError, OSError, SamplerError) as error:
-        print(f"grade: {error}", file=sys.stderr)
-        return stopping.REFUSED
-    return 0
+    again = "stopped; the same command resumes"
+    return command.run(_grade, _parse(argv), stopped=again)
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -86,8 +72,8 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    keys = ("id", "problem", "meta")
+def _grade(args: argparse.Namespace) -> dict[str, Any]:
+    rows, keys = _rows(args), ("id", "problem", "meta")
     problems = [
         Problem(**{key: row[key] for key in keys}, answers=tuple(row["answers"]))
         for row in rows
@@ -120,9 +106,9 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             "levels": dict(sorted(Counter(str(row["level"]) for row in rows).items())),
             "level_source": args.level_source,
         }
-        for path in filter(None, (args.out / "summary.json", args.json)):
-            files.replace_json(path, summary)
+        files.replace_json(args.out / "summary.json", summary)
     print(json.dumps(summary, indent=2))
+    return summary
 
 
 def grade(group: Sequence[Scored], classes: Sequence[str | None]) -> dict[str, Any]:
@@ -148,11 +134,7 @@ def grade(group: Sequence[Scored], classes: Sequence[str | None]) -> dict[str, A
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.grade",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.make_parser(__doc__)
     default = dataclasses.asdict(_CONDITIONS).items()
     text = ", ".join(f"{name} {value}" for name, value in default)
     sampler.add_flags(parser, slots=256, default=text)
@@ -165,7 +147,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--input", type=many, action="extend", required=True, help=text)
     text = "columns of files of other formats: problem=COLUMN,answer=COLUMN.key[0]"
     add("--fields", default="", help=text)
-    add("--out", type=user_path, required=True, help="output folder")
+    add("--out", type=output_folder, required=True, help="output folder")
     text = (
         "percentile: fifths of the solve rates, from 1 (most solved) to 5, where equal"
         " rates share a level; keep: the levels of the input (default)"
@@ -176,11 +158,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not args.model:
         parser.error("--model is required")
-    new = args.level_source or f"grade:{pathlib.Path(args.model).stem}"
+    new = args.level_source or f"grade:{pathlib.Path(args.model).resolve().name}"
     args.level_source = new if args.levels == "percentile" else None
     return args
 
 
 if __name__ == "__main__":
-    again = "grade: stopped; the same command resumes"
-    sys.exit(stopping.run(again, lambda _: main()))
+    sys.exit(main())

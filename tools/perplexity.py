@@ -20,7 +20,6 @@ import numpy as np
 from configs.reading import user_path
 from rl.files import damaged
 from rl.processes.devices import start_cpu_devices
-from rl.processes.stopping import run
 from rl.progress import phase
 from rl.statistics import t_interval
 from tools import command, logprobs, page
@@ -155,4 +154,4 @@ def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run("perplexity: stopped; nothing was written", lambda _: main()))
+    sys.exit(main())

@@ -7,6 +7,7 @@ may list only one of two stop tokens, or a chat template that was not used in tr
 import json
 import os
 import pathlib
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +23,9 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Keys retained from the base's generation config. Others, such as lengths and
 # penalties, were not used in training but would be applied by servers.
 _RETAINED = ("bos_token_id", "pad_token_id", "transformers_version")
+
+# The folders of quoted absolute paths, which tell readers only of this machine.
+_FOLDERS = re.compile(r'(?<=[",])[/~][^",\n]*/(?=[^",/])')
 
 
 def serve_as_trained(
@@ -43,12 +47,12 @@ def serve_as_trained(
     # Set all sampling parameters: servers have other defaults for missing ones.
     sampling = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
     replace_json(path, retained | {"eos_token_id": stops} | sampling)
-    # Remove a second template, inside the tokenizer's config.
     path = folder / "tokenizer_config.json"
     if path.is_file():
         config = json.loads(path.read_text("utf-8"))
-        if config.pop("chat_template", None) is not None:
-            replace_json(path, config)
+        config.pop("chat_template", None)  # a second template
+        # With padding on the right, a batch of prompts would continue the padding.
+        replace_json(path, config | {"padding_side": "left"})
     (folder / "chat_template.json").unlink(missing_ok=True)
     replace(folder / "chat_template.jinja", chat_template(template, tokenizer))
 
@@ -89,6 +93,8 @@ def model_card(
     """
     model = config["model"]
     base = model["path"] or model["maker_args"].get("package") or model["maker"]
+    if pathlib.Path(base).exists() or base.startswith(("/", "~")):
+        base = pathlib.Path(base).name
     head: dict[str, Any] = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
@@ -119,7 +125,7 @@ def model_card(
         "",
         *markdown_table(["key", "value"], settings),
     ]
-    return "\n".join(lines)
+    return _FOLDERS.sub("", "\n".join(lines))
 
 
 def commit() -> str:

@@ -8,8 +8,10 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import os
 import pathlib
 import socket
+import sys
 import threading
 import time
 import urllib.parse
@@ -84,6 +86,12 @@ def checksum(data: np.ndarray) -> int:
         for axis in (0, 1)
     )
     return columns << 32 | rows
+
+
+def api_key() -> str:
+    """Returns the servers' API key, VLLM_API_KEY of the environment, or ""."""
+    # A line break, as in a key that was read from a file, is invalid in a request.
+    return os.environ.get("VLLM_API_KEY", "").strip()
 
 
 class VllmClient:
@@ -197,9 +205,10 @@ class VllmClient:
 
     # -- checks of a started server --------------------------------------------------
 
-    def attach(self, *, max_model_len: int) -> float:
+    def attach(self, *, max_model_len: int, names: Sequence[str] = ()) -> float:
         """Checks the server; must be called once before `generate`.
 
+        Prints a warning if no name in `names` is that of the server's model.
         Returns the log-prob, in nats, of a token sampled with top_k=1. It is 0 unless
         the server reports log-probs of the raw logits.
 
@@ -209,6 +218,13 @@ class VllmClient:
         """
         model = self.call("GET", "/v1/models", timeout=10)["data"][0]
         self._model = model["id"]
+        served = str(model.get("root") or model["id"])  # the server's --model
+        if names and pathlib.Path(served).name not in names:
+            print(
+                f"WARNING: {self.url} serves the model {served!r}; if this is not the"
+                f" requested model {names[0]!r}, give the address of another server",
+                file=sys.stderr,
+            )
         if model["max_model_len"] < max_model_len:
             raise ServerRefused(
                 f"{self.url} has --max-model-len {model['max_model_len']}: must be at"

@@ -22,12 +22,13 @@ import time
 from rollout.cores import usable_cores
 from rollout.types import SamplerError
 from rollout.vllm import supervisor
-from rollout.vllm.client import VllmClient
+from rollout.vllm.client import VllmClient, api_key
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Prefixes of environment variables that a server inherits: system, accelerators, vLLM.
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TMPDIR", "XDG_", "LD_", "CC", "CXX"),
+    *("http", "HTTP", "no_proxy", "NO_PROXY", "SSL_CERT_", "REQUESTS_CA_BUNDLE"),
     *("CUDA", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "MKL_", "GOMP_", "KMP_"),
     *("VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "RAY_"),
 )
@@ -276,7 +277,7 @@ def main() -> None:
         spec = ServerSpec(
             python=sys.executable,
             extra_args=tuple(extra),
-            api_key=os.environ.get("VLLM_API_KEY", ""),
+            api_key=api_key(),
             **vars(options) | {"devices": tuple(options.devices)},
         )
     except ValueError as error:

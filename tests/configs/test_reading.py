@@ -12,10 +12,12 @@ from ml_collections import ConfigDict
 from configs import base
 from configs.reading import (
     UnreadableConfig,
+    UnusablePath,
     changes,
     describe_keys,
     expand_home,
     output_file,
+    output_folder,
     parse_flags,
     read_config,
 )
@@ -164,6 +166,18 @@ def test_an_address_and_an_empty_variable_are_not_folders(
         assert caught.value.code == 2
         assert message in capsys.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.failure(132)
+def test_a_file_is_not_a_folder_and_a_folder_not_a_file(tmp_path):
+    file = tmp_path / "sums.jsonl"
+    file.touch()
+    for path in (file, file / "new"):
+        with pytest.raises(UnusablePath, match="sums.jsonl is a file; give a folder"):
+            output_folder(str(path))
+    with pytest.raises(UnusablePath, match="is a folder; give a file"):
+        output_file(str(tmp_path))
+    assert output_folder(str(tmp_path)) == tmp_path
 
 
 @pytest.mark.failure(124)

@@ -153,6 +153,18 @@ def test_what_cannot_be_converted_is_one_line(tmp_path, capsys):
         assert not list(tmp_path.glob("*out*"))
 
 
+@pytest.mark.failure(137)
+def test_a_type_that_the_package_cannot_read_is_named(tmp_path, capsys, monkeypatch):
+    def dequantize(data, kind):
+        raise NotImplementedError
+
+    monkeypatch.setattr("gguf.dequantize", dequantize)
+    file = write(tmp_path / "a.gguf", tiny_llama(tmp_path / "in"), architecture="llama")
+    out = str(tmp_path / "out")
+    assert convert.main(["--gguf", str(file), "--out", out]) == 2
+    assert "has type F32; use another quantization" in capsys.readouterr().err
+
+
 @pytest.mark.failure(33)
 def test_a_package_that_is_not_there_is_one_command():
     with pytest.raises(ValueError, match="run `pip install --no-deps no-such==1.0`"):

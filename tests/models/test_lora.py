@@ -112,6 +112,26 @@ def test_kernels_that_a_peft_folder_lacks_stay_as_they_are(adapted, tmp_path):
         assert np.any(found["layers"][f"{name}_lora_b"]) == (name in lora.ATTENTION)
 
 
+@pytest.mark.failure(136)
+def test_adapters_that_were_not_saved_completely_are_refused(adapted, tmp_path):
+    model, params, _ = adapted
+    peft_folder.save_folder(tmp_path / "a", params, ADAPTED, base="")
+    path = tmp_path / "a/adapter_model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    lost = "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"
+    partly = {name: x for name, x in tensors.items() if name != lost}
+    for content, message in ((partly, lost), ({}, "lora_A.weight")):
+        safetensors.numpy.save_file(content, path)
+        with pytest.raises(ValueError, match=f"{message} is missing; save all"):
+            peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
+    path.rename(path.with_suffix(".bin"))
+    with pytest.raises(ValueError, match=".safetensors: .* is missing; save all"):
+        peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
+    for content in ({}, {"base_model_name_or_path": None}):
+        with pytest.raises(ValueError, match="_or_path=None is not .*; give --base"):
+            peft_folder.base_of(content)
+
+
 @pytest.mark.failure(107)
 @pytest.mark.parametrize(
     "changes, message",

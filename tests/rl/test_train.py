@@ -392,6 +392,18 @@ def test_another_run_is_refused_and_kept(finished, early, which, message):
     assert _bytes(workdir) == _bytes(finished[0])
 
 
+@pytest.mark.failure(147)
+def test_a_failed_save_is_not_logged_by_orbax():
+    code = (
+        "import logging\nfrom rl import train\n"
+        "try:\n    train.main(['train', 'unexpected'])\n"
+        "finally:\n    print(logging.getLogger('absl').isEnabledFor(logging.ERROR))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n" and "unexpected argument" in done.stderr
+
+
 @pytest.mark.failure(38)
 def test_a_base_that_is_not_finite_is_named_and_not_trained(early):
     workdir, done = early["a base with a NaN"]

@@ -3,11 +3,13 @@
 import fcntl
 import json
 import re
+import shutil
 
 import jax.numpy as jnp
 import pytest
 
 from rl.checkpoint import Checkpoints
+from rl.checksums import CorruptCheckpointError, write_sums
 from rl.update.step import TrainState
 from tools import checkpoint
 
@@ -59,6 +61,29 @@ def test_verify_reads_every_byte_and_names_what_is_damaged(workdir, tmp_path, ca
     }
     assert damage[6].startswith(str(path)) and not any(damage[s] for s in (2, 4, 8))
     _run("list", workdir)  # reads the records alone
+
+
+@pytest.mark.failure(141)
+def test_parts_that_were_not_merged_are_damage(workdir, capsys):
+    manifest = workdir / "checkpoints" / "4" / "state" / "manifest.ocdbt"
+    manifest.unlink()
+    write_sums(workdir / "checkpoints" / "4")
+    _run("verify", workdir, status=1)
+    part = manifest.with_name("ocdbt.process_0")
+    assert f"step 4: DAMAGED: {part}: was not merged" in capsys.readouterr().out
+
+
+@pytest.mark.failure(142)
+def test_a_step_that_a_run_deletes_meanwhile_is_not_damaged(
+    workdir, capsys, monkeypatch
+):
+    def deleted(path):
+        shutil.rmtree(path)
+        raise CorruptCheckpointError(f"{path}: missing")
+
+    monkeypatch.setattr(checkpoint, "verify", deleted)
+    _run("verify", workdir)
+    assert "no checkpoints" in capsys.readouterr().out
 
 
 def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):

@@ -30,6 +30,8 @@ def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied, caps
     assert capsys.readouterr().out.endswith(last)
 
 
+@pytest.mark.failure(131)
+@pytest.mark.failure(133)
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
     "arguments,message",
@@ -40,6 +42,8 @@ def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied, caps
         (["--workdir", "no/such", "--out", "x"], "config.json: no such file"),
         (["--peft", "a", "--step", "3", "--out", "x"], "--step 3: requires --workdir"),
         (["--gguf", "a", "--base", "b", "--out", "x"], "--base b: requires --peft or"),
+        (["--hf", "a", "--dtype", "float32", "--out", "x"], "has no effect with --hf"),
+        (["--hf", "a", "--out", "x[1]"], "--out=x[1]: must not contain a bracket"),
     ],
 )
 def test_what_cannot_be_converted_is_one_line(arguments, message, capsys):

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.tools import tiny
-from tools.grade import main
+from tools.grade import _parse, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -79,6 +79,13 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     assert status == 2 and "max_tokens=11 and a prompt of" in said
     assert "exceed context=12; raise --context or lower --max_tokens" in said
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.failure(135)
+def test_the_scale_of_levels_has_the_whole_name_of_the_model():
+    given = ["--input", "a", "--out", "b", "--levels", "percentile", "--model"]
+    for model in ("Qwen/Qwen2.5-Math-7B", "models/Qwen2.5-Math-7B/"):
+        assert _parse([*given, model]).level_source == "grade:Qwen2.5-Math-7B"
 
 
 @pytest.mark.failure(33)

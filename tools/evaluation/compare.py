@@ -132,6 +132,12 @@ def _arm(arm: Arm, names: Sequence[str]) -> dict[str, Any]:
                 f"{folder}: sampling is {other!r}, but {drawn[0]!r} in {folders[0]};"
                 " sample all evaluations of an arm in the same way"
             )
+    models = [e.conditions.get("drawing", {}).get("checkpoint", e.folder) for e in arm]
+    if len({*models}) < len(models):
+        raise ValueError(
+            f"--compare: {', '.join(folders)}: two of these evaluate the same model;"
+            " the models of an arm must differ in the training seed"
+        )
     accuracies = {name: _accuracies(arm, name, arm[0].correct[name]) for name in names}
     return {
         "name": ", ".join(folders),

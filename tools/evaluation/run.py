@@ -39,9 +39,10 @@ class Conditions:
 
     def __post_init__(self) -> None:
         check_template(self.template)
-        for key in ("samples", "max_tokens", "context", "chunk"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key}={getattr(self, key)}: must be at least 1")
+        least = {"samples": 1, "max_tokens": 1, "context": 1, "chunk": 1, "seed": 0}
+        for key, limit in least.items():
+            if (value := getattr(self, key)) < limit:
+                raise ValueError(f"{key}={value}: must be at least {limit}")
         if self.temperature == 0 and self.samples > 1:
             raise ValueError(
                 f"samples={self.samples}: must be 1 at temperature 0, because all "

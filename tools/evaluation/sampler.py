@@ -3,11 +3,12 @@
 import argparse
 import dataclasses
 import os
+import pathlib
 from collections.abc import Mapping, Sequence
 
 import jax
 
-from configs.reading import comma_separated, output_file
+from configs.reading import comma_separated
 from models.hf import load_params
 from rl import files
 from rl.problems.reading import write_problems
@@ -16,6 +17,7 @@ from rl.types import Problem
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_memory, make_layout
 from rollout.types import Sampler
+from rollout.vllm.client import api_key
 from rollout.vllm.fan_out import FleetSampler
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
@@ -34,10 +36,10 @@ def positive_number(text: str) -> int:
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> None:
     """Adds the flags for sampling; `default` describes the conditions without flags."""
-    parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
+    text = "HF folder, workdir of a run, or hub id"
+    parser.add_argument("--model", type=os.path.expanduser, help=text)
     text = "use only the first LIMIT problems"
     parser.add_argument("--limit", type=positive_number, help=text)
-    parser.add_argument("--json", type=output_file, help="also write the result here")
     add = parser.add_argument_group(f"conditions (default: {default})").add_argument
     add("--template", help="none, qwen_math, r1, model, or a text")
     add("--samples", type=int, help="completions per problem")
@@ -50,7 +52,8 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int, default: str) -> N
     add = parser.add_argument_group("sampler").add_argument
     add("--sampler", choices=("jax", "vllm"), default="jax")
     add("--dtype", default="auto", help="auto: that of config.json")
-    add("--slots", type=int, default=slots, help="completions decoded together (jax)")
+    text = "completions decoded together (jax)"
+    add("--slots", type=positive_number, default=slots, help=text)
     add("--vllm_python", default=".venv-vllm/bin/python", help="Python with vLLM")
     urls = "comma-separated URLs of servers that already serve this model (vllm)"
     add("--url", type=comma_separated, action="extend", default=[], help=urls)
@@ -80,6 +83,9 @@ def sample(
       ValueError: the model or a flag is not valid, a prompt does not fit, or the folder
         has completions of other conditions.
     """
+    if args.sampler == "jax" and (args.url or args.devices):
+        flag = "--url" if args.url else "--devices"
+        raise ValueError(f"{flag}: has no effect without --sampler vllm; add it")
     # Before JAX runs anything.
     if args.sampler == "jax":
         start_cpu_devices(0, rows=args.slots)
@@ -129,15 +135,15 @@ def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> S
     """Opens the sampler that the flags select; vLLM servers log into `args.out`."""
     if args.sampler == "jax":
         return open_jax_sampler(model, slots=args.slots, context=context)
-    key = os.environ.get("VLLM_API_KEY", "")
     if args.url:
-        return serve_fixed(urls=args.url, api_key=key, max_model_len=context)
+        names = pathlib.Path(args.model).resolve().name, model.folder.resolve().name
+        return serve_fixed(urls=args.url, max_model_len=context, names=names)
     spec = ServerSpec(
         python=args.vllm_python,
         model=str(model.folder),
         dtype=model.dtype,
         max_model_len=context,
-        api_key=key,
+        api_key=api_key(),
         load_format="auto",
     )
     sets = device_sets(args.devices, 0.0)
@@ -166,21 +172,24 @@ def serve_fixed(
     *,
     servers: Sequence[ServerProcess] = (),
     urls: Sequence[str] = (),
-    api_key: str = "",
     max_model_len: int,
     concurrency: int = 256,
+    names: Sequence[str] = (),
 ) -> FleetSampler:
     """Starts `servers`, connects to the servers at `urls`, and returns their sampler.
 
     The weights of these vLLM servers are never updated. The `servers` must have
-    `load_format` "auto", to load the model when they start.
+    `load_format` "auto", to load the model when they start. For `names` see
+    `VllmClient.attach`.
     """
     fleet = ServerFleet(
-        servers=servers, urls=urls, api_key=api_key, concurrency=concurrency
+        servers=servers, urls=urls, api_key=api_key(), concurrency=concurrency
     )
     try:
         fleet.start(
-            attach=lambda client: client.attach(max_model_len=max_model_len),
+            attach=lambda client: client.attach(
+                max_model_len=max_model_len, names=names
+            ),
             update=lambda client: None,
             check_restarted=lambda client, answer: None,
         )

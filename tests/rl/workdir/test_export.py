@@ -72,6 +72,7 @@ def test_a_chat_template_keeps_what_it_was_trained_with():
     assert chat_template("model", llama) == '{{ "2024" }}'
 
 
+@pytest.mark.failure(138)
 @pytest.mark.failure(58)
 def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data):
     fields = {k: 7 for k in vars(transformers.GenerationConfig()) if k[0] != "_"}
@@ -102,11 +103,12 @@ def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data
         "eos_token_id", "pad_token_id", "bos_token_id", "do_sample", "top_k"
     } | ({"temperature", "top_p"} & config.keys())  # fmt: skip
     said = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert said == {"eos_token": "<e>"}
+    assert said == {"eos_token": "<e>", "padding_side": "left"}
     chat = (tmp_path / "chat_template.jinja").read_text()
     assert chat == "{{ messages[-1]['content'] }}{{ \"?\" }}"
 
 
+@pytest.mark.failure(139)
 def test_a_card_says_what_the_model_is():
     config = json.loads(quickstart.get_config().to_json_best_effort())
     summary = {"samples": 2, "pass@2": 1.0, "greedy_accuracy": 0.5}
@@ -122,6 +124,13 @@ def test_a_card_says_what_the_model_is():
         config["model"] |= {"maker": "", "path": f"Qwen/Qwen2.5-0.5B{revision}"}
         card = model_card(config, step=1, evaluations={})
         assert 'base_model: "Qwen/Qwen2.5-0.5B"\n' in card
+    config["model"]["path"] = "/home/me/models/small"
+    config["data"]["train"] = "/home/me/a.jsonl,~/b c/d.jsonl,here/e.jsonl"
+    config["data"]["template"] = "<a>/b/</a> {problem}"
+    card = model_card(config, step=1, evaluations={})
+    assert "# small, trained by" in card and '| model.path | `"small"` |' in card
+    assert '| data.train | `"a.jsonl,d.jsonl,here/e.jsonl"` |' in card
+    assert '| data.template | `"<a>/b/</a> {problem}"` |' in card
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 from rollout.types import SamplingParams
 from rollout.vllm import server as vllm_server
 from rollout.vllm import supervisor
-from rollout.vllm.client import OutOfStep, ServerGone, VllmClient
+from rollout.vllm.client import OutOfStep, ServerGone, VllmClient, api_key
 from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec
 from tests.rollout.vllm.policies import ROOT
 
@@ -45,6 +45,12 @@ def test_a_folder_is_made_absolute_and_a_hub_id_is_not(tmp_path, monkeypatch):
         spec = dataclasses.replace(_spec(), model=model)
         arguments = vllm_server.command(spec, port=1)
         assert arguments[arguments.index("--model") + 1] == given
+
+
+@pytest.mark.failure(140)
+def test_a_line_break_is_not_part_of_a_key(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "secret\n")
+    assert api_key() == "secret"
 
 
 def test_a_key_is_given_by_the_environment_alone(monkeypatch, capsys):

@@ -156,3 +156,11 @@ def test_every_sampling_field_is_sent(sampler, server):
     arguments = command(server.spec, port=1)
     assert arguments[arguments.index("--generation-config") + 1] == "vllm"
     assert np.isfinite([c.sampler_logprobs for c in drawn]).all()
+
+
+@pytest.mark.failure(143)
+def test_a_server_with_another_model_is_a_warning(sampler, capsys):
+    url = sampler._fleet.members[0].client.url
+    for name, warned in (("policy", False), ("another", True)):
+        serve_fixed(urls=[url], max_model_len=64, names=(name,)).close()
+        assert ("serves the model 'policy'" in capsys.readouterr().err) == warned

@@ -120,6 +120,17 @@ def test_seeds_of_one_arm_are_drawn_alike(tmp_path):
         compare([[a], [b, c]])
 
 
+@pytest.mark.failure(145)
+def test_a_model_counts_once_in_an_arm(tmp_path):
+    verdicts = {"s": {"x": [True]}}
+    a, b, c = (
+        judged(tmp_path / name, verdicts, checkpoint=name == "c") for name in "abc"
+    )
+    for arm in ([a, b], [a, a]):
+        with pytest.raises(ValueError, match="two of these evaluate the same model"):
+            compare([[c], arm])
+
+
 def test_what_cannot_be_compared(tmp_path):
     a = judged(tmp_path / "a", {"s": {"x": [True], "y": [True]}})
     b = judged(tmp_path / "b", {"s": {"x": [True]}})

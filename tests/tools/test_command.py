@@ -1,0 +1,27 @@
+"""The end of every command: a result, an error or a signal."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INTERRUPTED = """
+import os, signal
+from tools import command
+
+def work(arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+
+command.run(work, command.make_parser("").parse_args([]), stopped="stopped; again")
+"""
+
+
+@pytest.mark.failure(144)
+def test_ctrl_c_is_one_line_and_has_its_status():
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 130
+    assert done.stderr.endswith("stopped; again\n") and "Traceback" not in done.stderr
