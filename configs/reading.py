@@ -215,10 +215,13 @@ def output_folder(text: str) -> pathlib.Path:
 
 
 class PathParser(flags.ArgumentParser[pathlib.Path]):
-    """Parses a flag of absl with `output_folder`."""
+    """Parses a flag of absl with `convert`."""
+
+    def __init__(self, convert: Callable[[str], pathlib.Path] = output_folder):
+        self._convert = convert
 
     def parse(self, argument: str) -> pathlib.Path:
-        return output_folder(argument)
+        return self._convert(argument)
 
 
 def comma_separated(text: str) -> list[str]:

@@ -365,8 +365,7 @@ def check_path(flag: str, path: pathlib.Path) -> None:
     """Raises ValueError if Orbax cannot restore from the path, the value of `flag`."""
     if "[" in str(path.absolute()):
         raise ValueError(
-            f"{flag}={path}: must not contain a bracket, which Orbax reads as a"
-            " pattern: checkpoints could not be restored"
+            f"{flag}={path}: must not contain a bracket, which Orbax reads as a pattern"
         )
 
 

@@ -125,8 +125,7 @@ def _parse_flags(argv: Sequence[str]) -> Sequence[str]:
 
 def main(argv: Sequence[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax logs a lot at INFO
-    # A failed save raises an error; asyncio, and Orbax by way of absl, would also log
-    # every abandoned write.
+    # A failed save raises an error; asyncio and Orbax (absl) would also log it.
     for name in ("asyncio", "absl"):
         standard_logging.getLogger(name).setLevel(standard_logging.CRITICAL)
     warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)

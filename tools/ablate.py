@@ -51,7 +51,7 @@ _DEVICES = flags.DEFINE_string(
 _JOBS = flags.DEFINE_string(
     "jobs", None, "Write the commands of unfinished runs to this file and start none."
 )
-_JSON = flags.DEFINE_string("json", None, "Also write the result to this file.")
+_JSON = flags.DEFINE(PathParser(output_file), "json", None, "Also write the result.")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -66,8 +66,6 @@ def main(argv: Sequence[str]) -> None:
 def _command(stop: StopSignals) -> int:
     try:
         workdir = _WORKDIR.value
-        if _JSON.value:
-            output_file(_JSON.value)
         study = make_study(
             config_flags.get_config_filename(flags.FLAGS["config"]),
             workdir=workdir,
@@ -102,7 +100,7 @@ def _report(study: Study, workdir: pathlib.Path) -> None:
     files.replace(workdir / f"{study.name}.md", text)
     files.replace_json(workdir / f"{study.name}.json", result)
     if _JSON.value:
-        files.replace_json(user_path(_JSON.value), result)
+        files.replace_json(_JSON.value, result)
     print(text)
 
 

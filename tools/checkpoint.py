@@ -79,15 +79,13 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
         row = {
             "name": str(step),
             "step": step,
-            "updates": record and record.updates,
             "bytes": checkpoint.size_of(path),
             "saved": saved and saved.isoformat(),
-            "healthy": record and record.healthy,
-            "score": record and record.score,
             "kept": kept.get(step, []),
             "damage": damage,
         }
-        rows.append(row)
+        of_record = ("updates", "healthy", "score")
+        rows.append(row | {key: record and getattr(record, key) for key in of_record})
     return rows
 
 

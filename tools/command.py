@@ -33,12 +33,11 @@ def run(
     arguments: argparse.Namespace,
     *,
     failed: Callable[[Any], bool] = lambda result: False,
-    stopped: str = "stopped",
 ) -> int:
     """Calls `work` and writes its result to the file of `--json`.
 
     Returns the exit status of the command: 0, 1 if the result has `failed`, or 2 after
-    an error. A signal or Ctrl-C ends the process, with the message `stopped`.
+    an error. A signal or Ctrl-C ends the process.
     """
 
     def command(stop: stopping.StopSignals) -> int:
@@ -51,4 +50,4 @@ def run(
             return REFUSED
         return ERROR if failed(result) else DONE
 
-    return stopping.run(stopped, command)
+    return stopping.run("stopped; the same command resumes or starts again", command)

@@ -44,7 +44,7 @@ _FIELDS = flags.DEFINE_string(
     "",
     "columns of --input files of another format: problem=COLUMN,answer=COLUMN.key[0]",
 )
-_JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
+_JSON = flags.DEFINE(PathParser(output_file), "json", None, "also write the summary")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -61,7 +61,6 @@ def _curate() -> int:
     try:
         inputs = [name for text in _INPUT.value for name in comma_separated(text)]
         out = _OUT.value
-        copy = output_file(_JSON.value) if _JSON.value else None
         fields = parse_fields(_FIELDS.value)
         if fields and not inputs:
             raise ValueError(f"--fields={_FIELDS.value}: requires --input")
@@ -72,8 +71,8 @@ def _curate() -> int:
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
         return ERROR
-    if copy:
-        replace_json(copy, summary)
+    if _JSON.value:
+        replace_json(_JSON.value, summary)
     for line in lost(summary):
         print(f"WARNING: {line}")
     print(

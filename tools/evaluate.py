@@ -51,8 +51,7 @@ _LIMITS: dict[str, Any] = {"timeout": 5.0, "advice": "make the function faster"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
-    again = "stopped; the same command resumes"
-    return command.run(_compare if args.compare else _evaluate, args, stopped=again)
+    return command.run(_compare if args.compare else _evaluate, args)
 
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
@@ -79,10 +78,7 @@ def _sample(args: argparse.Namespace) -> None:
     problems: dict[str, list[Problem]] = {}
     for spec in dict.fromkeys(args.benchmarks):
         if (name := benchmarks.benchmark_name(spec)) in problems:
-            raise ValueError(
-                f"--benchmarks={spec}: another benchmark has the name {name} too;"
-                " rename the file"
-            )
+            raise ValueError(f"--benchmarks={spec}: {name} occurs twice; rename a file")
         if spec == held_out:
             problems[name] = read_problems(workdir / HELD_OUT)[: args.limit]
         else:

@@ -43,8 +43,7 @@ _CONDITIONS = dataclasses.replace(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    again = "stopped; the same command resumes"
-    return command.run(_grade, _parse(argv), stopped=again)
+    return command.run(_grade, _parse(argv))
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -52,7 +52,13 @@ def serve_as_trained(
         config = json.loads(path.read_text("utf-8"))
         config.pop("chat_template", None)  # a second template
         # With padding on the right, a batch of prompts would continue the padding.
-        replace_json(path, config | {"padding_side": "left"})
+        config["padding_side"] = "left"
+        # transformers 4 cannot read these two values of transformers 5.
+        if config.get("tokenizer_class") == "TokenizersBackend":
+            config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        if isinstance(config.get("extra_special_tokens"), list):
+            config["additional_special_tokens"] = config.pop("extra_special_tokens")
+        replace_json(path, config)
     (folder / "chat_template.json").unlink(missing_ok=True)
     replace(folder / "chat_template.jinja", chat_template(template, tokenizer))
 

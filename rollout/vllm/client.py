@@ -220,11 +220,8 @@ class VllmClient:
         self._model = model["id"]
         served = str(model.get("root") or model["id"])  # the server's --model
         if names and pathlib.Path(served).name not in names:
-            print(
-                f"WARNING: {self.url} serves the model {served!r}; if this is not the"
-                f" requested model {names[0]!r}, give the address of another server",
-                file=sys.stderr,
-            )
+            differs = f"{self.url} serves the model {served!r}, not {names[0]!r}"
+            print(f"WARNING: {differs}; check the address", file=sys.stderr)
         if model["max_model_len"] < max_model_len:
             raise ServerRefused(
                 f"{self.url} has --max-model-len {model['max_model_len']}: must be at"

@@ -234,6 +234,8 @@ class ServerFleet:
             member.process.wait_ready(_START_SECONDS)
             return
         deadline = time.monotonic() + _START_SECONDS
+        if not member.client.healthy():
+            log.warning("%s: waiting for a vLLM server", member.client.url)
         while not member.client.healthy():
             if self.closed or time.monotonic() > deadline:
                 raise ServerFailed(

@@ -40,8 +40,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
 
     Args:
       devices: the GPU ids of each server, separated by semicolons: "0;1" or "0,1;2,3".
-        If empty, each GPU that JAX does not use gets a server; a machine without GPUs
-        gets one server on the CPU.
+        If empty, each GPU that JAX does not use gets a server; if JAX uses none, each
+        GPU in CUDA_VISIBLE_DEVICES. A machine without GPUs gets a server on the CPU.
       fraction: the share of a GPU's memory for vLLM; 0 if the user has not set it.
 
     Raises:
@@ -50,6 +50,8 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
         its memory are not both set, or are more than 1 together.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
+    if machine and not own and (visible := _visible()):
+        machine = [gpu for gpu in machine if gpu in visible]
     if devices:
         try:
             sets = [
@@ -118,11 +120,15 @@ def _gpus_of_machine() -> list[int]:
 def _gpus_of_jax() -> tuple[int, ...]:
     """Returns the ids of the GPUs that this process uses, as in `nvidia-smi`."""
     held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    names = visible.split(",") if visible and held else []
-    if not all(name.strip().isdigit() for name in names):
+    visible = _visible() if held else []
+    return tuple(visible[i] if visible else i for i in held)
+
+
+def _visible() -> list[int]:
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not all(name.strip().isdigit() for name in names.split(",") if names):
         raise ValueError(
-            f"CUDA_VISIBLE_DEVICES={visible}: must contain the numbers that `nvidia-smi"
+            f"CUDA_VISIBLE_DEVICES={names}: must contain the numbers that `nvidia-smi"
             " -L` lists; other names do not show which GPUs are free for vLLM"
         )
-    return tuple(int(names[i]) if names else i for i in held)
+    return [int(name) for name in names.split(",") if names]

@@ -135,8 +135,7 @@ def _arm(arm: Arm, names: Sequence[str]) -> dict[str, Any]:
     models = [e.conditions.get("drawing", {}).get("checkpoint", e.folder) for e in arm]
     if len({*models}) < len(models):
         raise ValueError(
-            f"--compare: {', '.join(folders)}: two of these evaluate the same model;"
-            " the models of an arm must differ in the training seed"
+            f"--compare: {', '.join(folders)}: the same model twice; remove one"
         )
     accuracies = {name: _accuracies(arm, name, arm[0].correct[name]) for name in names}
     return {

@@ -15,6 +15,7 @@ from absl import app, flags, logging
 
 from configs.base import from_config
 from configs.reading import (
+    PathParser,
     define_config,
     describe_keys,
     expand_home,
@@ -49,7 +50,7 @@ _CONTEXT = flags.DEFINE_integer(
     " and completion).",
     lower_bound=0,
 )
-_JSON = flags.DEFINE_string("json", None, "Also write the plan to this file.")
+_JSON = flags.DEFINE(PathParser(output_file), "json", None, "Also write the plan.")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -59,15 +60,13 @@ def main(argv: Sequence[str]) -> None:
         sys.exit("error: give --config=configs/NAME.py and --target=CHIP:SHAPE")
     expand_home(_CONFIG.value)
     logging.set_verbosity(logging.WARNING)
-    command = functools.partial(_plan, _TARGET.value)
-    sys.exit(run("plan: stopped; compiled programs are cached", command))
+    sys.exit(run("plan: stopped; compiled programs are cached", _plan))
 
 
-def _plan(name: str, stop: StopSignals) -> int:
+def _plan(stop: StopSignals) -> int:
     try:
-        file = output_file(_JSON.value) if _JSON.value else None
         config = from_config(_CONFIG.value)
-        target = parse_target(name)
+        target = parse_target(_TARGET.value)
         if _SEARCH.value:
             work = search.best(config, target)
         else:
@@ -76,8 +75,8 @@ def _plan(name: str, stop: StopSignals) -> int:
         with watch("compile", unit="programs") as count:
             compiled = compile_programs(work, on_compiled=count.update)
         plan = make_report(work, *compiled, context=_CONTEXT.value)
-        if file:
-            replace_json(file, plan)
+        if _JSON.value:
+            replace_json(_JSON.value, plan)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR

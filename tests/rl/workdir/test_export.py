@@ -72,6 +72,7 @@ def test_a_chat_template_keeps_what_it_was_trained_with():
     assert chat_template("model", llama) == '{{ "2024" }}'
 
 
+@pytest.mark.failure(148)
 @pytest.mark.failure(138)
 @pytest.mark.failure(58)
 def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data):
@@ -80,6 +81,7 @@ def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data
     fields |= {"eos_token_id": 1, "pad_token_id": 3, "bos_token_id": 4, "new": True}
     (tmp_path / "generation_config.json").write_text(json.dumps(fields))
     config = {"chat_template": "{{ 'another' }}", "eos_token": "<e>"}
+    config |= {"tokenizer_class": "TokenizersBackend", "extra_special_tokens": ["<a>"]}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     serve_as_trained(
         tmp_path,
@@ -103,7 +105,12 @@ def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data
         "eos_token_id", "pad_token_id", "bos_token_id", "do_sample", "top_k"
     } | ({"temperature", "top_p"} & config.keys())  # fmt: skip
     said = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert said == {"eos_token": "<e>", "padding_side": "left"}
+    assert said == {
+        "eos_token": "<e>",
+        "padding_side": "left",
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "additional_special_tokens": ["<a>"],
+    }
     chat = (tmp_path / "chat_template.jinja").read_text()
     assert chat == "{{ messages[-1]['content'] }}{{ \"?\" }}"
 

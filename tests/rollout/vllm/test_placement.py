@@ -43,6 +43,15 @@ def test_servers_get_gpus_that_jax_does_not_hold_or_a_share(
             device_sets(devices, of_vllm)
 
 
+@pytest.mark.failure(150)
+def test_gpus_that_are_not_visible_get_no_server_if_jax_uses_none(monkeypatch):
+    monkeypatch.setattr(placement, "_gpus_of_machine", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(placement, "_gpus_of_jax", lambda: ())
+    for visible, found in (("3,1", [(1,), (3,)]), ("", [(0,), (1,), (2,), (3,)])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert device_sets("", 0.0) == found
+
+
 def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
     monkeypatch.setattr(
         jax,

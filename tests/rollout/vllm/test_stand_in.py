@@ -12,7 +12,7 @@ import pytest
 
 from rollout.types import SamplingParams
 from rollout.vllm import supervisor
-from rollout.vllm.server import ServerProcess, ServerSpec, command
+from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec, command
 from tests.rollout.vllm import stand_in
 from tools.evaluation.sampler import serve_fixed
 
@@ -164,3 +164,11 @@ def test_a_server_with_another_model_is_a_warning(sampler, capsys):
     for name, warned in (("policy", False), ("another", True)):
         serve_fixed(urls=[url], max_model_len=64, names=(name,)).close()
         assert ("serves the model 'policy'" in capsys.readouterr().err) == warned
+
+
+@pytest.mark.failure(149)
+def test_a_missing_server_is_waited_for_with_a_line(monkeypatch, caplog):
+    monkeypatch.setattr("rollout.vllm.fleet._START_SECONDS", 0.1)
+    with pytest.raises(ServerFailed, match="127.0.0.1:9: no vLLM server answers"):
+        serve_fixed(urls=["http://127.0.0.1:9"], max_model_len=64)
+    assert "http://127.0.0.1:9: waiting for a vLLM server" in caplog.text

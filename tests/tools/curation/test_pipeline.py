@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tools.curation.pipeline import curate
+from tools.curation.pipeline import _evaluation, curate
 from tools.curation.text import similarity
 
 EXAM = {
@@ -153,6 +153,19 @@ def test_a_copy_of_a_rewording_that_disagrees_costs_all(tmp_path, order):
     assert summary["kept"] == 0
     dropped = read(out / "dropped.jsonl")
     assert all("conflicting_answers" in d["reason"] for d in dropped.values())
+
+
+@pytest.mark.failure(151)
+def test_two_evaluation_sets_may_have_one_file_name(tmp_path):
+    files = [tmp_path / name / "test.jsonl" for name in "ab"]
+    for file in files:
+        file.parent.mkdir()
+        row = {"id": "0", "problem": f"1+1={file.parent.name}", "answer": "2"}
+        file.write_text(json.dumps(row) + "\n")
+    found = _evaluation([*map(str, files)], "")
+    assert {id: p.problem for id, p in found.items()} == {
+        "test/0": "1+1=a", f"{files[1]}/0": "1+1=b",
+    }  # fmt: skip
 
 
 @pytest.mark.failure(93)

@@ -127,7 +127,7 @@ def test_a_model_counts_once_in_an_arm(tmp_path):
         judged(tmp_path / name, verdicts, checkpoint=name == "c") for name in "abc"
     )
     for arm in ([a, b], [a, a]):
-        with pytest.raises(ValueError, match="two of these evaluate the same model"):
+        with pytest.raises(ValueError, match="the same model twice; remove one"):
             compare([[c], arm])
 
 
