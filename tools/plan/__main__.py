@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> None:
 def _plan(stop: StopSignals) -> int:
     try:
         config = from_config(_CONFIG.value)
-        target = parse_target(_TARGET.value)
+        target = parse_target(_TARGET.value or "")
         if _SEARCH.value:
             work = search.best(config, target)
         else:
