@@ -70,9 +70,9 @@ class Mesh(Section):
     fsdp: int = -1  # devices that split the parameters and the batch
     tensor: int = 1  # devices that split attention heads, MLP width and vocabulary
     offload_optimizer: bool = False  # optimizer state is in host memory between updates
-    # Virtual devices on a CPU. 0: the largest divisor of a micro-batch's rows that is
-    # at most the number of cores.
-    cpu_devices: int = 0
+    # Virtual devices on a CPU. 0: JAX_NUM_CPU_DEVICES, or else the largest divisor of a
+    # micro-batch's rows that is at most the number of cores.
+    cpu_devices: Index = 0
 
 
 class Data(Section):
@@ -141,7 +141,7 @@ class Vllm(Section):
     # Completions that one server decodes at the same time.
     max_num_seqs: Annotated[int, Range(2)] = 256
     # Share of the GPU memory for vLLM; 0 means 0.9. Required if JAX uses the same GPU.
-    gpu_memory_utilization: float = 0.0
+    gpu_memory_utilization: Share = 0.0
     enforce_eager: bool = False  # no CUDA graphs: starts sooner, decodes more slowly
     # Directory through which the servers receive weights; empty: /dev/shm, or WORKDIR
     # if /dev/shm is too small.
@@ -150,7 +150,7 @@ class Vllm(Section):
     publish: Literal["merged", "adapter"] = "merged"
     # Largest allowed mean difference between the log-probabilities of servers and
     # trainer on a probe text after a publish, in nats; 0: a default for the dtype.
-    probe_tolerance: float = 0.0
+    probe_tolerance: NotNegative = 0.0
 
 
 class Rollout(Section):
@@ -392,5 +392,8 @@ def from_config(config: ConfigDict) -> RunConfig:
     values = config.to_dict()
     typed = parse(RunConfig, values)
     if lost := flatten(dataclasses.asdict(typed)).keys() - flatten(values).keys():
-        raise ValueError(f"config.{min(lost)}: is missing; do not delete keys")
+        raise ValueError(
+            f"config.{min(lost)}: is missing; set single keys of a section, and do not"
+            " delete or replace it"
+        )
     return typed

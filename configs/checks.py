@@ -118,6 +118,15 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             f" as the best, because config.eval.every_steps={evaluated} is not a"
             f" multiple of {saved}, the steps between checkpoints"
         )
+    begin = 0  # fewest steps before a stage
+    for i, stage in enumerate(stages):
+        if begin >= c.steps:
+            lines.append(
+                f"config.curriculum.stages[{i}] ({stage.name!r}), which begins after at"
+                f" least {begin} steps, because config.steps={c.steps}"
+            )
+        rule = stage.advance
+        begin += min(stage.steps or c.steps, rule.window if rule else c.steps)
     o, default = c.objective, RunConfig()
     # A key, whether its value disables other keys, and these other keys.
     dependencies = (
@@ -135,6 +144,12 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
          "optimizer.b1 optimizer.b2 optimizer.weight_decay optimizer.moments_dtype"),
         ("objective.kl_penalty", not needs_reference,
          "objective.reference objective.reset_every"),
+        ("data.train", ":" not in c.data.train.replace("hf://", ""), "data.train_args"),
+        ("reward.function", only_verifier and not c.eval.reward, "reward.right_from"),
+        ("steps", c.profile.steps[:1] > (c.steps,), "profile.steps"),
+        ("model.dtype", c.model.dtype != "float32", "model.matmul_precision"),
+        ("rollout.backend", c.rollout.backend == "jax",
+         "rollout.vllm.url rollout.vllm.devices rollout.vllm.publish"),
     )  # fmt: skip
     for other, disables, keys in dependencies:
         for key in keys.split() if disables else ():

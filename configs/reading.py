@@ -61,16 +61,14 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
     except UnreadableConfig as error:
         sys.exit(f"error: {error}")
     except flags.UnrecognizedFlagError as error:
-        config = flags.FLAGS["config"].value
-        known = flatten(config.to_dict() if config else {})
-        named = [k for k in known if k.rpartition(".")[2] == error.flagname]
-        meant = [f"--config.{key}" for key in sorted(named, key=len)]
+        named = _keys_named(error.flagname, flags.FLAGS["config"].value)
+        meant = [f"--{key}" for key in named]
         if similar := re.search(r"Did you mean: (\S+) \?$", str(error)):
             meant.insert(0, f"--{similar[1]}")
         advice = f"write {' or '.join(meant)}" if meant else "see --help"
         sys.exit(f"error: unknown flag --{error.flagname}; {advice}")
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        key, unknown = _unknown_key(error)
+        key, unknown = _unknown_key(error, flags.FLAGS["config"].value)
         if not key:
             sys.exit(f"error: {' '.join(str(error).split())}")
         # `key` is only a part of the dotted key that the flag names.
@@ -78,8 +76,15 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         where = given[0].partition("=")[0].lstrip("-") if given else "config"
         above = where.rpartition(".")[0]
         if above in _open_mappings() and "mean" not in unknown:
+            unknown = f"unknown key {key!r}"
             unknown += f"""; write --{above}="{{'{key}': 'VALUE'}}\""""
         sys.exit(f"error: {where}: {unknown}")
+
+
+def _keys_named(name: str, config: ConfigDict | None) -> list[str]:
+    """Returns the keys of a config, by default configs/base.py, that end in `name`."""
+    known = flatten((config or get_config()).to_dict())
+    return [f"config.{key}" for key in known if key.rpartition(".")[2] == name]
 
 
 def _open_mappings() -> list[str]:
@@ -169,7 +174,7 @@ def _blame(error: Exception, path: str) -> str:
     return f"{where}: {_unknown_key(error)[1] or reason}"
 
 
-def _unknown_key(error: Exception) -> tuple[str, str]:
+def _unknown_key(error: Exception, config: ConfigDict | None = None) -> tuple[str, str]:
     """Returns an unknown key and a short message; two empty texts for other errors.
 
     The message of ml_collections would contain the whole config.
@@ -182,6 +187,8 @@ def _unknown_key(error: Exception) -> tuple[str, str]:
         return "", ""
     meant = re.search(r"Did you mean [\"']\w+[\"']", text)
     hint = f". {meant[0]}?" if meant else ""
+    if elsewhere := _keys_named(key[1], config):
+        hint = f"; use {' or '.join(elsewhere)}"
     return key[1], f"unknown key {key[1]!r}{hint}"
 
 

@@ -75,6 +75,8 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         return _convert(value, inner, name)
     if isinstance(value, list | tuple):
         return tuple(_convert(v, inner, f"{name}[{i}]") for i, v in enumerate(value))
+    if isinstance(value, Mapping):  # in JSON, the keys of objects are texts
+        return {str(key): v for key, v in value.items()}
     return value
 
 
@@ -129,8 +131,6 @@ def _wrong(value: Any, hint: Any) -> str:
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):
             return wrong
-        if isinstance(value, float) and not math.isfinite(value):
-            return "be finite"
         return "" if value in arguments[1] else str(arguments[1])
     if origin is Literal:
         choices = ", ".join(choice or "empty" for choice in arguments)
@@ -149,6 +149,8 @@ def _wrong(value: Any, hint: Any) -> str:
         return ""  # mappings are checked where they are used
     wanted = (int, float) if hint is float else hint
     fits = isinstance(value, wanted) and (hint is bool or not isinstance(value, bool))
+    if fits and isinstance(value, float) and not math.isfinite(value):
+        return "be finite"
     return "" if fits else f"be of type {hint.__name__}"
 
 

@@ -128,7 +128,7 @@ class Collector:
         )
         # A stream of problems, reshuffled for each pass over the data.
         train = load_problems(
-            c.data.train, key="config.data.train", **c.data.train_args
+            c.data.train, key="config.data.train", arguments=c.data.train_args
         )
         self.problems = ProblemStream(train, seed=c.seed)
         self.left: list[Group] = []

@@ -223,6 +223,12 @@ def _describe_faults(
         f" be used, such as {'; '.join([*faults.values()][:3])}"
     )
     if count > unreadable * total:
+        golds = (a for p in of_set.problems if p.id in faults for a in p.answers)
+        if any(re.search(r"\\boxed|####", gold) for gold in golds):
+            message += (
+                "; the answer must be the final answer alone, not a worked solution,"
+                " from which python -m tools.curate takes it"
+            )
         raise ValueError(
             f"{message}; fix them, or raise config.data.unreadable={unreadable:g}, the"
             " share that may be left out"
@@ -295,7 +301,7 @@ def read_data(
     sets: list[ProblemSet] = []
     sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
     for name, key, source, arguments in sources:
-        problems = load_problems(source, key=key, fields=d.fields, **arguments)
+        problems = load_problems(source, key=key, fields=d.fields, arguments=arguments)
         of_set = ProblemSet(
             name=name, key=key, source=source, rows=len(problems), problems=problems
         )

@@ -93,6 +93,11 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     width = max(map(len, lines))
     text = [f"{key:<{width}}  {value}" for key, value in lines.items() if value]
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
+    if near := [p for p in (*spec.train, *held_out) if p.meta.get("error")]:
+        text.append(
+            f"The column error of {len(near):,} problems is the tolerance of decimal"
+            f" answers, such as {near[0].meta['error']!r} for {near[0].id!r}"
+        )
     notes = [s.note for s in (spec.train_set, *spec.held_out)]
     notes += describe_repeats(spec.train, held_out)
     text += [f"WARNING: {note}" for note in notes if note]

@@ -19,6 +19,7 @@ from rl import packages
 
 packages.check()
 
+import contextlib
 import functools
 import json
 import logging as standard_logging
@@ -37,6 +38,7 @@ from configs.base import RunConfig, from_config
 from configs.schema import check_same
 from rl import checkpoint, files
 from rl.alarms import Alarm
+from rl.checkpoint import steps_in
 from rl.engine import Engine
 from rl.evaluate import headline
 from rl.loop import train
@@ -65,9 +67,7 @@ _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.
 _NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Index of this process, from 0.")
 
-_RESUMES = (
-    "stopped: the same command resumes, from the newest checkpoint if there is one"
-)
+_RESUMES = "stopped: the same command continues; --dry_run shows after which step"
 # Errors that are printed as one line, without a traceback.
 _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
@@ -185,18 +185,20 @@ def _lead(
         if not _ACCEPT_CHANGES.value:
             manifest.check_folder(workdir)
         spec = validate(config)
-    if _DRY_RUN.value:
+    dry = _DRY_RUN.value
+    with contextlib.nullcontext() if dry else files.locked(workdir):
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, spec)
-        print(dry_run(spec, workdir))
-        return stopping.DONE
-    with files.locked(workdir):
-        if not _ACCEPT_CHANGES.value:
-            manifest.check_config(workdir, spec)
+        if dry:
+            print(dry_run(spec, workdir))
         if (status := _report_finished(workdir, config)) is not None:
             return status
         if not _ACCEPT_CHANGES.value:
             manifest.check_checkpoints(workdir)
+        if dry:
+            step = max(steps_in(workdir / "checkpoints"), default=0)
+            print(f"begins after step {step}" if step else "begins a new run")
+            return stopping.DONE
         try:
             summary = train(
                 spec, workdir, processes, stop, accept_changes=_ACCEPT_CHANGES.value

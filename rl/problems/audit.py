@@ -71,7 +71,8 @@ def describe_repeats(
         (overlap, "are also held-out problems, whose scores are then too high"),
     )
     return [
-        f"training problems that {text}: {len(ids):,}, first {ids[0]!r}; remove them"
+        f"{len(ids):,} of {len(train):,} training problems {text}, such as the problem"
+        f" with id {ids[0]!r}; remove them from config.data.train"
         for ids, text in kinds
         if ids
     ]

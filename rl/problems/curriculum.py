@@ -7,6 +7,7 @@ pooled over a window of steps, with a threshold. Steps without an update do not 
 
 import collections
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -169,7 +170,8 @@ def fill_gaps(
             isinstance(levels, Mapping)
             and levels
             and all(str(level).isdigit() for level in levels)
-            and all(type(s) in (int, float) and s > 0 for s in levels.values())
+            and all(type(s) in (int, float) for s in levels.values())
+            and all(0 < s < math.inf for s in levels.values())
         ):
             raise ValueError(
                 f"[{i}].levels={levels!r}: must be like {{'3': 0.5}}, with shares"

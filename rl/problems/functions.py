@@ -1,8 +1,12 @@
 """Loads functions by name, including user functions as "module:function"."""
 
+import contextlib
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -39,6 +43,37 @@ def load_named(
     return known[where]
 
 
+def error_place(error: BaseException, *, besides: str) -> str:
+    """Returns "FILE:LINE" of the innermost frame outside libraries and `besides`."""
+    folders = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
+    others = (besides, "<", *folders)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(others):
+            return f"{short_path(frame.filename)}:{frame.lineno}"
+    return ""
+
+
+def short_path(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+@contextlib.contextmanager
+def blamed(where: str) -> Iterator[None]:
+    """Replaces an error of a user's function by a ValueError with `where` and the line.
+
+    The message of a ValueError is for users already, so it has no line.
+    """
+    try:
+        yield
+    except Exception as error:  # a user's function may raise anything
+        reason = " ".join(str(error).split())
+        if not isinstance(error, ValueError):
+            place = error_place(error, besides=__file__)
+            reason = f"{place}: {type(error).__name__}: {reason}"
+        raise ValueError(f"{where}: {reason}") from error
+
+
 def by_name(
     function: Callable[..., Any], known: Sequence[str], *, key: str
 ) -> Callable[..., Any]:
@@ -51,4 +86,5 @@ def by_name(
         raise ValueError(
             f"{key}: unknown argument {name!r}; use only {', '.join(known)}"
         )
-    return lambda **given: function(**{name: given[name] for name in named})
+    call = blamed(key)(function)
+    return lambda **given: call(**{name: given[name] for name in named})

@@ -13,7 +13,7 @@ from typing import Any
 
 from configs.schema import call
 from rl.files import HUB, fetched, read_rows, replace_rows
-from rl.problems.functions import load_function
+from rl.problems.functions import blamed, load_function
 from rl.types import Problem
 from rollout.seeds import generator
 
@@ -22,7 +22,11 @@ FIELDS = ("id", "problem", "answer", "answers", "source", "level")
 
 
 def load_problems(
-    source: str, *, key: str, fields: Mapping[str, str] | None = None, **arguments
+    source: str,
+    *,
+    key: str,
+    fields: Mapping[str, str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
     """Reads problems from files or calls a function that returns problems.
 
@@ -30,7 +34,8 @@ def load_problems(
       source: JSONL files separated by commas, local or on the Hugging Face Hub
         (`rl.files.fetched`); or a user's "module:function", called with `arguments`.
       key: config key of `source`, for error messages.
-      fields: maps a name in `FIELDS` to the file's column, if the names differ.
+      fields: maps a name in `FIELDS` to the file's column, if the names differ. Files
+        of training problems must have each of these columns in some row.
 
     Raises:
       ValueError: a file, row or function is not valid.
@@ -46,13 +51,11 @@ def load_problems(
 
         @functools.wraps(function)
         def make(**given):
-            try:
+            with blamed(where):
                 return list(function(**given))
-            except ValueError as error:
-                raise ValueError(f"{where}: {error}") from error
 
         section = re.sub(r"^config\.(data\.\w+)", r"\1_args", key)
-        made = call(make, section, arguments)
+        made = call(make, section, arguments or {})
         rows = ((f"{where}, problem {i}", p) for i, p in enumerate(made, 1))
         return _checked(rows, where)
     paths = []
@@ -64,7 +67,7 @@ def load_problems(
                 " file (Parquet with python -m tools.curate)"
             )
         paths.append(fetched(name))
-    return _read(paths, fields or {}, where)
+    return _read(paths, fields or {}, where, all_columns=key == "config.data.train")
 
 
 def read_problems(
@@ -81,17 +84,23 @@ def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
 
 
 def _read(
-    paths: Sequence[pathlib.Path], fields: Mapping[str, str], source: str
+    paths: Sequence[pathlib.Path],
+    fields: Mapping[str, str],
+    source: str,
+    *,
+    all_columns: bool = False,
 ) -> list[Problem]:
+    named = "config.data.fields or --fields"
     for name, column in fields.items():
-        if name not in FIELDS:
+        if name not in FIELDS or not isinstance(column, str):
+            wrong = "must be a column's name" if name in FIELDS else "unknown key"
             raise ValueError(
-                f"config.data.fields or --fields: {name}={column!r}: unknown key; use"
-                f" one of {', '.join(FIELDS)}"
+                f"{named}: {name}={column!r}: {wrong}; name the columns of"
+                f" {', '.join(FIELDS)}"
             )
-    columns = {name: name for name in FIELDS} | dict(fields)
     rows: list[tuple[str, Problem]] = []
     stems: list[str] = []
+    there: set[str] = set()  # columns
     for path in paths:
         if not path.is_file():
             key = "" if source == str(path) else f"{source}: "
@@ -109,8 +118,16 @@ def _read(
         name = f"{path.stem}.{again + 1}" if again else path.stem
         for where, row in read_rows(path):
             default_id = f"{name}-{where.rpartition(':')[2]}"
-            rows.append((where, _parse(row, columns, where, default_id)))
-    return _checked(rows, source)
+            rows.append((where, _parse(row, fields, where, default_id)))
+            there |= row.keys()
+    problems = _checked(rows, source)
+    for name, column in fields.items() if all_columns else ():
+        if column not in there:
+            raise ValueError(
+                f"{named}: {name}={column!r}: no row of {source} has this column; use"
+                f" one of {', '.join(sorted(there))}"
+            )
+    return problems
 
 
 def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
@@ -131,10 +148,18 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
                 f"{where}: id {problem.id!r} occurs twice, first in {first}; give each"
                 " problem its own id"
             )
-        checked = {"problem": [problem.problem], "answers": list(problem.answers)}
-        for name, texts in checked.items():
-            if not texts or not all(isinstance(t, str) and t.strip() for t in texts):
-                raise ValueError(f"{where}: {name}={texts!r}: must be non-empty text")
+        answers, level = problem.answers, problem.level
+        # ("72") is the text "72": a tuple with one entry needs a comma.
+        listed = answers if isinstance(answers, list | tuple) else ()
+        for name, valid, wanted in (
+            ("problem", _is_text(problem.problem), "non-empty text"),
+            ("answers", listed and all(map(_is_text, listed)), "a tuple of texts"),
+            ("level", level is None or type(level) is int, "an integer or None"),
+            ("meta", isinstance(problem.meta, Mapping), "a dict"),
+        ):
+            if not valid:
+                wrong = f"{name}={getattr(problem, name)!r}"
+                raise ValueError(f"{where}: {wrong}: must be {wanted}")
         try:  # sample files and checkpoints store problems as JSON
             json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
@@ -142,15 +167,21 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
                 f"{where}: cannot be stored as JSON ({error}); use valid texts,"
                 " numbers, lists and dicts"
             ) from None
-        problems.append(problem)
+        problems.append(dataclasses.replace(problem, answers=tuple(answers)))
     if not problems:
         raise ValueError(f"{source}: contains no problems; give other data")
     return problems
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
 def _parse(
-    row: Mapping[str, Any], columns: Mapping[str, str], where: str, default_id: str
+    row: Mapping[str, Any], fields: Mapping[str, str], where: str, default_id: str
 ) -> Problem:
+    columns = {name: name for name in FIELDS} | dict(fields)
+
     def wrong(name: str, wanted: str) -> ValueError:
         column, there = columns[name], ", ".join(map(repr, row))
         what = "is missing"
@@ -158,6 +189,8 @@ def _parse(
             what = f"is {row[column]!r:.80}, not {wanted}"
         if name == "answer" and isinstance(row.get(column), list):
             what, name = f"{what} (for a list use `answers`)", "answers"
+        elif name == "answers" and isinstance(row.get(column), str):
+            what, name = f"{what} (for one text use `answer`)", "answer"
         return ValueError(
             f"{where}: field {column!r} {what}; the row has {there or 'no columns'};"
             f" set config.data.fields to {{'{name}': 'COLUMN'}} (tools:"
@@ -168,17 +201,21 @@ def _parse(
         value = row.get(columns[name])
         if name == "answer":
             value = _as_text(value)
-        if not isinstance(value, str) or not value.strip():
+        if not _is_text(value):
             raise wrong(name, "text")
-        return value
+        return str(value)
 
     answers = row.get(columns["answers"])
-    if answers is None:
+    # A column that was chosen as the answer is used instead of `answers`.
+    chosen = "answer" in fields and row.get(fields["answer"]) is not None
+    if answers is None or (chosen and "answers" not in fields):
         answers = [text("answer")]
     answers = list(map(_as_text, answers)) if isinstance(answers, list) else []
-    if not answers or not all(isinstance(a, str) and a.strip() for a in answers):
+    if not answers or not all(map(_is_text, answers)):
         raise wrong("answers", "a list of texts")
     own_id, level = row.get(columns["id"]), row.get(columns["level"])
+    if isinstance(level, float) and level.is_integer():  # as pandas writes integers
+        level = int(level)
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
         raise wrong("level", "an integer")
     rest = {k: v for k, v in row.items() if k not in columns.values()}

@@ -63,13 +63,16 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     """Configures virtual CPU devices that use several cores and do not deadlock.
 
     Call this function before JAX initializes its devices. `cpu_devices` is the number
-    of devices, unless XLA_FLAGS sets another. 0 selects the largest divisor of `rows`
-    (rows of a micro-batch) that is at most the number of cores.
+    of devices, unless XLA_FLAGS sets another. 0 selects JAX_NUM_CPU_DEVICES, or else
+    the largest divisor of `rows` (rows of a micro-batch) that is at most the number of
+    cores.
     """
     cores = usable_cores()
     # XLA computes a batched dot, such as attention scores, on one core per device.
     divisors = (n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
-    count = cpu_devices or max(divisors)
+    # `jax.config.update` would override this variable of JAX.
+    own = max(0, int(os.environ.get("JAX_NUM_CPU_DEVICES") or 0))
+    count = cpu_devices or own or max(divisors)
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", count)
@@ -119,16 +122,18 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
     """Configures JAX for a run; call this function before JAX is first used.
 
     A deterministic run stores in `workdir` which GPU kernels XLA has selected. Raises
-    ValueError if the environment variable JAX_ENABLE_X64 or JAX_DISABLE_JIT is true.
+    ValueError if the environment has a setting of JAX with which no run is possible.
     """
-    for name, why in (
-        ("jax_enable_x64", "computes with 32-bit numbers"),
-        ("jax_disable_jit", "needs compiled programs"),
+    for name, value, why in (
+        ("jax_enable_x64", "True", "computes with 32-bit numbers"),
+        ("jax_disable_jit", "True", "needs compiled programs"),
+        ("jax_numpy_rank_promotion", "raise", "combines arrays of different ranks"),
+        ("jax_numpy_dtype_promotion", "strict", "combines arrays of different types"),
+        ("jax_transfer_guard", "disallow", "copies arrays to the devices"),
     ):
-        if getattr(jax.config, name):
+        if (own := str(getattr(jax.config, name))).startswith(value):
             raise ValueError(
-                f"{name.upper()} is set, but a run {why}; unset this environment"
-                " variable"
+                f"{name.upper()}={own}: a run {why}; unset this environment variable"
             )
     if c.model.dtype == "float32":
         # "default" is TF32 on GPUs (three digits) and a single bfloat16 pass on TPUs.

@@ -19,13 +19,12 @@ import os
 import pathlib
 import sys
 import sysconfig
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rl.files import sha256
 from rl.packages import NAMES
-from rl.problems.functions import load_function
+from rl.problems.functions import error_place, load_function, short_path
 from rl.problems.types import Problem
 from rl.processes.streams import outlast_output
 from rl.reward.verifier import Score
@@ -107,8 +106,9 @@ def open_function(
         except _Broken as broken:
             what = f"{form.place}: {broken}"
         except Exception as error:  # a user's function may raise anything
+            place = error_place(error, besides=__file__) or form.place
             message = " ".join(str(error).split())
-            what = f"{_place(error, form)}: {type(error).__name__}: {message}"
+            what = f"{place}: {type(error).__name__}: {message}"
         return Fault(f"{named}: {what}; {describe_item(problem, texts[suspect])}")
 
     return work
@@ -148,7 +148,7 @@ _runner = asyncio.Runner()
 def _form(function: Callable, named: str, module: str) -> Form:
     code = inspect.unwrap(function)
     code = getattr(code, "__code__", getattr(type(code).__call__, "__code__", None))
-    place = f"{_short_path(code.co_filename)}:{code.co_firstlineno}" if code else "?"
+    place = f"{short_path(code.co_filename)}:{code.co_firstlineno}" if code else "?"
     waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004
     )
@@ -235,21 +235,6 @@ def _number(value: Any, name: str = "", *, most: float = math.inf) -> float:
     if abs(number) > most:
         raise _Broken(f"returned {name}{number:g}, whose magnitude exceeds {most:,}")
     return number
-
-
-def _place(error: BaseException, form: Form) -> str:
-    """Returns `file:line` of the innermost frame outside libraries, or `form.place`."""
-    folders = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
-    others = (__file__, "<", *folders)
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(others):
-            return f"{_short_path(frame.filename)}:{frame.lineno}"
-    return form.place
-
-
-def _short_path(path: str) -> str:
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
 
 
 def describe_item(problem: Problem, completion: str) -> str:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from configs import base
-from rl.problems.functions import load_named
+from rl.problems.functions import blamed, load_named
 from rl.types import Hyper, make_hyper
 
 ADAMW = "adamw"
@@ -30,7 +30,8 @@ def make_optimizer(
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
     if function != ADAMW:
         key = "config.optimizer.function"
-        own = load_named(function, {ADAMW: optax.adamw}, key=key)()
+        make = load_named(function, {ADAMW: optax.adamw}, key=key)
+        own = blamed(f"{key}={function!r}")(make)()
         if not (hasattr(own, "init") and hasattr(own, "update")):
             raise ValueError(
                 f"{key}={function!r}: returned {type(own).__name__}; it must return an"

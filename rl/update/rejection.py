@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rl.groups.packing import Aggregation, number_completions, weigh
-from rl.problems.functions import load_named
+from rl.problems.functions import blamed, load_named
 from rl.types import Batch
 from rl.update.losses import MAX_LOG_RATIO
 
@@ -54,7 +54,8 @@ def load_rejection(name: str) -> Rejection | None:
     """Loads the function that `objective.correction` names; None for "truncate"."""
     if name == TRUNCATE:
         return None
-    return load_named(name, REJECTIONS, key="config.objective.correction")
+    key = "config.objective.correction"
+    return blamed(f"{key}={name!r}")(load_named(name, REJECTIONS, key=key))
 
 
 def rejection_weights(

@@ -34,6 +34,8 @@ MAY_CHANGE = """
     config.model.path config.model.maker config.model.maker_args config.data.train
     config.data.train_args config.data.fields config.data.template
 """.split()
+# Keys that change what an accuracy on held-out problems means.
+_EVALUATION = ("data.held_out", "config.eval.temperature", "config.eval.reward")
 # Settings of JAX, with defaults, that affect results; the environment may set them.
 _JAX_DEFAULTS = {
     "jax_default_prng_impl": "threefry2x32",
@@ -59,7 +61,9 @@ class Change(NamedTuple):
     refused: bool  # whether the run resumes only with --accept_changes
 
     def __str__(self) -> str:
-        return f"{self.key}: {_short(self.before)} -> {_short(self.now)}"
+        apart = "; accuracies before and after this change cannot be compared"
+        note = apart if self.key in _EVALUATION else ""
+        return f"{self.key}: {_short(self.before)} -> {_short(self.now)}{note}"
 
 
 def identify(spec: RunSpec, base: pathlib.Path) -> Identity:

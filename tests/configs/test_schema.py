@@ -1,6 +1,7 @@
 """The config is held to the signatures that take it: a line for each thing wrong."""
 
 import importlib
+import json
 import pathlib
 import re
 import typing
@@ -10,7 +11,7 @@ import pytest
 from configs import base, quickstart
 from configs.base import from_config
 from configs.checks import check_config
-from configs.schema import Range, call
+from configs.schema import Range, call, config_json
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALARMS = ", ".join(typing.get_args(base.AlarmName))
@@ -27,6 +28,7 @@ def test_every_config_of_ours_fits(name):
     from_config(importlib.import_module(f"configs.{name}").get_config())
 
 
+@pytest.mark.failure(154)
 @pytest.mark.failure(118)
 @pytest.mark.failure(62)
 @pytest.mark.failure(33)
@@ -52,6 +54,11 @@ def test_every_config_of_ours_fits(name):
         ("sampling.explore", 0.0, "lie in (0, 1]"),
         ("optimizer.moments_dtype", "float16", "be one of float32, bfloat16"),
         ("schedule.learning_rate", float("inf"), "be finite"),
+        ("objective.entropy_bonus", float("nan"), "be finite"),
+        ("reward.right_from", float("nan"), "be finite"),
+        ("mesh.cpu_devices", -1, "be at least 0"),
+        ("rollout.vllm.probe_tolerance", -0.1, "be at least 0"),
+        ("rollout.vllm.gpu_memory_utilization", 90.0, "lie in [0, 1]"),
         ("optimizer.b2", 1.0, "lie in [0, 0.999999]"),
         ("alarms.stop_on", ("gap",),
          f"have valid entries: 'gap' must be one of {ALARMS}"),
@@ -105,6 +112,15 @@ def test_settings_that_exclude_each_other_are_one_line(settings, why):
     assert str(caught.value) == f"config.{key}={value!r}: {why}"
 
 
+@pytest.mark.failure(155)
+def test_keys_of_a_mapping_may_have_several_types():
+    config = base.get_config()
+    config.curriculum.stages = ({"name": "a", "levels": {1: 0.5, "2": 0.5}},)
+    typed = from_config(config)
+    assert typed.curriculum.stages[0].levels == {"1": 0.5, "2": 0.5}
+    assert json.loads(config_json(typed))["curriculum"]["stages"][0]["name"] == "a"
+
+
 def test_a_key_that_is_not_there_cannot_be_set():
     config = base.get_config()
     with pytest.raises(AttributeError, match="prompt_per_step"):
@@ -122,7 +138,7 @@ def test_a_deleted_key_does_not_take_its_default():
     with config.unlocked():
         del config.data["eval"]
     with pytest.raises(
-        ValueError, match="^config.data.eval: is missing; do not delete"
+        ValueError, match="^config.data.eval: is missing; set single keys of a section"
     ):
         from_config(config)
 

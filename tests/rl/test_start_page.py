@@ -48,11 +48,22 @@ def test_what_is_left_out_or_occurs_twice_is_shown(config, tmp_path):
     assert lines[0].startswith("devices              cpu: ")
     assert "t.jsonl: 4 rows, 3 used; left out: 1 longer than config.rollout" in page
     assert f"\nsums                 {tmp_path}/e.jsonl: 2 rows, 2 used\n" in page
-    warnings = [line for line in lines if line.startswith("WARNING: training problem")]
+    warnings = [line for line in lines if " of 3 training problems " in line]
     assert len(warnings) == 3, page  # a duplicate, which contradicts; one held out too
     assert f'\n  data.eval.sums = "{tmp_path}/e.jsonl"\n' in page
     assert "\n  eval.every_steps = 20\n" in page and "batch.ppo_epochs" not in page
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.failure(162)
+def test_a_column_that_is_a_tolerance_is_named(config, tmp_path):
+    row = {"id": "a", "problem": "1+1", "answer": "2", "error": 1}
+    (tmp_path / "t.jsonl").write_text(json.dumps(row))
+    page = start_page(validate(from_config(config)), tmp_path)
+    assert (
+        "column error of 1 problems is the tolerance of decimal answers, such as 1"
+        in (page)
+    )
 
 
 @pytest.mark.failure(96)

@@ -483,6 +483,26 @@ def test_a_dry_run_writes_nothing(tmp_path, checkout):
     assert _files(tmp_path) == before
 
 
+@pytest.mark.failure(160)
+def test_a_dry_run_says_where_the_run_begins(tmp_path):
+    (tmp_path / "checkpoints" / "7").mkdir(parents=True)
+    program = (
+        "import pathlib; from rl import train;"
+        " train.flags.FLAGS(['train', '--dry_run']);"
+        " train.validate = lambda c: None; train.dry_run = lambda *of: 'page';"
+        f" begun = pathlib.Path('{tmp_path}');"
+        " [train._lead(None, workdir, None, None) for workdir in (begun, begun / 'a')]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    expected = ["page", "begins after step 7", "page", "begins a new run"]
+    assert done.stdout.splitlines() == expected, done.stderr
+
+
 def test_help_lists_the_flags_and_the_keys(early):
     _, done = early["help"]
     assert "--workdir: Folder of the run." in done.stdout
@@ -541,6 +561,8 @@ BAD = [
         ({"rollout.group_size": "many"}, "many"),
         ({"data.eval": "{a: x}"}, "config.data.eval='{a: x}': is not a dict; write it"
          " as in Python, {'NAME': 'VALUE'}"),
+        ({"optimizer.group_size": 9}, "error: config.optimizer.group_size: unknown key"
+         " 'group_size'; use config.rollout.group_size"),
         ({"rollout.top_p": 0.9}, "error: config.rollout.top_p: unknown key 'top_p'"),
         ({"data.fields.problem": "a"}, "error: config.data.fields.problem: unknown key"
          """ 'problem'; write --config.data.fields="{'problem': 'VALUE'}\""""),

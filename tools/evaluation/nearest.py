@@ -86,7 +86,7 @@ def training_problems(config: str | None) -> list[Problem]:
         return []
     d = from_config(read_config(config)).data
     key = "config.data.train"
-    return load_problems(d.train, key=key, fields=d.fields, **d.train_args)
+    return load_problems(d.train, key=key, fields=d.fields, arguments=d.train_args)
 
 
 def nearest_result(

@@ -155,7 +155,7 @@ def _with_published(
 
 def _memory(result: Figures) -> str:
     if "memory" not in result:
-        return "not audited"
+        return "not measured, needs --audit"
     shares = result["memory"].items()
     return ", ".join(f"{100 * part['completed']:.1f} ({p}%)" for p, part in shares)
 

@@ -47,11 +47,12 @@ def test_each_kind_is_counted():
         _problem("d", "What is 3?", "3"),
     ]
     assert describe_repeats(train, [_problem("x", "What is  3?", "3")]) == [
-        "training problems that repeat the text of an earlier problem: 2, first 'b';"
-        " remove them",
-        "training problems that repeat the text of an earlier problem with another"
-        " answer: 1, first 'c'; remove them",
-        "training problems that are also held-out problems, whose scores are then too"
-        " high: 1, first 'd'; remove them",
+        "2 of 4 training problems repeat the text of an earlier problem, such as the"
+        " problem with id 'b'; remove them from config.data.train",
+        "1 of 4 training problems repeat the text of an earlier problem with another"
+        " answer, such as the problem with id 'c'; remove them from config.data.train",
+        "1 of 4 training problems are also held-out problems, whose scores are then"
+        " too high, such as the problem with id 'd'; remove them from"
+        " config.data.train",
     ]
     assert describe_repeats(train[:1], []) == []

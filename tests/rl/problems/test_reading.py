@@ -45,6 +45,26 @@ def test_an_answer_that_is_a_number_is_the_text_of_it(tmp_path):
     assert [p.answers for p in problems] == golds
 
 
+@pytest.mark.failure(152)
+def test_a_column_that_was_chosen_is_used(tmp_path):
+    options = {"problem": "1+1?", "answers": ["A", "B"], "gold": "2", "level": 3.0}
+    path = _write(tmp_path / "a.jsonl", options)
+    key = "config.data.train"
+    (problem,) = load_problems(path, key=key, fields={"answer": "gold"})
+    assert (problem.answers, problem.level) == (("2",), 3)
+    text = _write(tmp_path / "b.jsonl", {"problem": "1+1?", "answers": "2"})
+    (problem,) = load_problems(text, key=key, fields={"answer": "answers"})
+    assert problem.answers == ("2",)
+    fields = {"level": "dificulty"}
+    with pytest.raises(
+        ValueError, match="level='dificulty': no row of .* has this col"
+    ):
+        load_problems(path, key=key, fields=fields)
+    assert load_problems(path, key="config.data.eval", fields=fields)
+    with pytest.raises(ValueError, match=r"answer=\['gold'\]: must be a column's name"):
+        load_problems(path, key=key, fields={"answer": ["gold"]})
+
+
 def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     revision = "0123456789abcdef" * 2 + "01234567"
@@ -93,6 +113,9 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         (b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"),
         (b"[1]\n", "a.jsonl:1: a row must be an object, not list"),
         (b'{"problem": "a", "answers": []}\n', "field 'answers' is \\[\\]"),
+        (b'{"problem": "a", "answers": "1"}\n',
+         r"a.jsonl:1: field 'answers' is '1', .*\(for one text use `answer`\); .*"
+         "config.data.fields to {'answer': 'COLUMN'}"),
         (b'{"problem": "a", "answer": "1", "level": "5"}\n', "field 'level' is '5'"),
         (b"", "contains no problems"),
     ],
@@ -153,24 +176,34 @@ def test_files_of_one_name_have_ids_of_their_own(tmp_path):
     assert [p.id for p in problems] == ["train-1", "train.2-1"]
 
 
-def made(*, kind: str):
+def made(*, kind: str, key: str = ""):
     problem = make_problem()
+    if kind == "raises":
+        return {}[key]
     return {
         "rows": [{"problem": "1+1?"}],
         "twice": [problem, problem],
         "empty": [dataclasses.replace(problem, answers=())],
         "half": [dataclasses.replace(problem, problem="\ud83d")],
         "meta": [dataclasses.replace(problem, meta={"x": {1}})],
+        "no meta": [dataclasses.replace(problem, meta=None)],
+        "comma": [dataclasses.replace(problem, answers=("72"))],
+        "level": [dataclasses.replace(problem, level="3")],
     }[kind]
 
 
+@pytest.mark.failure(153)
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
     "kind,message",
     [
         ("rows", "made', problem 1: must be an rl.types.Problem, not {'problem': '1.1"),
         ("twice", "problem 2: id 'p0' occurs twice, first in .* problem 1; give"),
-        ("empty", r"problem 1: answers=\[\]: must be non-empty text"),
+        ("empty", r"problem 1: answers=\(\): must be a tuple of texts"),
+        ("comma", "problem 1: answers='72': must be a tuple of texts"),
+        ("level", "problem 1: level='3': must be an integer or None"),
+        ("no meta", "problem 1: meta=None: must be a dict"),
+        ("raises", r"made': tests/rl/problems/test_reading.py:\d+: KeyError: ''$"),
         ("half", "problem 1: .*surrogates not allowed"),
         ("meta", "problem 1: .*not JSON serializable"),
         (3, "config.data.train_args.kind=3: must be of type str"),
@@ -178,7 +211,9 @@ def made(*, kind: str):
 )
 def test_problems_of_a_function_are_checked_as_rows_are(kind, message):
     with pytest.raises(ValueError, match=message) as error:
-        load_problems(f"{__name__}:made", key="config.data.train", kind=kind)
+        load_problems(
+            f"{__name__}:made", key="config.data.train", arguments={"kind": kind}
+        )
     assert "\n" not in str(error.value)
 
 

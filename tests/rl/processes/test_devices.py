@@ -55,20 +55,29 @@ def test_64_bit_numbers_are_refused():
     """It was a TypeError of JAX while the sampler was compiled."""
     with (
         jax.enable_x64(True),
-        pytest.raises(ValueError, match="JAX_ENABLE_X64 is set, .*unset"),
+        pytest.raises(ValueError, match="JAX_ENABLE_X64=True: .*unset"),
     ):
         start_devices(from_config(quickstart.get_config()))
 
 
+@pytest.mark.failure(161)
 @pytest.mark.failure(86)
-def test_a_run_without_compilation_is_refused():
-    """It took minutes for a step of the quickstart."""
-    jax.config.update("jax_disable_jit", True)
+@pytest.mark.parametrize(
+    "name,value",
+    [
+        ("jax_disable_jit", True),  # it took minutes for a step of the quickstart
+        ("jax_numpy_rank_promotion", "raise"),
+        ("jax_numpy_dtype_promotion", "strict"),
+    ],
+)
+def test_a_setting_of_jax_that_ends_a_run_is_refused(name, value):
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
     try:
-        with pytest.raises(ValueError, match="JAX_DISABLE_JIT is set, .*unset"):
+        with pytest.raises(ValueError, match=f"{name.upper()}=.* unset"):
             start_devices(from_config(quickstart.get_config()))
     finally:
-        jax.config.update("jax_disable_jit", False)
+        jax.config.update(name, before)
 
 
 @pytest.mark.failure(98)

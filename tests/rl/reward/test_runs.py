@@ -209,13 +209,15 @@ def _file(path: pathlib.Path, *golds):
     return str(path)
 
 
+@pytest.mark.failure(159)
 @pytest.mark.failure(51)
 def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
     worked = "She sold 48/2 = <<48/2=24>>24 clips.\n#### 24"
     config.data.train = _file(tmp_path / "t.jsonl", "1", worked, "3")
     config.data.train_args = config.data.eval_args = {}
     config.data.eval = _file(tmp_path / "e.jsonl", "7", "\\frac{1}{")
-    with pytest.raises(ValueError, match=r"t.jsonl: 1 of 3 problems \(33.33%\)"):
+    one = r"t.jsonl: 1 of 3 problems \(33.33%\) .* not a worked solution, from which"
+    with pytest.raises(ValueError, match=one):
         validate(from_config(config))
     config.data.unreadable = 0.5
     plan = validate(from_config(config))
