@@ -57,32 +57,32 @@ def _of_a_large(r: random.Random) -> Expression:
     if name == "log":
         base = r.randint(2, 12)
         return Expression(
-            f"\\log_{{{base}}}({tex})", lambda: arb(fmpz(n)).log() / arb(base).log()
+            rf"\log_{{{base}}}({tex})", lambda: arb(fmpz(n)).log() / arb(base).log()
         )
     if name == "root":
         degree = r.randint(2, 7)
         return Expression(
-            f"\\sqrt[{degree}]{{{tex}}}", lambda: arb(fmpz(n)).root(degree)
+            rf"\sqrt[{degree}]{{{tex}}}", lambda: arb(fmpz(n)).root(degree)
         )
     method = {"ln": "log", "arctan": "atan"}.get(name, name)
-    return Expression(f"\\{name}({tex})", lambda: getattr(arb(fmpz(n)), method)())
+    return Expression(rf"\{name}({tex})", lambda: getattr(arb(fmpz(n)), method)())
 
 
 def _cancelling(r: random.Random) -> Expression:
     n, k = r.randint(10**3, 10**12), r.randint(1, 9)
     if r.random() < 0.5:
-        tex = f"\\sqrt{{{n}^2 + {k}}} - {n}"
+        tex = rf"\sqrt{{{n}^2 + {k}}} - {n}"
         return Expression(tex, lambda: (arb(n) ** 2 + k).sqrt() - n)
     return Expression(
-        f"\\ln({n + k}) - \\ln({n})", lambda: arb(n + k).log() - arb(n).log()
+        rf"\ln({n + k}) - \ln({n})", lambda: arb(n + k).log() - arb(n).log()
     )
 
 
 def _nested(r: random.Random) -> Expression:
     numbers = [r.randint(2, 40) for _ in range(r.randint(2, 4))]
-    tex = f"\\sqrt{{{numbers[-1]}}}"
+    tex = rf"\sqrt{{{numbers[-1]}}}"
     for n in reversed(numbers[:-1]):
-        tex = f"\\sqrt{{{n} + {tex}}}"
+        tex = rf"\sqrt{{{n} + {tex}}}"
 
     def compute():
         value = arb(numbers[-1]).sqrt()
@@ -97,10 +97,10 @@ def _counted(r: random.Random) -> Expression:
     if r.random() < 0.5:
         n = r.randint(8, 60)
         k = r.randint(2, n - 2)
-        return Expression(f"\\binom{{{n}}}{{{k}}}", lambda: arb(fmpz.bin_uiui(n, k)))
+        return Expression(rf"\binom{{{n}}}{{{k}}}", lambda: arb(fmpz.bin_uiui(n, k)))
     n, m = r.randint(5, 40), r.randint(3, 40)
     return Expression(
-        f"\\frac{{{n}!}}{{{m}!}}", lambda: arb(fmpz.fac_ui(n)) / arb(fmpz.fac_ui(m))
+        rf"\frac{{{n}!}}{{{m}!}}", lambda: arb(fmpz.fac_ui(n)) / arb(fmpz.fac_ui(m))
     )
 
 
@@ -108,10 +108,10 @@ def _angle(r: random.Random) -> Expression:
     a, b = r.randint(1, 400), r.randint(7, 97)
     name = r.choice(["sin", "cos", "tan", "exp", "arctan"])
     if name == "exp":
-        return Expression(f"e^{{\\frac{{{a}}}{{{b}}}}}", lambda: (arb(a) / b).exp())
+        return Expression(rf"e^{{\frac{{{a}}}{{{b}}}}}", lambda: (arb(a) / b).exp())
     method = {"arctan": "atan"}.get(name, name)
     return Expression(
-        f"\\{name}(\\frac{{{a}}}{{{b}}})", lambda: getattr(arb(a) / b, method)()
+        rf"\{name}(\frac{{{a}}}{{{b}}})", lambda: getattr(arb(a) / b, method)()
     )
 
 
@@ -151,10 +151,10 @@ def near_misses(e: Expression, r: random.Random) -> Iterator[Expression]:
         f"({e.tex})(1 + 10^{{-6}})", lambda: e.compute() * (1 + arb(10) ** -6)
     )
     yield Expression(
-        f"({e.tex}) \\cdot 1.000001", lambda: e.compute() * arb("1.000001")
+        rf"({e.tex}) \cdot 1.000001", lambda: e.compute() * arb("1.000001")
     )
     yield Expression(
-        f"{e.tex} + \\sin(10^{{-{k % 40 + 5}}})",
+        rf"{e.tex} + \sin(10^{{-{k % 40 + 5}}})",
         lambda: e.compute() + (arb(10) ** -(k % 40 + 5)).sin(),
     )
     yield Expression(f"-({e.tex})", lambda: -e.compute())

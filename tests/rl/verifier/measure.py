@@ -56,7 +56,7 @@ def verdicts() -> Iterator[tuple[str, object]]:
         answers += _FORMULA.findall(row.get("solution") or "")[-2:]
         answers += _FORMULA.findall(problem)[-1:]
         for n, answer in enumerate(answers):
-            verdict = judge(f"\\boxed{{{answer}}}", gold, problem)
+            verdict = judge(rf"\boxed{{{answer}}}", gold, problem)
             yield f"pair {i}.{n}", [verdict.correct, verdict.rule]
 
 

@@ -62,6 +62,6 @@ def test_a_reward_for_trl(conversational):
 
 def test_an_answer_that_is_not_understood_has_no_sympy_object():
     with pytest.raises(ValueError, match="unclosed|expected"):
-        parse_answer("\\frac{1}{").to_sympy()
+        parse_answer(r"\frac{1}{").to_sympy()
     with pytest.raises(ValueError, match="sympy has no Sign"):
-        parse_answer("\\pm 3").to_sympy()
+        parse_answer(r"\pm 3").to_sympy()

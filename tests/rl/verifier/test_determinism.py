@@ -11,7 +11,7 @@ from rl.verifier import VerifierPool, judge
 from tests.rl.verifier.expressions import expression, identity, near_misses
 from tests.rl.verifier.hostile import FAMILIES
 
-_PROBLEM = "Find $x$ with $2x + 3 = 13$, or the sum $\\sum_{k=1}^{10} k$."
+_PROBLEM = r"Find $x$ with $2x + 3 = 13$, or the sum $\sum_{k=1}^{10} k$."
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def items():
         ]
         pairs += [tuple(side.tex for side in identity(r)) for _ in range(3)]
     return [
-        (f"\\boxed{{{answer}}}", (gold,), _PROBLEM) for answer, gold in pairs[:1_200]
+        (rf"\boxed{{{answer}}}", (gold,), _PROBLEM) for answer, gold in pairs[:1_200]
     ]
 
 

@@ -15,8 +15,8 @@ _PLAIN = re.compile(
     r"(?:\\?%|\^\s*\{?\\circ\}?|(?:\\ |~)*\\(?:text|mbox|mathrm)\{[^{}]*\}(?:\^\d)?)*"
 )
 _SIGN = re.compile(r"\s*(=|<|>|\\leq?(?![a-z])|\\geq?(?![a-z]))\s*")
-_TURNED = {"=": "=", "<": ">", ">": "<", "\\le": "\\ge", "\\leq": "\\geq"}
-_TURNED |= {"\\ge": "\\le", "\\geq": "\\leq"}
+_TURNED = {"=": "=", "<": ">", ">": "<", r"\le": r"\ge", r"\leq": r"\geq"}
+_TURNED |= {r"\ge": r"\le", r"\geq": r"\leq"}
 
 
 def _bare(text: str) -> str:
@@ -37,14 +37,14 @@ def _formulas(problem: str, gold: str) -> list[str]:
 
 def _spellings(text: str) -> list[str]:
     """As it is, and as a policy might disguise it."""
-    found = [text, f"\\displaystyle {text}", f"\\color{{red}}{{{text}}}"]
+    found = [text, rf"\displaystyle {text}", rf"\color{{red}}{{{text}}}"]
     parts = _SIGN.split(text)
     if len(parts) == 3 and text.count("{") == text.count("}"):
         left, sign, right = parts
         if all(side.count("{") == side.count("}") for side in (left, right)):
             found += [f"{right} {_TURNED[sign]} {left}", f"{left} + 0 {sign} {right}"]
     elif len(parts) == 1:
-        found += [f"{text} + 0", f"0 + {text}", f"1 \\cdot \\left({text}\\right)"]
+        found += [f"{text} + 0", f"0 + {text}", rf"1 \cdot \left({text}\right)"]
         terms = re.fullmatch(r"([^-+(){}|,]+)\+([^-+(){}|,]+)", text)
         if terms:
             found.append(f"{terms[2]} + {terms[1]}")
@@ -62,7 +62,7 @@ def test_copies_are_seldom_credited(shared_data, name, stride):
     for row in rows:
         gold = row["answer"]
         examiner = Examiner([gold], row["problem"])
-        own += judge(f"\\boxed{{{gold}}}", gold, row["problem"]).correct is True
+        own += judge(rf"\boxed{{{gold}}}", gold, row["problem"]).correct is True
         for formula in _formulas(row["problem"], gold):
             texts = _spellings(formula)
             boxes += len(texts)
@@ -91,11 +91,10 @@ def test_without_the_problem_copies_would_be_credited(shared_data):
 
 
 @pytest.mark.parametrize(
-    "answer",
-    ["\\frac{17\\cdot24}{1}", "17\\cdot24\\cdot1^5", "\\frac{24 \\cdot 17}{1^2}"],
+    "answer", [r"\frac{17\cdot24}{1}", r"17\cdot24\cdot1^5", r"\frac{24 \cdot 17}{1^2}"]
 )
 def test_ones_hide_no_copy(answer):
-    verdict = judge(f"\\boxed{{{answer}}}", "408", "Compute $17\\cdot24$.")
+    verdict = judge(rf"\boxed{{{answer}}}", "408", r"Compute $17\cdot24$.")
     assert (verdict.correct, verdict.rule) == (False, "echo")
 
 
@@ -106,14 +105,14 @@ def test_ones_hide_no_copy(answer):
         ("Expand $(x+2)^2$.", "(-x-2)^2", "x^2+4x+4"),
         ("Expand $(a-b)^3$.", "-(b-a)^3", "a^3-3a^2b+3ab^2-b^3"),
         ("Expand $(x-2)(x+5)$.", "(2-x)(-5-x)", "x^2+3x-10"),
-        ("Simplify $\\frac{x^2-4}{x-2}$.", "\\frac{4-x^2}{2-x}", "x+2"),
-        ("Simplify $\\sqrt{(x-7)^2}$.", "\\sqrt{(7-x)^2}", "|x-7|"),
+        (r"Simplify $\frac{x^2-4}{x-2}$.", r"\frac{4-x^2}{2-x}", "x+2"),
+        (r"Simplify $\sqrt{(x-7)^2}$.", r"\sqrt{(7-x)^2}", "|x-7|"),
     ],
 )
 def test_signs_that_cancel_hide_no_copy(problem, answer, gold):
-    verdict = judge(f"\\boxed{{{answer}}}", gold, problem)
+    verdict = judge(rf"\boxed{{{answer}}}", gold, problem)
     assert (verdict.correct, verdict.rule) == (False, "echo")
-    assert judge(f"\\boxed{{{gold}}}", gold, problem).correct
+    assert judge(rf"\boxed{{{gold}}}", gold, problem).correct
 
 
 @pytest.mark.parametrize(
@@ -121,10 +120,10 @@ def test_signs_that_cancel_hide_no_copy(problem, answer, gold):
     [
         ("Factor $x^2-4$.", "(2-x)(-2-x)", "(x-2)(x+2)"),
         ("Factor $4-x^2$.", "-(x-2)(x+2)", "(2-x)(2+x)"),
-        ("Rewrite $\\frac{a-b}{c-d}$.", "\\frac{b-a}{d-c}", "\\frac{b-a}{d-c}"),
+        (r"Rewrite $\frac{a-b}{c-d}$.", r"\frac{b-a}{d-c}", r"\frac{b-a}{d-c}"),
         ("Compute $(-2)^3$.", "-8", "-8"),
-        ("Compute $-3^{-1}$.", "-\\frac13", "-\\frac13"),
+        ("Compute $-3^{-1}$.", r"-\frac13", r"-\frac13"),
     ],
 )
 def test_signs_make_no_copy_of_a_right_answer(problem, answer, gold):
-    assert judge(f"\\boxed{{{answer}}}", gold, problem).correct
+    assert judge(rf"\boxed{{{answer}}}", gold, problem).correct

@@ -9,40 +9,40 @@ from rl.verifier.parse.extract import extract_boxes
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [
-        ("so \\boxed{5}.", "5"),
-        ("\\boxed{1} no, \\boxed{2}", "2"),
-        ("\\boxed{\\frac{1}{\\sqrt{2}}}", "\\frac{1}{\\sqrt{2}}"),
-        ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
-        ("\\boxed{\\left\\{ x \\right\\}}", "\\left\\{ x \\right\\}"),
-        ("\\boxed {7}", "7"),
-        ("\\boxed 7 is it", "7"),
-        ("\\fbox{7}", "7"),
-        ("\\boxed{ }", None),
-        ("\\boxed{}", None),
+        (r"so \boxed{5}.", "5"),
+        (r"\boxed{1} no, \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right\}}", r"\left\{ x \right\}"),
+        (r"\boxed {7}", "7"),
+        (r"\boxed 7 is it", "7"),
+        (r"\fbox{7}", "7"),
+        (r"\boxed{ }", None),
+        (r"\boxed{}", None),
         ("no box", None),
         ("", None),
-        ("\\boxed", None),
+        (r"\boxed", None),
         # Cut off: the box before it was no final answer.
-        ("\\boxed{1}, then \\boxed{\\frac{1}{2}", None),
-        ("\\boxed{\\text{a\\}b}}", "\\text{a\\}b}"),
-        ("\\\\boxed{5}", "5"),
-        ("x = 1 \\\\\\boxed{5}", "5"),
+        (r"\boxed{1}, then \boxed{\frac{1}{2}", None),
+        (r"\boxed{\text{a\}b}}", r"\text{a\}b}"),
+        (r"\\boxed{5}", "5"),
+        (r"x = 1 \\\boxed{5}", "5"),
         # The outermost one: what is written inside of it is a part of its answer.
-        ("\\boxed{-\\boxed{5}}", "-\\boxed{5}"),
-        ("\\boxed{\\frac{1}{\\boxed5}}", "\\frac{1}{\\boxed5}"),
-        ("\\boxed{\\text{not }\\boxed5}", "\\text{not }\\boxed5"),
-        ("\\boxed{1,2,3,\\boxed5}", "1,2,3,\\boxed5"),
-        ("\\boxed{\\fbox{5}} or \\boxed{6}", "6"),
-        ("\\mathbf{\\boxed{5}}", "5"),
-        ("{\\boxed{5}", "5"),
-        ("\\boxed6\\phantom{\\boxed5}", "6"),
-        ("\\phantom{\\boxed{5}}", None),
+        (r"\boxed{-\boxed{5}}", r"-\boxed{5}"),
+        (r"\boxed{\frac{1}{\boxed5}}", r"\frac{1}{\boxed5}"),
+        (r"\boxed{\text{not }\boxed5}", r"\text{not }\boxed5"),
+        (r"\boxed{1,2,3,\boxed5}", r"1,2,3,\boxed5"),
+        (r"\boxed{\fbox{5}} or \boxed{6}", "6"),
+        (r"\mathbf{\boxed{5}}", "5"),
+        (r"{\boxed{5}", "5"),
+        (r"\boxed6\phantom{\boxed5}", "6"),
+        (r"\phantom{\boxed{5}}", None),
         # Cut off inside: a formula ends at a blank line at the latest.
-        ("\\boxed{-\\boxed{5}", None),
-        ("\\boxed{1, or \\boxed{5}", None),
+        (r"\boxed{-\boxed{5}", None),
+        (r"\boxed{1, or \boxed{5}", None),
         ("\\boxed{\\frac{1}{2}\n\nNo: \\boxed{5}", "5"),
-        ("\\boxed{" + "1" * 20_001 + "}", None),
-        ("\\boxed{\\boxed{5}" + " " * 20_000 + "}", None),
+        (r"\boxed{" + "1" * 20_001 + "}", None),
+        (r"\boxed{\boxed{5}" + " " * 20_000 + "}", None),
     ],
 )
 def test_last_box(reply, answer):
@@ -51,8 +51,8 @@ def test_last_box(reply, answer):
 
 @pytest.mark.parametrize(
     "text",
-    ["\\boxed{", "{", "}", "\\", "Answer: ", "\\boxed{}", "wait ", "\\boxed"]
-    + ["\\boxed{\\phantom{", "\\boxed5}", "\\boxed{\n\n"],
+    [r"\boxed{", "{", "}", "\\", "Answer: ", r"\boxed{}", "wait ", r"\boxed"]
+    + [r"\boxed{\phantom{", r"\boxed5}", "\\boxed{\n\n"],
 )
 def test_a_million_characters_take_no_time(text, seconds):
     reply = text * (1_000_000 // len(text))

@@ -89,8 +89,8 @@ def test_direct_calls_are_bounded_as_the_pools_are():
     "answer",
     [
         "~" * 3_900,
-        "5" + "\\," * 1_900 + "(A",
-        "\\to" * 1_300,
+        "5" + r"\," * 1_900 + "(A",
+        r"\to" * 1_300,
         "(A)" + "~" * 3_900 + "B. x",
     ],
 )

@@ -9,7 +9,7 @@ _FACTOR = "Factor $x(x+2)+(x+2)$."
 
 
 def _correct(answer, gold, problem=None):
-    return judge(f"\\boxed{{{answer}}}", gold, problem).correct
+    return judge(rf"\boxed{{{answer}}}", gold, problem).correct
 
 
 @pytest.mark.parametrize(

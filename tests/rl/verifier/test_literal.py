@@ -85,13 +85,13 @@ _ROWS: list[Row] = [
 
 @pytest.mark.parametrize(("gold", "answer", "finished"), labelled(_ROWS))
 def test_nothing_is_left_to_be_calculated(gold, answer, finished):
-    verdict = judge(f"\\boxed{{{answer}}}", gold)
+    verdict = judge(rf"\boxed{{{answer}}}", gold)
     if finished:
         assert verdict.correct, verdict
         return
     assert (verdict.correct, verdict.rule) == (False, "unfinished"), verdict
     assert is_equivalent(answer, gold)
-    assert judge(f"\\boxed{{{answer}}}", gold, literal=False).correct
+    assert judge(rf"\boxed{{{answer}}}", gold, literal=False).correct
 
 
 def test_a_pool_counts_what_is_left():

@@ -9,13 +9,13 @@ from tests.rl.verifier.pairs import misjudged
 
 def test_a_unit_that_names_nothing_is_no_fault_of_the_verifier():
     for answer in ("12 (units)", "12 (square units)", "12 (exactly)"):
-        assert judge(f"\\boxed{{{answer}}}", "12", "What is the area?").correct
+        assert judge(rf"\boxed{{{answer}}}", "12", "What is the area?").correct
 
 
 def test_a_scale_of_temperature_may_be_asked_for():
     problem = "What is the temperature in degrees Celsius?"
-    assert judge("\\boxed{25^\\circ C}", "25", problem).correct
-    assert not judge("\\boxed{25 \\text{ K}}", "25", problem).correct
+    assert judge(r"\boxed{25^\circ C}", "25", problem).correct
+    assert not judge(r"\boxed{25 \text{ K}}", "25", problem).correct
 
 
 def test_letters_of_options_are_a_set():
@@ -25,11 +25,11 @@ def test_letters_of_options_are_a_set():
         "D, B, C",
         "(B),(C),(D)",
         "(B)(C)(D)",
-        "\\text{B, C and D}",
-        "B \\text{ and } C \\text{ and } D",
-        "\\{B, C, D\\}",
-        "\\text{(B)}, \\text{(C)}, \\text{(D)}",
-        "\\text{Options } B, C, D",
+        r"\text{B, C and D}",
+        r"B \text{ and } C \text{ and } D",
+        r"\{B, C, D\}",
+        r"\text{(B)}, \text{(C)}, \text{(D)}",
+        r"\text{Options } B, C, D",
     ]
     others = ["B, C", "B, C, D, E", "B, C, E", "B", "BDC"]
     assert misjudged([(gold, spellings[:4], others) for gold in spellings]) == []
@@ -38,17 +38,17 @@ def test_letters_of_options_are_a_set():
 
 def test_the_problem_tells_whether_a_percent_sign_may_be_left_out():
     share, percent = "What is the probability?", "What percent is it?"
-    assert judge("\\boxed{42}", "42\\%", percent).correct
-    assert judge("\\boxed{42\\%}", "42", percent).correct
-    assert judge("\\boxed{0.42}", "42\\%", share).correct
-    assert judge("\\boxed{42\\%}", "0.42", share).correct
-    assert not judge("\\boxed{42}", "42\\%", share).correct
-    assert not judge("\\boxed{42\\%}", "42", "How many are there?").correct
+    assert judge(r"\boxed{42}", r"42\%", percent).correct
+    assert judge(r"\boxed{42\%}", "42", percent).correct
+    assert judge(r"\boxed{0.42}", r"42\%", share).correct
+    assert judge(r"\boxed{42\%}", "0.42", share).correct
+    assert not judge(r"\boxed{42}", r"42\%", share).correct
+    assert not judge(r"\boxed{42\%}", "42", "How many are there?").correct
 
 
 def test_no_two_full_hours_are_one():
     hours = [
-        f"{hour}:00 \\text{{ {half}}}" for half in ("AM", "PM") for hour in range(1, 13)
+        rf"{hour}:00 \text{{ {half}}}" for half in ("AM", "PM") for hour in range(1, 13)
     ]
     rows = [(hour, [], hours[i + 1 :]) for i, hour in enumerate(hours)]
     assert misjudged(rows) == []

@@ -53,7 +53,7 @@ def test_the_five_verdicts_are_what_the_page_says():
     rows = _table("Five verdicts")
     assert len(rows) == 5
     for gold, answer, problem, said in rows:
-        verdict = judge(f"\\boxed{{{_plain(answer)}}}", _plain(gold), problem or None)
+        verdict = judge(rf"\boxed{{{_plain(answer)}}}", _plain(gold), problem or None)
         correct, rule = re.match(r"(True|False), `(\w+)`", said).groups()
         assert (str(verdict.correct), verdict.rule) == (correct, rule)
 

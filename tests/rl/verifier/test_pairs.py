@@ -319,7 +319,7 @@ ANSWERS: dict[str, list[Row]] = {
         ),
     ],
     "labels in words may come in any order": [
-        (r"\text{width}=3, \text{length}=5", [r"\text{length}=5, \text{width}=3"], []),
+        (r"\text{width}=3, \text{length}=5", [r"\text{length}=5, \text{width}=3"], [])
     ],
     "labelled coordinates are in the order of their names": [
         ("(26,11,0,16)", ["x=26, y=11, z=0, w=16"], ["x=26, y=11, w=0, z=16"]),
@@ -496,7 +496,7 @@ ANSWERS: dict[str, list[Row]] = {
         (r"\frac{355}{113}", [], [r"\pi"]),
     ],
     "a derivative is not its function": [
-        ("y = 2x", [], [r"\frac{dy}{dx} = 2x", "f'(x) = 2x"]),
+        ("y = 2x", [], [r"\frac{dy}{dx} = 2x", "f'(x) = 2x"])
     ],
     "what is equal on a part of the line is not equal": [
         ("|x-5|", [], ["x-5"]),

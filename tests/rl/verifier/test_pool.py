@@ -15,15 +15,15 @@ from rl.processes.stopping import STOPPING
 from rl.verifier import Rule, VerifierPool
 from rl.verifier import pool as pool_module
 from rl.verifier import worker as worker_module
+from tests.other_processes import eventually, is_running
 from tests.rl.verifier.hostile import FAMILIES
-from tests.waiting import eventually, is_running
 
 _HANGING = "tests.rl.verifier.hanging:judge"
-_FILLER = "Let us check each case: $\\frac{1}{2} + \\frac{1}{3}$ and so on. "
+_FILLER = r"Let us check each case: $\frac{1}{2} + \frac{1}{3}$ and so on. "
 
 
 def _boxed(answer: str) -> str:
-    return f"{_FILLER}so it is \\boxed{{{answer}}}."
+    return rf"{_FILLER}so it is \boxed{{{answer}}}."
 
 
 @pytest.fixture(scope="module")
@@ -36,27 +36,27 @@ def pool():
 @pytest.mark.failure(15)
 def test_known_pairs_through_the_production_path(pool):
     items = [
-        (_boxed("\\frac{1}{2}"), ("0.5",), None),
+        (_boxed(r"\frac{1}{2}"), ("0.5",), None),
         (_boxed("(x+1)^2"), ("x^2+2x+1",), None),
-        (_boxed("\\sin^2 x + \\cos^2 x"), ("1",), None),
+        (_boxed(r"\sin^2 x + \cos^2 x"), ("1",), None),
         (_boxed("3"), ("4", "3.0"), None),
         (_boxed("3"), ("4", "5"), None),
-        (_boxed("\\sum_{k=1}^8 k"), ("36",), None),
-        (_boxed("7 \\cdot 6"), ("42",), "What is $6 \\cdot 7$?"),
-        (_boxed("7 \\cdot 6"), ("42",), "What is $6 + 36$?"),
+        (_boxed(r"\sum_{k=1}^8 k"), ("36",), None),
+        (_boxed(r"7 \cdot 6"), ("42",), r"What is $6 \cdot 7$?"),
+        (_boxed(r"7 \cdot 6"), ("42",), "What is $6 + 36$?"),
         ("no box", ("4",), None),
         (_boxed("1 + (("), ("4",), None),
-        (_boxed("1"), ("\\frac{1}{",), None),
+        (_boxed("1"), (r"\frac{1}{",), None),
     ]
     assert [(v.correct, v.answer, v.rule) for v in pool.judge(items)] == [
-        (True, "\\frac{1}{2}", "number"),
+        (True, r"\frac{1}{2}", "number"),
         (True, "(x+1)^2", "enclosure"),
-        (False, "\\sin^2 x + \\cos^2 x", "unfinished"),
+        (False, r"\sin^2 x + \cos^2 x", "unfinished"),
         (True, "3", "number"),
         (False, "3", "different"),
-        (False, "\\sum_{k=1}^8 k", "unreadable"),
-        (False, "7 \\cdot 6", "echo"),
-        (False, "7 \\cdot 6", "unfinished"),
+        (False, r"\sum_{k=1}^8 k", "unreadable"),
+        (False, r"7 \cdot 6", "echo"),
+        (False, r"7 \cdot 6", "unfinished"),
         (False, None, "no_answer"),
         (False, "1 + ((", "unreadable"),
         (None, "1", "bad_gold"),
@@ -86,7 +86,7 @@ def test_every_hang_is_cut_and_the_pool_keeps_its_size():
     with VerifierPool(2, timeout=1, judge=_HANGING) as pool:
         size = len(pool.pids)
         honest = [
-            (_boxed(f"{n}/7"), (f"\\frac{{{n}}}{{7}}",), None) for n in range(100)
+            (_boxed(f"{n}/7"), (rf"\frac{{{n}}}{{7}}",), None) for n in range(100)
         ]
         assert all(verdict.correct for verdict in pool.judge(honest))
         verdicts = pool.judge(
@@ -158,7 +158,7 @@ def test_from_a_thread_and_from_several_at_once(pool):
     found = {}
 
     def judge(n):
-        verdicts = pool.judge([(_boxed(f"{n}/3"), (f"\\frac{{{n}}}{{3}}",), None)])
+        verdicts = pool.judge([(_boxed(f"{n}/3"), (rf"\frac{{{n}}}{{3}}",), None)])
         found[n] = verdicts[0].correct
 
     threads = [threading.Thread(target=judge, args=(n,)) for n in range(1, 9)]
@@ -295,11 +295,11 @@ def test_a_real_batch_is_judged_whole(pool):
     hostile += [predicted for _, predicted, _ in FAMILIES["costly evaluation"]]
     items = []
     for index in range(2_048):
-        answer = f"\\sqrt{{{index // 16}}} + \\frac{{{index % 3}}}{{7}}"
+        answer = rf"\sqrt{{{index // 16}}} + \frac{{{index % 3}}}{{7}}"
         if index % 20 == 19:
             answer = hostile[index // 20 % len(hostile)]
-        gold = f"\\frac17 + \\sqrt{{{index // 16}}}"
-        items.append((_FILLER * 200 + f"\\boxed{{{answer}}}", (gold,), _FILLER))
+        gold = rf"\frac17 + \sqrt{{{index // 16}}}"
+        items.append((_FILLER * 200 + rf"\boxed{{{answer}}}", (gold,), _FILLER))
     verdicts = pool.judge(items)
     assert all(verdict.correct is not None for verdict in verdicts)
     right = [index % 3 == 1 and index % 20 != 19 for index in range(2_048)]

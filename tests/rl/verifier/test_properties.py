@@ -13,7 +13,7 @@ _letters = st.sampled_from("abxyz")
 _atoms = st.one_of(
     _integers.map(lambda n: f"({n})"),
     _letters,
-    st.sampled_from(["\\pi", "\\sqrt{2}", "\\sqrt{15}", "\\frac{3}{7}", "2.5"]),
+    st.sampled_from([r"\pi", r"\sqrt{2}", r"\sqrt{15}", r"\frac{3}{7}", "2.5"]),
 )
 
 
@@ -22,34 +22,34 @@ def _grown(parts):
     return st.one_of(
         pairs.map(lambda p: f"({p[0]} + {p[1]})"),
         pairs.map(lambda p: f"({p[0]} - {p[1]})"),
-        pairs.map(lambda p: f"{p[0]} \\cdot {p[1]}"),
+        pairs.map(lambda p: rf"{p[0]} \cdot {p[1]}"),
         st.tuples(parts, st.integers(2, 4)).map(lambda p: f"({p[0]})^{{{p[1]}}}"),
         st.tuples(parts, st.integers(2, 9)).map(
-            lambda p: f"\\frac{{{p[0]}}}{{{p[1]}}}"
+            lambda p: rf"\frac{{{p[0]}}}{{{p[1]}}}"
         ),
-        parts.map(lambda p: f"\\sin({p})"),
+        parts.map(lambda p: rf"\sin({p})"),
     )
 
 
 _expressions = st.recursive(_atoms, _grown, max_leaves=6)
 _REWRITINGS = [
     lambda e: f"0 + {e}",
-    lambda e: f"1 \\cdot {e}",
+    lambda e: rf"1 \cdot {e}",
     lambda e: f"({e}) - 3 + 3",
-    lambda e: f"\\frac{{2({e})}}{{2}}",
+    lambda e: rf"\frac{{2({e})}}{{2}}",
     lambda e: f"-(-({e}))",
-    lambda e: f"({e})(\\sin^2 t + \\cos^2 t)",
-    lambda e: f"({e}) \\cdot \\frac{{\\sqrt{{8}}}}{{2\\sqrt{{2}}}}",
+    lambda e: rf"({e})(\sin^2 t + \cos^2 t)",
+    lambda e: rf"({e}) \cdot \frac{{\sqrt{{8}}}}{{2\sqrt{{2}}}}",
     lambda e: f"({e} + q)({e} - q) - ({e})^2 + q^2 + {e}",
-    lambda e: f"\\left( {e} \\right)",
+    lambda e: rf"\left( {e} \right)",
     lambda e: f"${e}$",
 ]
 _PERTURBATIONS = [
     lambda e: f"{e} + 1",
     lambda e: f"2({e}) + 7",
-    lambda e: f"{e} + \\frac{{1}}{{1000000}}",
+    lambda e: rf"{e} + \frac{{1}}{{1000000}}",
     lambda e: f"{e} + q",
-    lambda e: f"{e} - \\pi",
+    lambda e: rf"{e} - \pi",
 ]
 
 
@@ -76,7 +76,7 @@ def test_perturbed_is_not_equal(expression, perturb):
 def test_rationals_agree_with_fractions(left, right):
     def spelled(value: Fraction) -> str:
         sign = "-" if value < 0 else ""
-        return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
+        return rf"{sign}\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
 
     assert is_equivalent(spelled(left), f"{right.numerator}/{right.denominator}") == (
         left == right
@@ -99,19 +99,19 @@ def test_lists_have_no_order_and_tuples_have_one(values, random):
 def test_an_interval_is_its_inequality(low, width, low_closed, high_closed):
     high = low + width
     interval = f"{'[' if low_closed else '('}{low},{high}{']' if high_closed else ')'}"
-    left, right = ("\\le" if c else "<" for c in (low_closed, high_closed))
+    left, right = (r"\le" if c else "<" for c in (low_closed, high_closed))
     assert is_equivalent(interval, f"{low} {left} x {right} {high}")
     assert not is_equivalent(interval, f"{low} {left} x {right} {high + 1}")
-    flipped = "<" if low_closed else "\\le"
+    flipped = "<" if low_closed else r"\le"
     assert not is_equivalent(interval, f"{low} {flipped} x {right} {high}")
 
 
 _pieces = st.sampled_from(
-    ["\\frac", "{", "}", "(", ")", "[", "]", "^", "_", "1", "23", "x", "\\sqrt", ",",
-     "=", "<", "\\pm", "\\text{", "and", " ", "\\pi", "%", "\\%", "$", "\\{", "\\}",
-     "|", "!", "e", "i", "\\infty", "\\cup", "-", "+", "/", ".", "°", "½", "cm",
-     "\\sin", "\\log_", "&", "\\\\", ":", ";", "…", "'", "\\sum_{k=1}^{3}", "\\in",
-     "\\overline"]
+    [r"\frac", "{", "}", "(", ")", "[", "]", "^", "_", "1", "23", "x", r"\sqrt", ",",
+     "=", "<", r"\pm", r"\text{", "and", " ", r"\pi", "%", r"\%", "$", r"\{", r"\}",
+     "|", "!", "e", "i", r"\infty", r"\cup", "-", "+", "/", ".", "°", "½", "cm",
+     r"\sin", r"\log_", "&", "\\\\", ":", ";", "…", "'", r"\sum_{k=1}^{3}", r"\in",
+     r"\overline"]
 )  # fmt: skip
 _texts = st.one_of(
     st.lists(_pieces, max_size=14).map("".join),
@@ -126,4 +126,4 @@ def test_any_text_is_judged_alike_in_both_directions(left, right):
     assert is_equivalent(left, left)
     assert is_equivalent(left, right) == is_equivalent(right, left)
     assert self_check(left) != "does not equal itself"
-    extract_answer(left + "\\boxed{" + right)
+    extract_answer(left + r"\boxed{" + right)

@@ -18,14 +18,14 @@ def _number(r: random.Random, depth: int = 2) -> str:
     """A closed positive expression."""
     n, m = r.randint(2, 9), r.randint(2, 9)
     if depth == 0:
-        return r.choice([str(n), f"{n}.{m}", f"\\frac{{{n}}}{{{m}}}", "\\pi", "e"])
+        return r.choice([str(n), f"{n}.{m}", rf"\frac{{{n}}}{{{m}}}", r"\pi", "e"])
     a, b = _number(r, depth - 1), _number(r, depth - 1)
     return r.choice(
         [
-            f"({a}+{b})", f"({a})({b})", f"\\frac{{{a}}}{{{b}}}", f"({a})^{{{m}}}",
-            f"\\sqrt{{{a}}}", f"\\sqrt[3]{{{a}}}", f"|{a}-{b}|", f"\\ln(1+{a})",
-            f"\\sin^2({a})", f"\\arctan({a})", f"\\binom{{{n + m}}}{{{n}}}", f"{n}!",
-            f"\\lfloor {n}{m}/7\\rfloor ",
+            f"({a}+{b})", f"({a})({b})", rf"\frac{{{a}}}{{{b}}}", f"({a})^{{{m}}}",
+            rf"\sqrt{{{a}}}", rf"\sqrt[3]{{{a}}}", f"|{a}-{b}|", rf"\ln(1+{a})",
+            rf"\sin^2({a})", rf"\arctan({a})", rf"\binom{{{n + m}}}{{{n}}}", f"{n}!",
+            rf"\lfloor {n}{m}/7\rfloor ",
         ]
     )  # fmt: skip
 
@@ -33,7 +33,7 @@ def _number(r: random.Random, depth: int = 2) -> str:
 def _formula(r: random.Random) -> str:
     a, b = _number(r, 1), _number(r, 0)
     return r.choice(
-        [f"{a}x+{b}", f"(x+{b})({a}+y)", f"x^2-{b} y", f"\\frac{{x+{a}}}{{y}}"]
+        [f"{a}x+{b}", f"(x+{b})({a}+y)", f"x^2-{b} y", rf"\frac{{x+{a}}}{{y}}"]
     )
 
 
@@ -41,30 +41,30 @@ _KINDS: dict[type, Callable[[random.Random], str]] = {
     tree.Add: lambda r: f"{_number(r)}+{_number(r, 1)}",
     tree.Mul: _formula,
     tree.Pow: lambda r: f"(x+{_number(r, 1)})^{r.randint(2, 4)}",
-    tree.Fn: lambda r: f"\\cos({_number(r, 1)})",
-    tree.Degrees: lambda r: f"{r.randint(1, 300)}^\\circ",
-    tree.Percent: lambda r: f"{r.randint(1, 300)}\\%",
+    tree.Fn: lambda r: rf"\cos({_number(r, 1)})",
+    tree.Degrees: lambda r: rf"{r.randint(1, 300)}^\circ",
+    tree.Percent: lambda r: rf"{r.randint(1, 300)}\%",
     tree.Based: lambda r: f"{r.choice([101, 211, 1021])}_{r.randint(3, 9)}",
     tree.Tuple: lambda r: f"({_number(r)},{_formula(r)},{r.randint(1, 9)})",
     tree.Several: lambda r: f"{_number(r, 1)}, {_formula(r)}",
-    tree.Braces: lambda r: f"\\{{{_number(r, 1)}, {_number(r, 0)}, 17\\}}",
+    tree.Braces: lambda r: rf"\{{{_number(r, 1)}, {_number(r, 0)}, 17\}}",
     tree.Interval: lambda r: f"[-{_number(r, 1)},{_number(r)})",
-    tree.SetOp: lambda r: f"(-\\infty,-{_number(r, 0)})\\cup[{_number(r, 0)},\\infty)",
+    tree.SetOp: lambda r: rf"(-\infty,-{_number(r, 0)})\cup[{_number(r, 0)},\infty)",
     tree.Rel: lambda r: f"z={_formula(r)}",
-    tree.Chain: lambda r: f"-{_number(r, 1)}<x\\le {_number(r, 0)}",
+    tree.Chain: lambda r: rf"-{_number(r, 1)}<x\le {_number(r, 0)}",
     tree.Matrix: lambda r: (
-        f"\\begin{{pmatrix}}{_number(r)}&1\\\\2&{_formula(r)}\\end{{pmatrix}}"
+        rf"\begin{{pmatrix}}{_number(r)}&1\\2&{_formula(r)}\end{{pmatrix}}"
     ),
-    tree.Quantity: lambda r: f"{r.randint(1, 9)}\\text{{ {r.choice(['cm', 'm'])}}}",
+    tree.Quantity: lambda r: rf"{r.randint(1, 9)}\text{{ {r.choice(['cm', 'm'])}}}",
     tree.Ratio: lambda r: f"{r.randint(1, 9)}:{r.randint(60, 99)}",
-    tree.Choice: lambda r: f"\\text{{(B) }} {_number(r)}",
+    tree.Choice: lambda r: rf"\text{{(B) }} {_number(r)}",
 }
 _RESPELLED = [
-    lambda t: t.replace("\\frac", "\\dfrac"),
+    lambda t: t.replace(r"\frac", r"\dfrac"),
     lambda t: t.replace("x+", "x + 0 + "),
-    lambda t: t.replace("\\pi", "\\frac{2\\pi}{2}"),
-    lambda t: t.replace("\\sqrt{", "1\\cdot\\sqrt{"),
-    lambda t: t.replace("+", "\\cdot1+"),
+    lambda t: t.replace(r"\pi", r"\frac{2\pi}{2}"),
+    lambda t: t.replace(r"\sqrt{", r"1\cdot\sqrt{"),
+    lambda t: t.replace("+", r"\cdot1+"),
 ]
 
 

@@ -9,16 +9,16 @@ from rl.verifier.parse.units import parse_unit
 
 
 def test_a_unit_may_have_an_exponent():
-    problem = "Find the speed in $\\mathrm{km}\\,\\mathrm{h}^{-1}$."
-    assert judge("\\boxed{90 \\text{ km/h}}", "90", problem).correct
-    assert not judge("\\boxed{90 \\text{ h/km}}", "90", problem).correct
+    problem = r"Find the speed in $\mathrm{km}\,\mathrm{h}^{-1}$."
+    assert judge(r"\boxed{90 \text{ km/h}}", "90", problem).correct
+    assert not judge(r"\boxed{90 \text{ h/km}}", "90", problem).correct
 
 
 def test_ways_and_units_are_counted():
     problem = "In how many ways can three of them be chosen?"
-    assert judge("\\boxed{144 \\text{ ways}}", "144", problem).correct
-    assert judge("\\boxed{\\pi \\text{ units}}", "\\pi", "How many units?").correct
-    said = "\\boxed{\\text{Thus, the answer is }5}"
+    assert judge(r"\boxed{144 \text{ ways}}", "144", problem).correct
+    assert judge(r"\boxed{\pi \text{ units}}", r"\pi", "How many units?").correct
+    said = r"\boxed{\text{Thus, the answer is }5}"
     assert judge(said, "5", problem).correct
 
 
@@ -34,7 +34,7 @@ def test_ways_and_units_are_counted():
          ["students", "people"], ["teams", "teams of students", "students per school"]),
         ("How many total meters does he run a week?", ["meters", "m"],
          ["meters per day", "km per week", "weeks", "m/s", "sprints"]),
-        ("Is it a profit? He pays \\$5. How much does he make per day?",
+        (r"Is it a profit? He pays \$5. How much does he make per day?",
          ["dollars", "dollars per day"],
          ["dollars loss", "dollars in debt", "doubled dollars"]),
         ("How many dollars of profit does he make? Each child has three parts.",
@@ -45,7 +45,7 @@ def test_ways_and_units_are_counted():
 )  # fmt: skip
 def test_words_that_are_told_but_not_asked_for(question, right, other):
     def correct(words: str) -> bool:
-        return judge(f"\\boxed{{12 \\text{{ {words}}}}}", "12", question).correct
+        return judge(rf"\boxed{{12 \text{{ {words}}}}}", "12", question).correct
 
     assert [words for words in right if not correct(words)] == []
     assert [words for words in other if correct(words)] == []
@@ -63,24 +63,24 @@ def test_words_that_are_told_but_not_asked_for(question, right, other):
 )  # fmt: skip
 def test_a_sentence_with_a_number_is_not_that_number(sentence):
     problem = "Rosa has baskets of red one-pound apples. How many apples has she?"
-    box = f"\\boxed{{\\text{{{sentence}}}}}"
+    box = rf"\boxed{{\text{{{sentence}}}}}"
     assert judge(box, "14", problem).correct is False
 
 
 def test_what_a_price_is_for():
-    problem = "A shirt costs \\$7 and a hat \\$3. How much do they cost in total?"
+    problem = r"A shirt costs \$7 and a hat \$3. How much do they cost in total?"
     rows = [
-        ("\\$10 \\text{ in total}", True),
-        ("\\$10 \\text{ each}", True),
-        ("10 \\text{ US dollars}", True),
-        ("\\$10 \\text{ dollars}", True),
-        ("\\$10 \\text{ cents}", False),
-        ("\\$10 \\text{ loss}", False),
-        ("\\$10 \\text{ short}", False),
+        (r"\$10 \text{ in total}", True),
+        (r"\$10 \text{ each}", True),
+        (r"10 \text{ US dollars}", True),
+        (r"\$10 \text{ dollars}", True),
+        (r"\$10 \text{ cents}", False),
+        (r"\$10 \text{ loss}", False),
+        (r"\$10 \text{ short}", False),
     ]
     for answer, right in rows:
-        for gold in ("10", "\\$10"):
-            assert judge(f"\\boxed{{{answer}}}", gold, problem).correct is right
+        for gold in ("10", r"\$10"):
+            assert judge(rf"\boxed{{{answer}}}", gold, problem).correct is right
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ _PROBLEM = """Half of the apples that Tom and his fish had in base six were inve
     + ["ways to the power two", "th power"],
 )
 def test_a_word_that_may_be_an_operation_is_no_unit(words, problem):
-    box = f"\\boxed{{12 \\text{{ {words}}}}}"
+    box = rf"\boxed{{12 \text{{ {words}}}}}"
     assert judge(box, "12", problem).correct is not True
 
 
@@ -150,13 +150,13 @@ def test_a_word_that_may_be_an_operation_is_no_unit(words, problem):
     ],
 )  # fmt: skip
 def test_words_that_only_name_what_is_counted(words, problem):
-    box, asked = f"\\boxed{{12 \\text{{ {words}}}}}", problem and problem.format(words)
+    box, asked = rf"\boxed{{12 \text{{ {words}}}}}", problem and problem.format(words)
     assert judge(box, "12", asked).correct is True
 
 
 def test_with_a_problem_its_words_name_what_is_counted():
     def correct(words: str, problem: str | None, gold: str = "12") -> bool:
-        box = f"\\boxed{{12 \\text{{ {words}}}}}"
+        box = rf"\boxed{{12 \text{{ {words}}}}}"
         return judge(box, gold, problem).correct is True
 
     for words in ("t-shirts", "more apples", "apples more", "apples sold"):
@@ -170,4 +170,4 @@ def test_with_a_problem_its_words_name_what_is_counted():
     # never mentioned
     assert correct("oranges", None)
     assert not correct("oranges", _PROBLEM)
-    assert correct("oranges", _PROBLEM, gold="12 \\text{ oranges}")
+    assert correct("oranges", _PROBLEM, gold=r"12 \text{ oranges}")

@@ -31,22 +31,22 @@ _SEED = int(os.environ.get("VERIFIER_FUZZ_SEED", 0))
 def _golds() -> list[Expression]:
     found = [integer(n) for n in range(-20, 121)]
     for top, bottom in [(1, 2), (1, 3), (2, 3), (3, 4), (7, 5), (-5, 6), (27, 128)]:
-        tex = f"\\frac{{{top}}}{{{bottom}}}"
+        tex = rf"\frac{{{top}}}{{{bottom}}}"
         found.append(Expression(tex, lambda t=top, b=bottom: arb(t) / b))
     for n in (2, 3, 5, 6, 7, 10, 15):
-        found.append(Expression(f"\\sqrt{{{n}}}", lambda n=n: arb(n).sqrt()))
-        found.append(Expression(f"2\\sqrt{{{n}}}", lambda n=n: 2 * arb(n).sqrt()))
-        found.append(Expression(f"\\frac{{\\pi}}{{{n}}}", lambda n=n: arb.pi() / n))
-        found.append(Expression(f"\\ln {n}", lambda n=n: arb(n).log()))
+        found.append(Expression(rf"\sqrt{{{n}}}", lambda n=n: arb(n).sqrt()))
+        found.append(Expression(rf"2\sqrt{{{n}}}", lambda n=n: 2 * arb(n).sqrt()))
+        found.append(Expression(rf"\frac{{\pi}}{{{n}}}", lambda n=n: arb.pi() / n))
+        found.append(Expression(rf"\ln {n}", lambda n=n: arb(n).log()))
     for tenths in (1, 5, 12, 25, 36, 99, 144, 1585):
         text = f"{tenths / 10:.1f}"
         found.append(Expression(text, lambda t=tenths: arb(t) / 10))
     for k in (3, 6, 9, 20, 50, 100):
         found.append(Expression(f"10^{{{k}}}", lambda k=k: arb(10) ** k))
     found.append(Expression("e", lambda: arb.const_e()))
-    found.append(Expression("\\pi", lambda: arb.pi()))
+    found.append(Expression(r"\pi", lambda: arb.pi()))
     # These are no numbers: no closed expression is one of them.
-    for tex in ("x", "3x+1", "x^2", "\\frac{x}{2}", "(1,2)", "[0,1]", "2, 3", "x>2"):
+    for tex in ("x", "3x+1", "x^2", r"\frac{x}{2}", "(1,2)", "[0,1]", "2, 3", "x>2"):
         found.append(Expression(tex, lambda: arb("nan")))
     return found
 
@@ -102,19 +102,19 @@ def test_identities_are_accepted():
 # No two of them are one answer, whatever their kind.
 _OF_ALL_KINDS = (
     "A", "B", "x", "n", "-x+3", "y=4x", "f(x)=x^2", "2x+1", "f(n)=3n+1", "AB",
-    "\\triangle ABC", "\\overline{CD}", "(6,5)", "(5,5)", "(-1,-2)", "(x,y)=(9,8)",
-    "(-1,-2),(3,1)", "(3,2,1)", "(2,7)", "[2,7]", "(2,7]", "[3,-1]", "x<2", "x\\ge2",
-    "(-\\infty,1)\\cup(4,\\infty)", "\\{8,9\\}", "8,10", "\\emptyset", "400",
-    "\\frac{25}{2}", "x\\equiv3\\pmod7", "x\\equiv1\\pmod2", "\\text{odd}", "k\\pi",
-    "3:4", "30^\\circ", "25\\%", "5\\text{ m}", "5\\text{ kg}",
+    r"\triangle ABC", r"\overline{CD}", "(6,5)", "(5,5)", "(-1,-2)", "(x,y)=(9,8)",
+    "(-1,-2),(3,1)", "(3,2,1)", "(2,7)", "[2,7]", "(2,7]", "[3,-1]", "x<2", r"x\ge2",
+    r"(-\infty,1)\cup(4,\infty)", r"\{8,9\}", "8,10", r"\emptyset", "400",
+    r"\frac{25}{2}", r"x\equiv3\pmod7", r"x\equiv1\pmod2", r"\text{odd}", r"k\pi",
+    "3:4", r"30^\circ", r"25\%", r"5\text{ m}", r"5\text{ kg}",
 )  # fmt: skip
 # What has no points, every integer, or nothing to say.
 _HOLLOW = (
-    "[1,0]", "(1,0)", "1<x<0", "x\\in(1,0)", "(2,1)\\cap\\{0\\}", "[1,0],[1,0]",
-    "\\mathbb{R}\\setminus\\mathbb{R}", "x<0\\text{ and }x>1", "(1,0)\\cup(3,2)",
-    "0\\pmod1", "x\\equiv0\\pmod1", "n\\equiv0\\pmod{-1}", "1\\pmod{0}",
-    "k,k\\in\\mathbb{Z}",
-    "\\{x: x\\ne x\\}", "\\pm", "\\text{any}", "x=x", "0=0", "\\{\\}\\cap\\{1\\}",
+    "[1,0]", "(1,0)", "1<x<0", r"x\in(1,0)", r"(2,1)\cap\{0\}", "[1,0],[1,0]",
+    r"\mathbb{R}\setminus\mathbb{R}", r"x<0\text{ and }x>1", r"(1,0)\cup(3,2)",
+    r"0\pmod1", r"x\equiv0\pmod1", r"n\equiv0\pmod{-1}", r"1\pmod{0}",
+    r"k,k\in\mathbb{Z}",
+    r"\{x: x\ne x\}", r"\pm", r"\text{any}", "x=x", "0=0", r"\{\}\cap\{1\}",
 )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_no_answer_is_two():
         if is_equivalent(a, b)
     ]
     assert not one
-    golds = [gold for gold in _OF_ALL_KINDS if gold != "\\emptyset"]
+    golds = [gold for gold in _OF_ALL_KINDS if gold != r"\emptyset"]
     accepted = {
         answer: [gold for gold in golds if is_equivalent(answer, gold)]
         for answer in _HOLLOW

@@ -2,11 +2,17 @@
 
 import json
 import pathlib
-import time
 
 import pytest
 
+from tests.other_processes import eventually
 from tests.rollout.vllm import policies
+
+
+@pytest.fixture(scope="session")
+def policy(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("policy")
+    return policies.Policy.load(policies.make_folder(tmp / "model"))
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +38,7 @@ def no_litter():
     before = _shared()
     yield
     # Tests of other processes end servers too, whose trackers take a moment.
-    deadline = time.monotonic() + 15
-    while left := {path for path in _shared() - before if not _in_use(path)}:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.2)
+    eventually(lambda: all(map(_in_use, _shared() - before)))
 
 
 def _shared():

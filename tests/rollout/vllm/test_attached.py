@@ -14,12 +14,6 @@ pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("no_litter")]
 PROMPTS = policies.prompts(12, seed=6)
 
 
-@pytest.fixture(scope="module")
-def policy(tmp_path_factory):
-    tmp = tmp_path_factory.mktemp("policy")
-    return policies.Policy.load(policies.make_folder(tmp / "model"))
-
-
 class _Foreign:
     """A server that the sampler did not start."""
 

@@ -1,5 +1,7 @@
 """Calls that end early, and calls that continue their completions, on real servers."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
     trained = [policy, policy.changed(3), policy.changed(4)]
     params = policies.draw(300, n=3, stop_token_ids=policies.STOP, ignore_stop=False)
     partial, calls = None, []
-    try:
+    with contextlib.closing(sampler):
         for version, of in enumerate(trained):
             sampler.publish(of.params, version)
             ended = []
@@ -38,8 +40,6 @@ def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
             )  # fmt: skip
             for member in sampler._fleet.members:
                 assert _others(member.client) == 0, "nobody draws on for nothing"
-    finally:
-        sampler.close()
     first = [c for group in calls[0] for c in group]
     assert any(c.unfinished and len(c.token_ids) > 5 for c in first)
     across = 0

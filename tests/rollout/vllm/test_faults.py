@@ -1,5 +1,6 @@
 """Servers and trainers that die or hang, each a real process."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -15,12 +16,6 @@ from rollout.vllm.server import ServerFailed
 from tests.rollout.vllm import policies
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("no_litter")]
-
-
-@pytest.fixture(scope="module")
-def policy(tmp_path_factory):
-    tmp = tmp_path_factory.mktemp("policy")
-    return policies.Policy.load(policies.make_folder(tmp / "model"))
 
 
 @pytest.fixture(scope="module")
@@ -125,19 +120,17 @@ def test_a_server_that_hangs_during_an_update_is_replaced(policy, sampler):
 @pytest.mark.failure(10)
 def test_restarts_are_bounded(policy, tmp_path):
     sampler = policies.make_sampler(policy, tmp_path, max_restarts=0, concurrency=12)
-    try:
+    with contextlib.closing(sampler):
         sampler.publish(policy.params, 0)
         with pytest.raises(ServerFailed, match="all vLLM servers failed .restarts"):
             _step(sampler, lambda: _strike(sampler, "api", signal.SIGKILL))
-    finally:
-        sampler.close()
 
 
 def test_tokens_report_their_version_across_an_update(running, tmp_path):
     policy, url = running
     sampler = policies.make_sampler(policy, tmp_path, urls=[url], in_flight="keep")
     trained = [policy, policy.changed(3)]
-    try:
+    with contextlib.closing(sampler):
         sampler.publish(policy.params, 0)
         over = threading.Event()
         # An update may by chance land between two draws; not six of them do.
@@ -162,8 +155,6 @@ def test_tokens_report_their_version_across_an_update(running, tmp_path):
                 own = trained[odd].reference(ids)[len(prompt) :]
                 gap = np.abs(own - completion.sampler_logprobs)
                 assert gap[completion.versions % 2 == odd].max(initial=0) < 1e-4
-    finally:
-        sampler.close()
 
 
 def _draw_until(over, sampler, prompts, most):
@@ -180,9 +171,6 @@ def test_the_error_of_a_dead_engine_is_reported(tmp_path):
     sizes = policies.TINY | {"hidden_size": 64}
     folder = policies.make_folder(tmp_path / "model", sizes=sizes)
     policy = policies.Policy.load(folder)
-    sampler = policies.make_sampler(policy, tmp_path)
-    try:
+    with contextlib.closing(policies.make_sampler(policy, tmp_path)) as sampler:
         with pytest.raises(ServerFailed, match=r"head_dim=16 .*vllm\.log"):
             sampler.publish(policy.params, 0)
-    finally:
-        sampler.close()

@@ -1,5 +1,6 @@
 """Trainers and servers killed at random moments of a publish: one version is served."""
 
+import contextlib
 import itertools
 import os
 import random
@@ -22,11 +23,9 @@ PROMPTS = policies.prompts(2, seed=6)
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory):
+def versions(policy):
     """Versions that are published in turn."""
-    tmp = tmp_path_factory.mktemp("policy")
-    first = policies.Policy.load(policies.make_folder(tmp / "model"))
-    return [first, *(first.changed(seed) for seed in (1, 2, 3))]
+    return [policy, *(policy.changed(seed) for seed in (1, 2, 3))]
 
 
 def _check_served(sampler, policy, version):
@@ -93,7 +92,7 @@ def test_a_server_killed_at_random_moments_of_a_publish(versions, tmp_path):
         sampler.publish(policy.params, version)
         return policy, version
 
-    try:
+    with contextlib.closing(sampler):
         publish()
         for kill in range(1, KILLS + 1):
             # Of a server that is up: how long a publish takes.
@@ -109,5 +108,3 @@ def test_a_server_killed_at_random_moments_of_a_publish(versions, tmp_path):
             _check_served(sampler, policy, version)
             assert sampler.metrics()["sampler/restarts"] == kill
             print(f"{which} killed after {seconds:.3f} s, {version} serves", flush=True)
-    finally:
-        sampler.close()

@@ -9,6 +9,7 @@ import pytest
 from rollout.vllm import placement
 from rollout.vllm.placement import device_sets, make_servers
 from rollout.vllm.server import ServerFailed, ServerSpec
+from tests.other_processes import make_program
 from tests.tools.tiny import make_model
 
 
@@ -68,13 +69,12 @@ def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
 
 @pytest.mark.failure(53)
 def test_each_server_has_its_own_log(tmp_path):
-    program = tmp_path / "vllm"
-    program.write_text(
-        '#!/bin/sh\ncase "$CUDA_VISIBLE_DEVICES" in\n'
+    program = make_program(
+        tmp_path / "vllm",
+        'case "$CUDA_VISIBLE_DEVICES" in\n'
         '  0) echo "RuntimeError: out of memory" ;;\n'
-        '  1) echo "ValueError: no such accelerator" ;;\nesac\nexit 3\n'
+        '  1) echo "ValueError: no such accelerator" ;;\nesac\nexit 3',
     )
-    program.chmod(0o755)
     folder = make_model(tmp_path / "model")
     spec = ServerSpec(python=str(program), model=str(folder), max_model_len=64)
     how = dict(key="--vllm_python", logs=tmp_path)

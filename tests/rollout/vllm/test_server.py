@@ -1,8 +1,6 @@
 """Commands, environments, calls and process trees of servers, without vLLM itself."""
 
 import dataclasses
-import http.server
-import json
 import os
 import pathlib
 import signal
@@ -20,6 +18,7 @@ from rollout.vllm import server as vllm_server
 from rollout.vllm import supervisor
 from rollout.vllm.client import OutOfStep, ServerGone, VllmClient, api_key
 from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec
+from tests.other_processes import eventually, is_running, make_program
 from tests.rollout.vllm.policies import ROOT
 
 
@@ -95,23 +94,21 @@ def test_on_cpus_one_process_uses_all_cores_by_default(monkeypatch):
     assert found["OMP_NUM_THREADS"] == "3"
 
 
-def _program(tmp_path, script):
-    program = tmp_path / "vllm"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    spec = ServerSpec(python=str(program), model="m", max_model_len=64)
+def _server(tmp_path, script=""):
+    program = make_program(tmp_path / "vllm", script)
+    spec = dataclasses.replace(_spec(), python=str(program))
     return ServerProcess(spec, log_file=tmp_path / "log")
 
 
 def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
-    server = _program(tmp_path, "echo first; echo no such accelerator; exit 3")
+    server = _server(tmp_path, "echo first; echo no such accelerator; exit 3")
     server.start()
     with pytest.raises(ServerFailed, match=r"with status 3(.|\n)*no such accelerator"):
         server.wait_ready(20)
 
 
 def test_a_start_that_takes_too_long_is_ended(tmp_path):
-    server = _program(tmp_path, "echo loading; sleep 600")
+    server = _server(tmp_path, "echo loading; sleep 600")
     server.start()
     root = server.pid
     while "loading" not in (tmp_path / "log").read_text():
@@ -162,30 +159,15 @@ def test_a_token_without_a_version_is_rejected(spans, found):
         ],
     }
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            text = json.dumps({"choices": [choice]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_):
-            pass
-
     params = SamplingParams(max_tokens=4, stop_token_ids=(9,))
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        client = VllmClient(f"http://127.0.0.1:{server.server_address[1]}")
-        try:
-            if isinstance(found, str):
-                with pytest.raises(OutOfStep, match=f"no version for {found}; "):
-                    client.generate([0], params, seed=0, version_of=int, timeout=30)
-            else:
-                drawn = client.generate([0], params, seed=0, version_of=int, timeout=30)
-                assert drawn.versions.tolist() == found
-        finally:
-            server.shutdown()
+    client = VllmClient("http://127.0.0.1:1")
+    client.call = lambda *_, **__: {"choices": [choice]}
+    if isinstance(found, str):
+        with pytest.raises(OutOfStep, match=f"no version for {found}; "):
+            client.generate([0], params, seed=0, version_of=int)
+    else:
+        drawn = client.generate([0], params, seed=0, version_of=int)
+        assert drawn.versions.tolist() == found
 
 
 # A tree like vLLM's: the root's child starts a grandchild in a session of its own, and
@@ -216,9 +198,8 @@ STARTER = """
 def test_the_process_tree_ends_with_its_starter(tmp_path, blow):
     script = tmp_path / "tree.py"
     script.write_text(textwrap.dedent(TREE))
-    program = tmp_path / "vllm"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -S {script} {script}\n")
-    program.chmod(0o755)
+    command = f"exec {sys.executable} -S {script} {script}"
+    program = make_program(tmp_path / "vllm", command)
     starter = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(STARTER), program, tmp_path],
         stdout=subprocess.PIPE,
@@ -226,38 +207,31 @@ def test_the_process_tree_ends_with_its_starter(tmp_path, blow):
         cwd=ROOT,
     )
     root = int(starter.stdout.readline())
-    deadline = time.monotonic() + 10
-    while len(supervisor.descendants(root)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: len(supervisor.descendants(root)) == 2, seconds=10)
     tree = [root, *supervisor.descendants(root)]
     starter.send_signal(blow)
     starter.wait()
-    deadline = time.monotonic() + 10
-    while any(pathlib.Path(f"/proc/{pid}").exists() for pid in tree):
-        assert time.monotonic() < deadline, "orphans after 10 s"
-        time.sleep(0.1)
+    paths = [pathlib.Path(f"/proc/{pid}") for pid in tree]
+    eventually(lambda: not any(path.exists() for path in paths), seconds=10)
 
 
 def test_stop_ends_what_a_killed_supervisor_left(tmp_path):
-    server = ServerProcess(_spec(), log_file=tmp_path / "log")
+    server = _server(tmp_path)
     shell = "sleep 600 & sleep 600 & wait"
     server._process, server._lifeline = supervisor.start(["sh", "-c", shell])
-    deadline = time.monotonic() + 10
-    while len(tree := supervisor.descendants(server.pid)) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: len(supervisor.descendants(server.pid)) == 3, seconds=10)
+    tree = supervisor.descendants(server.pid)
     os.kill(server.pid, signal.SIGKILL)
     server._process.wait()
     # The shell had the kernel's word for it; what the shell began had none.
-    assert sum(map(_runs, tree)) >= 2
+    assert sum(map(is_running, tree)) >= 2
     server.stop(at_once=True)
     server.stop()
-    assert not any(map(_runs, tree))
+    assert not any(map(is_running, tree))
 
 
 def test_a_supervisor_that_is_dying_is_stopped_like_a_dead_one(tmp_path):
-    server = ServerProcess(_spec(), log_file=tmp_path / "log")
+    server = _server(tmp_path)
     # Between a kill and its end a process has closed its files and is not yet over.
     reading, server._lifeline = os.pipe()
     os.close(reading)
@@ -265,14 +239,6 @@ def test_a_supervisor_that_is_dying_is_stopped_like_a_dead_one(tmp_path):
     server.stop(at_once=True)
     assert server._process.returncode == 0
     assert server.pid is None
-
-
-def _runs(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize("url", ["https://a:8000", "a:8000", "http://a:80a", "http://"])

@@ -13,6 +13,7 @@ import pytest
 from rollout.types import SamplingParams
 from rollout.vllm import supervisor
 from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec, command
+from tests.other_processes import make_program
 from tests.rollout.vllm import stand_in
 from tools.evaluation.sampler import serve_fixed
 
@@ -23,10 +24,9 @@ PARAMS = SamplingParams(n=4, max_tokens=5, stop_token_ids=(0,))
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
-    python = folder / "python"
     script = pathlib.Path(stand_in.__file__).resolve()
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S {script} "$@"\n')
-    python.chmod(0o755)
+    line = f'exec {sys.executable} -S {script} "$@"'
+    python = make_program(folder / "python", line)
     spec = ServerSpec(python=str(python), model=str(folder), max_model_len=64)
     return ServerProcess(spec, log_file=folder / "log")
 
@@ -37,6 +37,14 @@ def sampler(server):
     sampler = serve_fixed(servers=[server], max_model_len=64, concurrency=3)
     yield sampler
     sampler.close()
+
+
+def _kill(server):
+    """Kills all processes of a server; returns their ids."""
+    pids = supervisor.descendants(server.pid)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return pids
 
 
 def _ids(groups):
@@ -51,9 +59,7 @@ def test_a_killed_server_is_restarted_and_nothing_is_lost(sampler, server):
     def kill_once(i, j, completion):
         finished.append((i, j))
         if not killed:
-            killed.extend(supervisor.descendants(server.pid))
-            for pid in killed:
-                os.kill(pid, signal.SIGKILL)
+            killed.extend(_kill(server))
 
     after = sampler.sample(PROMPTS, PARAMS, seed=1, on_finished=kill_once)
     assert killed and not set(killed) & set(supervisor.descendants(server.pid))
@@ -114,9 +120,7 @@ def test_servers_that_die_while_a_call_ends_do_not_hold_it_up(sampler, server):
 
     def enough():
         if not killed:
-            killed.extend(supervisor.descendants(server.pid))
-            for pid in killed:
-                os.kill(pid, signal.SIGKILL)
+            killed.extend(_kill(server))
         return True
 
     partial = sampler.sample(PROMPTS, LONG, seed=7, on_pause=enough)

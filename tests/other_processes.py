@@ -1,4 +1,4 @@
-"""Waits for other processes."""
+"""Starts other processes, and waits for them."""
 
 import pathlib
 import time
@@ -11,6 +11,13 @@ def eventually(condition: Callable[[], object], seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not after {seconds} s"
         time.sleep(0.05)
+
+
+def make_program(path: pathlib.Path, script: str) -> pathlib.Path:
+    """Writes a shell script that can be started by its path."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
 
 
 def is_running(pid: int) -> bool:
