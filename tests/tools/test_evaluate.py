@@ -249,6 +249,19 @@ def test_two_benchmarks_with_one_name_are_refused(sums, tmp_path, capsys):
     assert f"{other}: {name} occurs twice; rename a file" in capsys.readouterr().err
 
 
+@pytest.mark.failure(163)
+def test_more_tokens_raise_the_context(sums, tmp_path, monkeypatch):
+    model = make_model(tmp_path / "model", max_position_embeddings=8192)
+    monkeypatch.setattr("tools.evaluation.sampler.open_sampler", None)
+    for tokens, context in ((24, 4096), (5000, 6096), (8000, 8192)):
+        out = tmp_path / str(tokens)
+        asked = ["--model", str(model), "--benchmarks", str(sums), "--out", str(out)]
+        with pytest.raises(TypeError):  # nothing is sampled
+            main([*asked, "--max_tokens", str(tokens)])
+        drawing = json.loads((out / "conditions.json").read_text())["drawing"]
+        assert drawing["context"] == context
+
+
 def test_a_score_beside_its_audit(model, tmp_path, capsys):
     text = "tom has {} nuts and eats 1 of them so how many"
     rows = [

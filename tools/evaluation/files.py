@@ -65,15 +65,13 @@ def read_completions(folder: pathlib.Path) -> dict[str, Completions]:
     found: dict[str, Completions] = {}
     names = [field.name for field in dataclasses.fields(SampledCompletion)]
     for where, row in files.read_rows(folder / COMPLETIONS, appended=True):
-        if missing := {"benchmark", "id", "sample", "completion"} - row.keys():
-            raise ValueError(
-                f"{where}: no field {min(missing)!r}; remove the row to sample it again"
-            )
-        if not isinstance(text := row["completion"], str):
-            raise ValueError(
-                f"{where}: completion={text!r:.60}: must be text; remove the row to"
-                " sample it again"
-            )
+        for key in ("benchmark", "id", "sample", "completion"):
+            kind, name = (int, "a number") if key == "sample" else (str, "text")
+            if type(value := row.get(key)) is not kind:
+                raise ValueError(
+                    f"{where}: {key}={value!r:.60}: must be {name}; remove the row to"
+                    " sample it again"
+                )
         drawn = SampledCompletion(**{n: row[n] for n in names if n in row})
         of_benchmark = found.setdefault(row["benchmark"], {})
         if (drawn.id, drawn.sample) in of_benchmark:

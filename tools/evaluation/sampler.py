@@ -72,8 +72,8 @@ def sample(
 
     Args:
       args: the parsed flags of `add_flags`, and `out`.
-      default: conditions without flags. Their context is first cut to the number of
-        positions of the model.
+      default: conditions without flags. A larger --max_tokens raises their context,
+        and the number of positions of the model limits it.
       sets: problems by name of the benchmark.
       audited: also sample the ends of the problem texts; see `tools.evaluation.audit`.
       shorten: sample fewer than `max_tokens` tokens where the context leaves fewer. If
@@ -92,7 +92,8 @@ def sample(
     else:
         jax.config.update("jax_platforms", "cpu")  # vLLM has the GPUs
     model = find_pretrained(args.model, args.dtype)
-    context = min(default.context, model.config.max_positions)
+    more = max(0, (args.max_tokens or 0) - default.max_tokens)
+    context = min(default.context + more, model.config.max_positions)
     values = dataclasses.asdict(default) | {"context": context}
     given = {name: getattr(args, name) for name in values}
     values |= {name: value for name, value in given.items() if value is not None}

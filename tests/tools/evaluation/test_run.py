@@ -140,7 +140,9 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
     [
         ("{", "completions.jsonl:2: not JSON"),
         ("\udce9", "completions.jsonl:2: not UTF-8"),
-        ('{"benchmark": "a", "id": "x", "sample": 0}', ":2: no field 'completion'"),
+        ('{"benchmark": "a", "id": "x", "sample": 0}', ":2: completion=None: must be"),
+        ('{"benchmark": "a", "id": ["x"], "sample": 0}', r":2: id=\['x'\]: must be"),
+        ('{"benchmark": "a", "id": "x", "sample": "0"}', ":2: sample='0': must be"),
         (
             '{"benchmark": "a", "id": "x", "sample": 1, "completion": null}',
             ":2: completion=None: must be text",
