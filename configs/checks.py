@@ -87,37 +87,33 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 
     `needs_reference` says whether the loss uses a reference model.
     """
-    d, lines = c.dynamic_sampling, []
-    clips_ratio = c.objective.function in ("grpo", "dual_clip", "cispo", "gspo")
-    if clips_ratio and updates_per_step(c) == 1:
-        lines.append(
-            "config.objective.eps_low and eps_high, because a step has only one update"
-            " and every ratio is 1"
-        )
+    d, o = c.dynamic_sampling, c.objective
+    clips_ratio = o.function in ("grpo", "dual_clip", "cispo", "gspo")
     only_verifier = c.reward.function.strip() == "verifier"
     filtered = d.filter and filter_on(c) == "correct" and not c.reward.overlong_factor
     stages = c.curriculum.stages
     sizes = {c.rollout.group_size, *(s.group_size or 2 for s in stages)}
-    if sizes == {2} and only_verifier and filtered:
-        lines.append(
-            "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"
-            " except for the scale of the loss, because with"
-            " config.rollout.group_size=2 every group that is trained on has one right"
-            " and one wrong completion"
-        )
-    if (updates := c.steps * updates_per_step(c)) <= c.schedule.warmup_updates:
-        lines.append(
-            f"the full config.schedule.learning_rate={c.schedule.learning_rate!r},"
-            f" because the number of updates is at most {updates}; lower"
-            f" config.schedule.warmup_updates={c.schedule.warmup_updates}"
-        )
+    updates = c.steps * updates_per_step(c)
     evaluated, saved = c.eval.every_steps, c.checkpoint.every_steps or c.steps
-    if c.data.eval and 0 < evaluated < c.steps and evaluated % saved:
-        lines.append(
-            "evaluations at steps without a checkpoint on which checkpoint is retained"
-            f" as the best, because config.eval.every_steps={evaluated} is not a"
-            f" multiple of {saved}, the steps between checkpoints"
-        )
+    # Whether a setting has no effect, and which.
+    notes = (
+        (clips_ratio and updates_per_step(c) == 1,
+         "config.objective.eps_low and eps_high, because a step has only one update"
+         " and every ratio is 1"),
+        (sizes == {2} and only_verifier and filtered,
+         "the choice of 'std', 'mean' or 'batch_std' as config.objective.advantage,"
+         " except for the scale of the loss, because with config.rollout.group_size=2"
+         " every group that is trained on has one right and one wrong completion"),
+        (updates <= c.schedule.warmup_updates,
+         f"the full config.schedule.learning_rate={c.schedule.learning_rate!r},"
+         f" because the number of updates is at most {updates}; lower"
+         f" config.schedule.warmup_updates={c.schedule.warmup_updates}"),
+        (c.data.eval and 0 < evaluated < c.steps and evaluated % saved,
+         "evaluations at steps without a checkpoint on which checkpoint is retained"
+         f" as the best, because config.eval.every_steps={evaluated} is not a"
+         f" multiple of {saved}, the steps between checkpoints"),
+    )  # fmt: skip
+    lines, default = [note for holds, note in notes if holds], RunConfig()
     begin = 0  # fewest steps before a stage
     for i, stage in enumerate(stages):
         if begin >= c.steps:
@@ -127,7 +123,6 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             )
         rule = stage.advance
         begin += min(stage.steps or c.steps, rule.window if rule else c.steps)
-    o, default = c.objective, RunConfig()
     # A key, whether its value disables other keys, and these other keys.
     dependencies = (
         ("model.lora.rank", not c.model.lora.rank,

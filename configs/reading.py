@@ -17,7 +17,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from configs.base import get_config
-from configs.schema import config_json, differences, flatten
+from configs.schema import config_json, flatten
 
 # `--help` then lists `--config` as a flag of the command, not of this module.
 flags.disclaim_key_flags()
@@ -277,9 +277,8 @@ def changes(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     base = get_config()
     expand_home(base)
-    found = differences(config, json.loads(config_json(base)))
-    own = flatten(config)
-    return {key: value for key, value, _ in found if key in own}
+    default = flatten(json.loads(config_json(base)))
+    return {k: v for k, v in flatten(config).items() if v != default.get(k)}
 
 
 def describe_keys() -> str:
