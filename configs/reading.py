@@ -75,9 +75,9 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         given = [a for a in argv if re.search(rf"\.{key}(?:[.=]|$)", a)]
         where = given[0].partition("=")[0].lstrip("-") if given else "config"
         above = where.rpartition(".")[0]
-        if above in _open_mappings() and "mean" not in unknown:
-            unknown = f"unknown key {key!r}"
-            unknown += f"""; write --{above}="{{'{key}': 'VALUE'}}\""""
+        if above.endswith(("_args", ".fields")) and "mean" not in unknown:
+            advice = f"""write --{above}="{{'{key}': 'VALUE'}}\""""
+            unknown = f"unknown key {key!r}; {advice}"
         sys.exit(f"error: {where}: {unknown}")
 
 
@@ -85,17 +85,6 @@ def _keys_named(name: str, config: ConfigDict | None) -> list[str]:
     """Returns the keys of a config, by default configs/base.py, that end in `name`."""
     known = flatten((config or get_config()).to_dict())
     return [f"config.{key}" for key in known if key.rpartition(".")[2] == name]
-
-
-def _open_mappings() -> list[str]:
-    """Returns the keys whose value is a mapping of any keys, such as data.fields."""
-    sections = [(s, v) for s, v in get_config().items() if isinstance(v, ConfigDict)]
-    return [
-        f"config.{name}.{key}"
-        for name, section in sections
-        for key, value in section.items()
-        if isinstance(value, ConfigDict) and not value
-    ]
 
 
 class _Parser(flags.ArgumentParser):

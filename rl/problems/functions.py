@@ -70,7 +70,8 @@ def blamed(where: str) -> Iterator[None]:
         reason = " ".join(str(error).split())
         if not isinstance(error, ValueError):
             place = error_place(error, besides=__file__)
-            reason = f"{place}: {type(error).__name__}: {reason}"
+            kind = type(error).__name__
+            reason = ": ".join(filter(None, (place, kind, reason)))
         raise ValueError(f"{where}: {reason}") from error
 
 

@@ -54,8 +54,7 @@ def load_rejection(name: str) -> Rejection | None:
     """Loads the function that `objective.correction` names; None for "truncate"."""
     if name == TRUNCATE:
         return None
-    key = "config.objective.correction"
-    return blamed(f"{key}={name!r}")(load_named(name, REJECTIONS, key=key))
+    return load_named(name, REJECTIONS, key="config.objective.correction")
 
 
 def rejection_weights(
@@ -68,15 +67,13 @@ def rejection_weights(
     """
     mask = np.stack([b.loss_mask for b in mini_batch])
     gaps = np.stack([b.old_logprobs - b.sampler_logprobs for b in mini_batch])[mask]
-    weights = np.asarray(
-        rejection(
-            np.clip(gaps, -MAX_LOG_RATIO, MAX_LOG_RATIO),
-            np.stack([b.off_policy for b in mini_batch])[mask],
-            number_completions(mini_batch)[mask],
-            cap,
-        ),
-        np.float32,
+    given = (
+        np.clip(gaps, -MAX_LOG_RATIO, MAX_LOG_RATIO),
+        np.stack([b.off_policy for b in mini_batch])[mask],
+        number_completions(mini_batch)[mask],
     )
+    with blamed("config.objective.correction"):
+        weights = np.asarray(rejection(*given, cap), np.float32)
     finite = int(np.isfinite(weights).sum())
     if weights.shape != gaps.shape or finite != weights.size:
         raise ValueError(

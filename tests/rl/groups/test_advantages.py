@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from configs import base
 from rl.groups.advantages import ADVANTAGES, load_advantage
+from rl.update.optimizer import make_optimizer
 from tests.rl.examples import make_group
 
 FIRST = make_group([True, False, False, False])
@@ -73,3 +75,17 @@ def test_what_is_no_advantage_is_one_line_that_names_it():
         load_advantage(f"{__name__}:unknown")
     with pytest.raises(ValueError, match=r"of problem 'p0'; returned \[inf, -inf, "):
         load_advantage(f"{__name__}:infinite")([FIRST])
+
+
+def fails(rewards):
+    return {}["a"]
+
+
+@pytest.mark.failure(153)
+def test_an_error_of_a_users_function_is_one_line():
+    advantage = load_advantage(f"{__name__}:fails")
+    place = r"tests/rl/groups/test_advantages.py:\d+"
+    with pytest.raises(ValueError, match=f"advantage='.*:fails': {place}: KeyError: "):
+        advantage([FIRST])
+    with pytest.raises(ValueError, match="'optax:adamw': .*TypeError: adamw.. missing"):
+        make_optimizer(base.Optimizer(function="optax:adamw"))
