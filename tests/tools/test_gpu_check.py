@@ -27,7 +27,7 @@ def test_every_part_runs_on_a_cpu(tmp_path):
 def test_a_part_that_runs_too_long_does_not_stop_the_next(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setitem(PARTS, "kernels", ("kernels", 0, ""))
+    monkeypatch.setitem(PARTS, "kernels", ("kernels", 0))
     assert main(["--tiny", f"--out={tmp_path}", "--only=kernels,machine"]) == 1
     assert {row["part"] for row in _rows(tmp_path)} == {"machine"}
     assert "kernels        status -9" in capsys.readouterr().out

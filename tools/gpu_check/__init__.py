@@ -3,5 +3,5 @@
 from collections.abc import Iterator
 from typing import Any
 
-PEAK = 989e12  # bfloat16 FLOP/s of an H100 SXM
-Rows = Iterator[dict[str, Any]]  # the results of a part
+Row = dict[str, Any]
+Rows = Iterator[Row]  # the results of a part

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping
 from importlib.metadata import distributions
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +12,12 @@ from jax.sharding import Mesh
 from models import attention
 from models.cache import Cached, Seen
 from models.decoder import init_params
+from rl.processes.devices import make_deterministic
 from sharding.mesh import make_mesh
 from sharding.rules import place
 from tools.bench import work
-from tools.bench.work import SIZES, error, make_batch
-from tools.gpu_check import Rows
+from tools.bench.work import SIZES, Shape, error, make_batch
+from tools.gpu_check import Row, Rows
 
 median_seconds = functools.partial(work.median_seconds, inner=10)
 Arrays = Mapping[str, np.ndarray]
@@ -52,8 +52,8 @@ def kernels(tiny: bool) -> Rows:
     for name, dtype, rows, length in [("tiny", "float32", 1, 256)] if tiny else cases:
         how = attention.default_implementation(None, dtype)
         case = {"case": name, "dtype": dtype, "implementation": how}
-        yield case | _attention(name, dtype, rows, length, how)
-        yield case | _decode_attention(name, dtype, 16 * rows, length, how)
+        yield _attention(SIZES[name], dtype, rows, length, how) | case
+        yield _decode_attention(SIZES[name], dtype, 16 * rows, length, how) | case
 
 
 def _normal(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
@@ -63,50 +63,48 @@ def _normal(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
 
 
 def _attention(
-    name: str, dtype: str, rows: int, length: int, how: attention.Implementation
-) -> dict[str, Any]:
+    size: Shape, dtype: str, rows: int, length: int, how: attention.Implementation
+) -> Row:
     """Compares attention in one row with dense float32 attention; times all rows."""
-    size, batch, lengths = make_batch(SIZES[name], rows, length)
-    width = size.hidden // size.heads
-    heads = rows, length, size.heads, width
-    kv_heads = rows, length, size.kv_heads, width
+    _, batch, lengths = make_batch(size, rows, length)
+    heads, kv_heads = (
+        (rows, length, n, size.hidden // size.heads)
+        for n in (size.heads, size.kv_heads)
+    )
     q, k, v, d = _normal(dtype, heads, kv_heads, kv_heads, heads)
     ids = jnp.asarray(batch.segment_ids)
-
-    def both(attend):
-        def run(q, k, v, ids, d):
-            out = attend(q, k, v, ids, jnp.zeros_like(ids)).astype(jnp.float32)
-            out *= (ids > 0)[..., None, None]
-            return jnp.sum(out * d), out
-
-        return jax.jit(jax.value_and_grad(run, (0, 1, 2), has_aux=True))
 
     def attend(*arrays):
         return attention.segment_attention(*arrays, implementation=how, mesh=None)
 
-    measured, dense = both(attend), both(attention.dense_attention)
+    @functools.partial(jax.jit, static_argnums=0)
+    @functools.partial(jax.value_and_grad, argnums=(1, 2, 3), has_aux=True)
+    def both(attend, q, k, v, ids, d):
+        out = attend(q, k, v, ids, jnp.zeros_like(ids)).astype(jnp.float32)
+        out *= (ids > 0)[..., None, None]
+        return jnp.sum(out * d), out
+
     row = [x[:1] for x in (q, k, v, ids, d)]
+    wide = [x.astype(jnp.float32) for x in row[:3]]
     with jax.default_matmul_precision("highest"):
-        (_, out2), grads2 = dense(*(x.astype(jnp.float32) for x in row[:3]), *row[3:])
-    ((_, out), grads), (_, again) = measured(*row), measured(*row)
+        (_, out2), grads2 = both(attention.dense_attention, *wide, *row[3:])
+    ((_, out), grads), (_, again) = both(attend, *row), both(attend, *row)
     names = ("error_out", "error_dq", "error_dk", "error_dv")
-    errors = map(error, (out, *grads), (out2, *grads2))
+    errors = dict(zip(names, map(error, (out, *grads), (out2, *grads2)), strict=True))
+    errors["same_twice"] = all(map(jnp.array_equal, grads, again))
     forward = jax.jit(lambda *x: attend(*x, jnp.zeros_like(ids)))
     tflop = 2e-12 * size.hidden * float((lengths.astype(float) ** 2).sum())
-    return {
-        "what": "attention",
-        **dict(zip(names, errors, strict=True)),
-        "same_twice": all(map(jnp.array_equal, grads, again)),
-        "forward_tflops": tflop / median_seconds(lambda: forward(q, k, v, ids)),
-        "both_tflops": 3 * tflop / median_seconds(lambda: measured(q, k, v, ids, d)),
-    }
+    rate = tflop / median_seconds(lambda: forward(q, k, v, ids))
+    rates = {"forward_tflops": rate}
+    rate = 3 * tflop / median_seconds(lambda: both(attend, q, k, v, ids, d))
+    return {"what": "attention", **errors, **rates, "both_tflops": rate}
 
 
 def _decode_attention(
-    name: str, dtype: str, rows: int, columns: int, how: attention.Implementation
-) -> dict[str, Any]:
+    size: Shape, dtype: str, rows: int, columns: int, how: attention.Implementation
+) -> Row:
     """Times attention in a decode step and compares it with dense float32 attention."""
-    n, kv, h = (size := SIZES[name]).heads, size.kv_heads, size.hidden // size.heads
+    n, kv, h = size.heads, size.kv_heads, size.hidden // size.heads
     shapes = (rows, n, h), (rows, kv, h, columns), (rows, kv, columns, h)
     q, k, v = _normal(dtype, *shapes)
     length = jax.random.randint(jax.random.key(3), (rows,), 1, columns - 1)
@@ -114,19 +112,19 @@ def _decode_attention(
     visible = (newest - jnp.arange(columns)) % columns <= length[:, None]
     seen = Seen(visible, length, newest, jnp.max(length) + 1)
 
-    @functools.partial(jax.jit, static_argnums=(3, 4))
-    def run(q, k, v, how, block):
+    @functools.partial(jax.jit, static_argnames=("implementation", "block"))
+    def run(q, k, v, **how):
         cached = Cached(k, v, (), jnp.int32(0), seen)
-        return attention.decode_attention(
-            q, cached, implementation=how, block=block, mesh=None
-        )
+        return attention.decode_attention(q, cached, mesh=None, **how)
 
     with jax.default_matmul_precision("highest"):
-        exact = run(*(x.astype(jnp.float32) for x in (q, k, v)), "xla", columns)
-    arguments = q, k, v, how, 64 if how == "triton" else columns
-    seconds = median_seconds(lambda: run(*arguments))
+        wide = [x.astype(jnp.float32) for x in (q, k, v)]
+        exact = run(*wide, implementation="xla", block=columns)
+    block = 64 if how == "triton" else columns
+    measured = functools.partial(run, q, k, v, implementation=how, block=block)
+    seconds = median_seconds(measured)
     rate = 2e-12 * kv * h * int(length.sum()) * q.dtype.itemsize / seconds
-    far = error(run(*arguments), exact)
+    far = error(measured(), exact)
     return {"what": "decode_attention", "error": far, "s": seconds, "tb_per_s": rate}
 
 
@@ -156,21 +154,15 @@ def equal(tiny: bool) -> Rows:
 
 def deterministic(tiny: bool) -> Rows:
     """Compares two gradients with `deterministic=True`, and one without it."""
+    make_deterministic(None)
     first, second = _gradient(deterministic=True), _gradient(deterministic=True)
     yield _differences("deterministic", first, _gradient(), second)
 
 
-def _differences(
-    what: str, found: Arrays, exact: Arrays, again: Arrays
-) -> dict[str, Any]:
+def _differences(what: str, found: Arrays, exact: Arrays, again: Arrays) -> Row:
     errors = {name: error(found[name], exact[name]) for name in exact}
     worst = max(errors, key=lambda name: errors[name])
     differs = [name for name in found if not np.array_equal(found[name], again[name])]
-    return {
-        "what": what,
-        "worst": worst,
-        "worst_error": errors[worst],
-        "logprobs_error": errors["['logprobs']"],
-        "differ_twice": len(differs),
-        "names": differs,
-    }
+    row = {"what": what, "worst": worst, "worst_error": errors[worst]}
+    row |= {"logprobs_error": errors["['logprobs']"]}
+    return row | {"differ_twice": len(differs), "names": differs}

@@ -1,6 +1,7 @@
 """Measures speeds of torch and transformers; compares logits with transformers."""
 
 import functools
+import os
 import pathlib
 import tempfile
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import Decoder, Params, head_table
 from tools.bench import work
-from tools.gpu_check import PEAK, Rows
+from tools.gpu_check import Rows
+from tools.plan.targets import CHIPS
 
 
 def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
@@ -27,23 +29,29 @@ def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
     return work.median_seconds(finished, repeat=repeat)
 
 
+def _start(tiny: bool) -> work.Shape:
+    """Selects torch's device, and returns the sizes of the model."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # torch needs memory too
+    cuda = torch.cuda.is_available() and not tiny
+    torch.set_default_device("cuda" if cuda else "cpu")
+    return work.SIZES["tiny" if tiny else "0.5B"]
+
+
 def peer(tiny: bool) -> Rows:
     """Measures decoding by `generate`, and a GRPO gradient written in plain torch."""
-    size = work.SIZES["tiny" if tiny else "0.5B"]
-    if torch.cuda.is_available() and not tiny:
-        torch.set_default_device("cuda")
+    size = _start(tiny)
     model = size.transformers_model().bfloat16()
     rows, prompt = (2, 16) if tiny else (256, 512)
     ids = torch.randint(0, size.vocab, (rows, prompt))
     options = {"attention_mask": torch.ones_like(ids), "do_sample": True, "top_k": 0}
-
-    def sample(new: int) -> None:
-        model.generate(ids, max_new_tokens=new, min_new_tokens=new, **options)
-
-    each = (_seconds(lambda: sample(40), 1) - _seconds(lambda: sample(8), 1)) / 32
-    speed = {"context": prompt + 24, "tokens_per_s": rows / each}
-    version = {"version": torch.__version__}
-    yield {"what": "torch_decode", **version, "slots": rows, **speed}
+    sample = functools.partial(model.generate, ids, **options)
+    short, long = (
+        _seconds(functools.partial(sample, max_new_tokens=n, min_new_tokens=n), 1)
+        for n in (8, 40)
+    )
+    each = (long - short) / 32
+    case = {"version": torch.__version__, "slots": rows, "context": prompt + 24}
+    yield {"what": "torch_decode", **case, "tokens_per_s": rows / each}
     shape, _, lengths = work.make_batch(size, *((2, 128) if tiny else (8, 4096)))
     flops = 3 * shape.forward_flops(lengths)
     tokens, lengths = int(lengths.sum()), np.sort(lengths)[::-1].copy()
@@ -52,15 +60,14 @@ def peer(tiny: bool) -> Rows:
 
     def step() -> None:
         for start in range(0, len(lengths), 8):
-            some = torch.as_tensor(lengths[start : start + 8]).to(ids.device)
-            longest = int(some.max())
-            tokens_ = torch.randint(0, size.vocab, (len(some), longest))
-            mask = torch.arange(longest) < some[:, None]
-            hidden = model.model(tokens_, attention_mask=mask).last_hidden_state
+            some = torch.tensor(lengths[start : start + 8])
+            texts = torch.randint(0, size.vocab, (len(some), int(some.max())))
+            mask = torch.arange(texts.shape[1]) < some[:, None]
+            hidden = model.model(texts, attention_mask=mask).last_hidden_state
             cut = hidden.detach().requires_grad_()
             for row, count in enumerate(some.tolist()):  # one row's logits at a time
                 logits = model.lm_head(cut[row, : count - 1]).float()
-                logp = -cross_entropy(logits, tokens_[row, 1:count], reduction="none")
+                logp = -cross_entropy(logits, texts[row, 1:count], reduction="none")
                 ratio = torch.exp(logp - logp.detach())
                 loss = -torch.minimum(ratio, ratio.clamp(0.8, 1.28)).sum() / tokens
                 loss.backward()
@@ -68,20 +75,18 @@ def peer(tiny: bool) -> Rows:
         model.zero_grad()
 
     s = _seconds(step)
-    speed = {"s": s, "tokens_per_s": tokens / s, "mfu": flops / s / PEAK}
-    yield {"what": "torch_update", **speed}
+    mfu = flops / s / CHIPS["h100"].flops
+    yield {"what": "torch_update", "s": s, "tokens_per_s": tokens / s, "mfu": mfu}
 
 
 def logits(tiny: bool) -> Rows:
     """Compares the model's logits with those of transformers, by precision."""
-    size = work.SIZES["tiny" if tiny else "0.5B"]
-    device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
+    size = _start(tiny)
     torch.backends.cuda.matmul.allow_tf32 = False
-    peer = size.transformers_model().to(device)
+    peer = size.transformers_model()
     peer.get_input_embeddings().weight.data.mul_(4)  # logits vary as trained ones do
-    shape = 2, 65 if tiny else 513
-    ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)
-    tokens = torch.tensor(ids, device=device).long()
+    tokens = torch.randint(0, size.vocab, (2, 65 if tiny else 513))
+    ids = tokens.cpu().numpy().astype(np.int32)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, torch.no_grad():
         peer.save_pretrained(folder)
         exact = peer(tokens).logits.float().cpu().numpy()
@@ -95,9 +100,8 @@ def logits(tiny: bool) -> Rows:
     for dtype, precision in cases:
         model, _ = work.make_trainer(size, dtype=dtype)
         with jax.default_matmul_precision(precision):
-            found = _logits(model, params, ids)
-        how = {"dtype": dtype, "precision": precision}
-        yield {"what": "logits", **how, "error": work.error(found, exact)}
+            far = work.error(_logits(model, params, ids), exact)
+        yield {"what": "logits", "dtype": dtype, "precision": precision, "error": far}
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -6,7 +6,6 @@ import functools
 import pathlib
 import tempfile
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,24 +17,15 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import Layout, make_layout
 from rollout.types import SamplingParams
 from tools.bench import update, work
-from tools.gpu_check import PEAK, Rows
+from tools.gpu_check import Row, Rows
+from tools.plan.targets import CHIPS
 
-# Bytes/s of memory, by a part of the device's name.
-BANDWIDTHS = {"H200": 4.8e12, "H100": 3.35e12}
-Options = dict[str, Any]  # values of keys of config.model
-# For each model: rows of a micro-batch, row length, and options.
-UPDATES: dict[str, list[tuple[int, int, Options]]] = {
-    "tiny": [(2, 128, {"remat": "full"}), (2, 128, {"remat": "none"})],
-    "0.5B": [
-        (8, 4096, {"remat": "dots", "head_chunk": 4096}),
-        (8, 4096, {"remat": "dots"}),
-        (8, 4096, {"remat": "full"}),
-        (8, 4096, {"remat": "none"}),  # may not fit
-    ],
-    "1.5B": [
-        (4, 4096, {"remat": "dots", "head_chunk": 4096}),
-        (8, 4096, {"remat": "full"}),
-    ],
+# For each model: rows of a micro-batch, row length, remat and head chunk.
+UPDATES = {
+    "tiny": [(2, 128, "full", 1024), (2, 128, "none", 1024)],
+    "0.5B": [(8, 4096, "dots", 4096)]
+    + [(8, 4096, remat, 1024) for remat in ("dots", "full", "none")],
+    "1.5B": [(4, 4096, "dots", 4096), (8, 4096, "full", 1024)],
 }
 # For each model: number of slots, and numbers of cached positions per slot.
 DECODES = {
@@ -56,12 +46,13 @@ def update_small(tiny: bool, name: str = "0.5B") -> Rows:
     Also yields the speed of its log-probabilities, and a trace of the first case.
     """
     name = "tiny" if tiny else name
-    for number, (rows, length, options) in enumerate(UPDATES[name]):
+    for number, (rows, length, remat, head_chunk) in enumerate(UPDATES[name]):
+        options = {"remat": remat, "head_chunk": head_chunk}
         shape, batch, lengths = work.make_batch(work.SIZES[name], rows, length)
         calls = update.make_calls(shape, work.one_device(), [batch], **options)
         for what, call in calls.items():
             found = update.figures(shape, lengths, what, call)
-            mfu = 1e9 * found["gflop_per_s"] / PEAK
+            mfu = 1e9 * found["gflop_per_s"] / CHIPS["h100"].flops
             case = {"what": what, "size": name, "rows": rows, **options}
             yield case | found | {"mfu": mfu, "peak_gib": _peak_gib()}
         if number == 0:
@@ -75,25 +66,44 @@ def decode_small(tiny: bool, name: str = "0.5B") -> Rows:
     For each number of slots, also yields the speeds with top-p 0.95 and of prefill.
     """
     name = "tiny" if tiny else name
-    model, _ = work.make_trainer(work.SIZES[name])
+    size, kind = work.SIZES[name], jax.devices()[0].device_kind
+    model, _ = work.make_trainer(size)
     params = init_params(model, work.one_device(), 0)
+    # Other devices are compared with an H100 SXM.
+    bandwidth = CHIPS["h200" if "H200" in kind else "h100"].hbm
+    position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     for slots, contexts in DECODES[name]:
         new = contexts[-1] + 512 - contexts[-1] % 64
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
-        sampler = JaxSampler(layout, params)
+        sampler, case = JaxSampler(layout, params), {"size": name, "slots": slots}
         for context, top_p in [(c, 1.0) for c in contexts] + [(contexts[0], 0.95)]:
-            yield from _decode_at(name, layout, sampler._params, slots, context, top_p)
+            run = _decoding(layout, sampler._params, context, top_p)
+            each = work.median_seconds(run, repeat=3) / layout.settings.call
+            middle = context + 3.5 * layout.settings.call
+            needed = 2 * parameter_count(model.config) + position * slots * middle
+            bound = needed / bandwidth
+            found = {"context": middle, "top_p": top_p, "ms_per_token": 1e3 * each}
+            found |= {"tokens_per_s": slots / each, "peak_gib": _peak_gib()}
+            found |= {"bound_ms": 1e3 * bound, "of_bound": bound / each}
+            yield {"what": "decode", **case, **found}
+            if top_p == 1:
+                yield _trace(run, "decode")
         prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
         fill = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
-        case = {"what": "prefill_and_insert", "size": name, "slots": slots}
-        yield case | {"s": work.median_seconds(fill, repeat=2)}
+        seconds = work.median_seconds(fill, repeat=2)
+        yield {"what": "prefill_and_insert", **case, "s": seconds}
 
 
-def _decode_at(
-    name: str, layout: Layout, served: Params, slots: int, context: int, top_p: float
-) -> Rows:
+update_large = functools.partial(update_small, name="1.5B")
+decode_large = functools.partial(decode_small, name="1.5B")
+
+
+def _decoding(
+    layout: Layout, served: Params, context: int, top_p: float
+) -> Callable[[], object]:
+    """Returns a function that decodes some tokens of slots with `context` positions."""
     columns, width = layout.lengths(1, 1, 0)
-    state = decoding.empty(layout.model, slots, columns, width, 0)
+    state = decoding.empty(layout.model, layout.slots, columns, width, 0)
     state = state.replace(
         cache=state.cache.replace(length=jnp.full_like(state.cache.length, context)),
         done=jnp.zeros_like(state.done),
@@ -106,45 +116,22 @@ def _decode_at(
 
     def run():
         nonlocal state
-        state, drawn = decoding.decode(*how, state, dynamic, slots)
+        state, drawn = decoding.decode(*how, state, dynamic, layout.slots)
         return drawn[0]
 
-    each = work.median_seconds(run, repeat=3) / layout.settings.call
-    middle = context + 3.5 * layout.settings.call
-    size, kind = work.SIZES[name], jax.devices()[0].device_kind
-    position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
-    weights = 2 * parameter_count(layout.trained.config)
-    # Other devices are compared with an H100 SXM.
-    bandwidth = BANDWIDTHS["H200" if "H200" in kind else "H100"]
-    bound = (weights + position * slots * middle) / bandwidth
-    case = {"what": "decode", "size": name, "slots": slots}
-    yield case | {
-        "context": middle,
-        "top_p": top_p,
-        "ms_per_token": 1e3 * each,
-        "tokens_per_s": slots / each,
-        "bound_ms": 1e3 * bound,
-        "of_bound": bound / each,
-        "peak_gib": _peak_gib(),
-    }
-    if top_p == 1:
-        yield _trace(run, "decode")
+    return run
 
 
-update_large = functools.partial(update_small, name="1.5B")
-decode_large = functools.partial(decode_small, name="1.5B")
-
-
-def _trace(run: Callable[[], object], where: str) -> dict[str, Any]:
+def _trace(run: Callable[[], object], where: str) -> Row:
     """Traces one call; returns the total kernel time and the 40 slowest kernels."""
+    milliseconds: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())
         (file,) = pathlib.Path(folder).rglob("*.xplane.pb")
-        milliseconds: collections.Counter[str] = collections.Counter()
         for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
             for line in plane.lines if "GPU" in plane.name else ():
                 for event in line.events if line.name.startswith("Stream") else ():
                     milliseconds[event.name[:60]] += event.duration_ns / 1e6
-    busy, top = sum(milliseconds.values()), milliseconds.most_common(40)
+    busy, top = milliseconds.total(), milliseconds.most_common(40)
     return {"what": "trace", "of": where, "busy_ms": busy, "top": top}
