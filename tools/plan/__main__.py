@@ -24,7 +24,6 @@ from configs.reading import (
 )
 from rl.files import replace_json
 from rl.processes.stopping import DONE, ERROR, StopSignals, run
-from rl.progress import watch
 from tools.plan import search
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import describe, make_report
@@ -35,8 +34,8 @@ _CONFIG = define_config("Run configuration.")
 _TARGET = flags.DEFINE_string(
     "target",
     None,
-    "CHIP:SHAPE, such as v5e:4x4, v5p:2x2x2, h100:8 or h200:2x8 (nodes x GPUs); chips:"
-    f" {', '.join(CHIPS)}.",
+    "Devices of the trainer, CHIP:SHAPE, such as v5e:4x4, v5p:2x2x2, h100:8 or h200:2x8"
+    f" (nodes x GPUs); chips: {', '.join(CHIPS)}.",
 )
 _SEARCH = flags.DEFINE_bool(
     "search",
@@ -72,9 +71,7 @@ def _plan(stop: StopSignals) -> int:
         else:
             work = make_workload(config, target)
             use_compiler(target)
-        with watch("compile", unit="programs") as count:
-            compiled = compile_programs(work, on_compiled=count.update)
-        plan = make_report(work, *compiled, context=_CONTEXT.value)
+        plan = make_report(work, *compile_programs(work), context=_CONTEXT.value)
         if _JSON.value:
             replace_json(_JSON.value, plan)
     except (ValueError, OSError) as error:

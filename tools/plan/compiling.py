@@ -14,13 +14,14 @@ import pathlib
 import re
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import jax
 
 from rl.files import publish
 from rl.processes.stopping import one_line
+from rl.progress import each
 from tools.plan.programs import PHASES, Resident, programs
 from tools.plan.targets import Target
 from tools.plan.workload import Workload
@@ -72,10 +73,7 @@ def use_compiler(target: Target) -> None:
 
 
 def compile_programs(
-    work: Workload,
-    *,
-    only: Collection[str] = tuple(PHASES),
-    on_compiled: Callable[[], None] = lambda: None,
+    work: Workload, *, only: Collection[str] = tuple(PHASES)
 ) -> tuple[Resident, list[Compiled]]:
     """Compiles the programs of a run that are named in `only`.
 
@@ -89,24 +87,44 @@ def compile_programs(
     CACHE.mkdir(parents=True, exist_ok=True)
     resident, found = programs(work)
     compiled = []
-    for name in filter(only.__contains__, found):
-        compiled.append(_compiled(name, found[name].lower(), work.trainer))
-        on_compiled()
+    for name in each([n for n in found if n in only], "compile", "programs"):
+        row = _compile(name, found[name].lower(), work.target)
+        compiled.append(Compiled(name=name, **row))
     return resident, compiled
 
 
-def _compiled(name: str, lowered: jax.stages.Lowered, target: Target) -> Compiled:
+def _compile(name: str, lowered: jax.stages.Lowered, target: Target) -> dict[str, Any]:
+    """Returns the fields of `Compiled`, except the name."""
     versions = _versions("jax", "jaxlib", *_COMPILERS[target.chip.platform])
     key = "\0".join([lowered.as_text(), str(target), target.description, *versions])
     path = CACHE / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json.gz"
-    if not path.is_file():
-        row = _compile(name, lowered)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        with gzip.open(part, "wt", encoding="utf-8") as file:
-            json.dump(row, file)
-        publish(part, path)
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return Compiled(name=name, **json.load(file))
+    if path.is_file():
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            return json.load(file)
+    began = time.perf_counter()
+    try:
+        executable = lowered.compile()
+        memory: Any = executable.memory_analysis()
+        row = {
+            "arguments": memory.argument_size_in_bytes,
+            "outputs": memory.output_size_in_bytes,
+            "aliased": memory.alias_size_in_bytes,
+            "temporary": memory.temp_size_in_bytes,
+            "text": executable.as_text(),
+        }
+    except jax.errors.JaxRuntimeError as error:
+        row = {"exceeds": _needed(str(error))}
+        if not row["exceeds"]:
+            raise ValueError(
+                f"program {name!r} does not compile ({one_line(error)[:300]}); change"
+                " the config or --target"
+            ) from None
+    row["seconds"] = time.perf_counter() - began
+    part = path.with_suffix(f".{os.getpid()}.part")
+    with gzip.open(part, "wt", encoding="utf-8") as file:
+        json.dump(row, file)
+    publish(part, path)
+    return row
 
 
 def _versions(*names: str) -> list[str]:
@@ -115,28 +133,6 @@ def _versions(*names: str) -> list[str]:
         for name in names
         for found in importlib.metadata.distributions(name=name)
     ]
-
-
-def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
-    began = time.perf_counter()
-    try:
-        executable = lowered.compile()
-    except jax.errors.JaxRuntimeError as error:
-        if not (exceeds := _needed(str(error))):
-            raise ValueError(
-                f"program {name!r} does not compile ({one_line(error)[:300]}); change"
-                " the config or --target"
-            ) from None
-        return {"exceeds": exceeds, "seconds": time.perf_counter() - began}
-    memory: Any = executable.memory_analysis()
-    return {
-        "arguments": memory.argument_size_in_bytes,
-        "outputs": memory.output_size_in_bytes,
-        "aliased": memory.alias_size_in_bytes,
-        "temporary": memory.temp_size_in_bytes,
-        "seconds": time.perf_counter() - began,
-        "text": executable.as_text(),
-    }
 
 
 def _needed(error: str) -> int:

@@ -9,6 +9,7 @@ there. The main exceptions are:
 * An intermediate result of at most a quarter of the cache stays in the cache.
 """
 
+import dataclasses
 import functools
 import math
 import re
@@ -50,16 +51,17 @@ class Array(NamedTuple):
     space: int  # 0 is main memory, 1 is a TPU's VMEM, 5 is host memory
 
 
-class Instruction(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Instruction:
     """Represents one instruction, printed as `name = arrays op(inside), rest`."""
 
     name: str
     arrays: Sequence[Array]  # the results
     op: str
-    operands: Sequence[str]  # the names in `inside`
+    operands: Sequence["Instruction"]
     rest: str  # the attributes
     root: bool  # whether the computation returns the results
-    inside: str  # operands, or the value of a constant
+    inside: str  # names of operands, or the value of a constant
 
     @property
     def base(self) -> str:
@@ -82,6 +84,10 @@ class Instruction(NamedTuple):
     def attribute(self, name: str) -> str:
         found = re.search(rf"\b{name}=%?([\w.\-]+)", self.rest)
         return found[1] if found else ""
+
+    def source(self, skipped: set[str]) -> "Instruction":
+        """Returns the instruction whose value this is, behind operations `skipped`."""
+        return self.operands[0].source(skipped) if self.op in skipped else self
 
 
 Block = Mapping[str, Instruction]
@@ -131,10 +137,8 @@ def read(
 
 
 class _Module:
-    def __init__(
-        self, text: str, trips: Sequence[float], kernel_share: float, cache: int
-    ):
-        self._trips, self._kernel_share, self._cache = trips, kernel_share, cache
+    def __init__(self, text: str, trips: Sequence[float], share: float, cache: int):
+        self._trips, self._kernel_share, self._cache = trips, share, cache
         self.entry = name = ""
         self._blocks: dict[str, dict[str, Instruction]] = {"": {}}
         # A kernel's attributes may run over several lines.
@@ -144,10 +148,12 @@ class _Module:
                 self._blocks[name] = {}
                 self.entry = name if found[1] else self.entry
             elif line.startswith("  ") and " = " in line:
-                instruction = _parse(line)
+                instruction = _parse(line, self._blocks[name])
                 self._blocks[name][instruction.name] = instruction
         self._fusion = functools.cache(self._read_fusion)
-        self._leaving = {id(block): _leaving(block) for block in self._blocks.values()}
+        roots = [i for block in self._blocks.values() for i in block.values() if i.root]
+        # Values that are returned, or that a returned tuple contains.
+        self._leaving = {i.source(_VIEWS) for r in roots for i in (r, *r.operands)}
 
     def read(
         self, name: str, times: float, fused: bool = False, depth: int = 0
@@ -162,63 +168,54 @@ class _Module:
         collectives, kernels, moved = [], 0, 0.0
         for i in block.values():
             if i.base in _COLLECTIVES and not _continues(block):
-                collectives.append(_collective(i, block, times))
+                collectives.append(_collective(i, times))
             kernels += i.is_kernel
-            moved += 0.0 if fused else times * self._moved(i, block)
+            moved += 0.0 if fused else times * self._moved(i)
             if i.base not in _CALLS:
                 continue
-            count, deeper = 1.0, depth
-            if i.op == "while":
-                known = self._trip_count(i, block)
-                assumed = self._trips[min(depth, len(self._trips) - 1)]
-                count, deeper = (
-                    (assumed, depth + 1) if known is None else (known, depth)
-                )
+            known = self._trip_count(i) if i.op == "while" else 1
+            assumed = self._trips[min(depth, len(self._trips) - 1)]
+            count = times * (assumed if known is None else known)
             inside = fused or i.base == "fusion"
             for called in i.called:
-                reading = self.read(called, times * count, inside, deeper)
+                reading = self.read(called, count, inside, depth + (known is None))
                 collectives += reading.collectives
                 kernels += reading.kernel_calls
                 moved += reading.hbm_bytes
         return Reading(collectives, kernels, moved)
 
-    def _moved(self, i: Instruction, block: Block) -> float:
+    def _moved(self, i: Instruction) -> float:
         """Returns the bytes of memory traffic of one execution of an instruction."""
-        operands = [name for name in i.operands if name in block]
-        allocates = i.op == "custom-call" and not operands
+        allocates = i.op == "custom-call" and not i.operands
         if i.base in _FREE or i.op.endswith("-done") or allocates:
             return 0.0
-        reads, writes = self._shares(i, block)
-        moved = sum(
-            share * self._in_memory(block[name].arrays, name, block)
-            for share, name in zip(reads, operands, strict=False)
-        )
+        reads, writes = self._shares(i)
+        moved = 0.0
+        for share, operand in zip(reads, i.operands, strict=False):
+            moved += share * self._in_memory(operand.arrays, operand)
         # An asynchronous start has one more result: its context.
-        moved += sum(
-            share * self._in_memory([array], i.name, block)
-            for share, array in zip(writes, _results(i, block), strict=False)
-        )
+        for share, array in zip(writes, _results(i), strict=False):
+            moved += share * self._in_memory([array], i)
         return moved * (self._kernel_share if i.is_kernel else 1.0)
 
-    def _in_memory(self, arrays: Sequence[Array], name: str, block: Block) -> float:
-        """Returns a value's bytes in main memory; 0 if the value stays in the cache."""
-        found = float(sum(a.bytes for a in arrays if a.space == 0))
-        made = _source(name, block, _VIEWS)
+    def _in_memory(self, arrays: Sequence[Array], i: Instruction) -> float:
+        """Returns the bytes in main memory of results of `i`; 0 if they are cached."""
+        made, found = i.source(_VIEWS), sum(a.bytes for a in arrays if a.space == 0)
         crosses = made.op in ("parameter", "while", "conditional", "call")
-        leaves = crosses or made.name in self._leaving[id(block)]
-        return found if leaves or 4 * found > self._cache else 0.0
+        leaves = crosses or made in self._leaving
+        return float(found) if leaves or 4 * found > self._cache else 0.0
 
-    def _shares(self, i: Instruction, block: Block) -> Shares:
+    def _shares(self, i: Instruction) -> Shares:
         """Returns the share of each operand and result that an instruction accesses."""
         if i.base == "fusion":
             return self._fusion(i.called[0])
         reads, writes = [1.0] * len(i.operands), [1.0] * len(i.arrays)
         if i.base in _SLICES:
-            used = sum(array.elements for array in _results(i, block))
-            reads[0] = used / block[i.operands[0]].elements
+            used = sum(array.elements for array in _results(i))
+            reads[0] = used / i.operands[0].elements
         elif i.base in _UPDATES:
-            update = block[i.operands[_UPDATES[i.base]]].elements
-            writes = [update / block[i.operands[0]].elements]
+            update = i.operands[_UPDATES[i.base]].elements
+            writes = [update / i.operands[0].elements]
             adds = i.base == "scatter" and (
                 _root(self._blocks[i.attribute("to_apply")]).op != "parameter"
             )
@@ -226,49 +223,44 @@ class _Module:
         return reads, writes
 
     def _read_fusion(self, name: str) -> Shares:
-        block = self._blocks[name]
-        root = _root(block)
-        results = root.operands if root.op == "tuple" else (root.name,)
+        block = self._blocks[name].values()
+        root = _root(self._blocks[name])
+        results = root.operands if root.op == "tuple" else (root,)
         needed = dict.fromkeys(block, 0.0) | dict.fromkeys(results, 1.0)
         read = {}
-        for i in reversed(block.values()):
+        for i in reversed(block):
             if i.op == "parameter":
-                read[int(i.inside)] = needed[i.name]
+                read[int(i.inside)] = needed[i]
             elif i.op != "tuple":
-                for operand, share in zip(
-                    i.operands, self._shares(i, block)[0], strict=False
-                ):
-                    share = needed[operand] + needed[i.name] * share
+                for operand, share in zip(i.operands, self._shares(i)[0], strict=False):
+                    share = needed[operand] + needed[i] * share
                     needed[operand] = min(1.0, share)
-        written = [self._changed(name, block) or 1.0 for name in results]
+        written = [self._changed(i) or 1.0 for i in results]
         return [read[n] for n in sorted(read)], written
 
-    def _changed(self, name: str, block: Block) -> float:
+    def _changed(self, i: Instruction) -> float:
         """Returns the share of a value that differs from a parameter of its fusion."""
-        made = _source(name, block, _COPIES)
+        made = i.source(_COPIES)
         if made.op not in _UPDATES:
             return float(made.op != "parameter")
-        share = self._shares(made, block)[1][0]
-        return min(1.0, share + self._changed(made.operands[0], block))
+        return min(1.0, self._shares(made)[1][0] + self._changed(made.operands[0]))
 
-    def _trip_count(self, loop: Instruction, block: Block) -> int | None:
+    def _trip_count(self, loop: Instruction) -> int | None:
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
         # The TPU compiler does not print trip counts: derive them from the condition.
-        condition, body = (
-            self._blocks[loop.attribute(name)] for name in ("condition", "body")
-        )
-        test, state = _root(condition), block[loop.operands[0]]
+        test = _root(self._blocks[loop.attribute("condition")])
+        body = _root(self._blocks[loop.attribute("body")])
         if test.op != "compare" or "direction=LT" not in test.rest:
             return None
-        first = {n: _integer(name, block, {}) for n, name in enumerate(state.operands)}
-        high = _integer(test.operands[1], condition, first)
-        counter = _source(test.operands[0], condition, _COPIES)
+        first = {n: _integer(i, {}) for n, i in enumerate(loop.operands[0].operands)}
+        high = _integer(test.operands[1], first)
+        counter = test.operands[0].source(_COPIES)
         if high is None or counter.op != "get-tuple-element":
             return None
         index = int(counter.attribute("index"))
         start = first.get(index) or 0
-        after = _integer(_root(body).operands[index], body, {index: start})
+        after = _integer(body.operands[index], {index: start})
         # The counter of an unrolled loop grows by more than 1.
         return max(0, -(-(high - start) // max(1, (after or 0) - start)))
 
@@ -277,29 +269,13 @@ def _root(block: Block) -> Instruction:
     return next(i for i in block.values() if i.root)
 
 
-def _leaving(block: Block) -> set[str]:
-    """Returns the names of the instructions that compute the root and its operands."""
-    roots = [i for i in block.values() if i.root]
-    names = {name for root in roots for name in (root.name, *root.operands)}
-    return {_source(name, block, _VIEWS).name for name in names}
-
-
-def _source(name: str, block: Block, skipped: set[str]) -> Instruction:
-    """Returns the instruction that computes a value; skips operations in `skipped`."""
-    found = block[name]
-    while found.op in skipped:
-        found = block[found.operands[0]]
-    return found
-
-
-def _results(i: Instruction, block: Block) -> Sequence[Array]:
+def _results(i: Instruction) -> Sequence[Array]:
     """Returns the results, without the operands that an asynchronous start lists."""
     if i.base == i.op:
         return i.arrays
     if i.base == "copy":
         return i.arrays[:1]
-    operands = sum(len(block[name].arrays) for name in i.operands if name in block)
-    return i.arrays[operands:] or i.arrays
+    return i.arrays[sum(len(o.arrays) for o in i.operands) :] or i.arrays
 
 
 @functools.lru_cache(maxsize=65536)
@@ -309,13 +285,13 @@ def _arrays(text: str) -> Sequence[Array]:
         space = re.search(r"S\((\d+)\)", layout)
         width = re.fullmatch(r"[a-z]+(\d+)", dtype)  # bf16, s32
         bits = 8 if dtype == "pred" else int(width[1]) if width else 0
-        elements = math.prod(int(d) for d in dims.split(",") if d)
+        elements = math.prod(_integers(dims))
         where = int(space[1]) if space else 0
         arrays.append(Array(elements, elements * bits // 8, where))
     return arrays
 
 
-def _parse(line: str) -> Instruction:
+def _parse(line: str, block: Block) -> Instruction:
     found = _LINE.match(line)
     if not found:
         raise ValueError(
@@ -323,22 +299,23 @@ def _parse(line: str) -> Instruction:
             " in tools/plan/hlo.py for this version of XLA"
         )
     root, name, kind, op, inside, rest = found.groups()
-    operands = tuple(re.findall(r"%([\w.\-]+)", inside))
+    names = re.findall(r"%([\w.\-]+)", inside)
+    operands = [block[name] for name in names if name in block]
     return Instruction(name, _arrays(kind), op, operands, rest, bool(root), inside)
 
 
-def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | None:
-    """Returns the integer value of `name`, or None if it is unknown.
+def _integer(i: Instruction, state: Mapping[int, int | None]) -> int | None:
+    """Returns the integer value of `i`, or None if it is unknown.
 
-    `state` has the known integers of the parameter of `block` (a tuple), by index.
+    `state` has the known integers of the parameter of its block (a tuple), by index.
     """
-    i = _source(name, block, _COPIES)
+    i = i.source(_COPIES)
     if i.op == "constant" and re.fullmatch(r"-?\d+", i.inside):
         return int(i.inside)
-    if i.op == "get-tuple-element" and block[i.operands[0]].op == "parameter":
+    if i.op == "get-tuple-element" and i.operands[0].op == "parameter":
         return state.get(int(i.attribute("index")))
     if i.op == "add":
-        a, b = (_integer(operand, block, state) for operand in i.operands)
+        a, b = (_integer(operand, state) for operand in i.operands)
         return None if a is None or b is None else a + b
     return None
 
@@ -350,9 +327,9 @@ def _continues(block: Block) -> bool:
     return chained and not any("AsyncCollectiveStart" in rest for rest in rests)
 
 
-def _collective(i: Instruction, block: Block, times: float) -> Collective:
-    arrays = [a for name in i.operands for a in block[name].arrays]
-    whole = _results(i, block) if i.base == "all-gather" else arrays
+def _collective(i: Instruction, times: float) -> Collective:
+    arrays = [array for operand in i.operands for array in operand.arrays]
+    whole = _results(i) if i.base == "all-gather" else arrays
     members = _members(i.rest)
     reach = max(members) - min(members) + 1
     return Collective(i.base, sum(a.bytes for a in whole), times, len(members), reach)
@@ -362,20 +339,23 @@ def _members(rest: str) -> list[int]:
     """Returns the devices of a collective's first group; [0] if the text lists none."""
     listed = re.search(r"(?:replica_groups|source_target_pairs)=\{\{([\d,]*)\}", rest)
     if listed:
-        return [int(n) for n in listed[1].split(",") if n]
+        return _integers(listed[1])
     # [GROUPS,SIZE]<=[DIMENSIONS]T(PERMUTATION)
     if found := re.search(
         r"replica_groups=\[\d+,(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest
     ):
-        shape, order = (
-            [int(n) for n in x.split(",") if n] for x in (found[2], found[3] or "")
-        )
-        return _grid(shape).transpose(order or None).ravel()[: int(found[1])].tolist()
+        order = _integers(found[3] or "") or None
+        grid = _grid(_integers(found[2])).transpose(order)
+        return grid.ravel()[: int(found[1])].tolist()
     if found := re.search(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}", rest):
         axes = {name: int(n) for name, n in re.findall(r"'(\w+)'=(\d+)", found[1])}
         first = tuple(slice(None) if f"'{a}'" in found[2] else 0 for a in axes)
         return _grid([*axes.values()])[first].ravel().tolist()
     return [0]
+
+
+def _integers(text: str) -> list[int]:
+    return [int(n) for n in text.split(",") if n]
 
 
 def _grid(shape: Sequence[int]) -> np.ndarray:

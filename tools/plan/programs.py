@@ -6,12 +6,11 @@ from typing import NamedTuple
 import jax
 
 from models import hf, lora
-from models.decoder import Params, abstract_params, param_shardings
+from models.decoder import abstract_params, param_shardings
 from rl.base_model import model_from_config
 from rl.setup import make_update
 from rl.types import Batch
 from rl.update.objective import objective_from_config
-from rl.update.step import Step, TrainState
 from rollout.layout import Layout, device_bytes, make_layout, placed
 from rollout.programs import Program
 from rollout.programs import programs as sampler_programs
@@ -56,7 +55,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     """
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
-    mesh = make_mesh(**sizes, devices=devices(work.trainer))
+    mesh = make_mesh(**sizes, devices=devices(work.target))
     model = model_from_config(c, work.model, mesh)
     objective = objective_from_config(c)
     step = make_update(c, model, objective)
@@ -67,11 +66,19 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     if objective.needs_reference and not base:
         reference = jax.tree.map(lambda x: x.update(dtype=model.dtype), state.params)
     params = lora.join(state.params, base)
-    found = _update_programs(work, step, state, params)
+    rows, whole = Batch.padding(work.rows, work.row_length), laid_out(mesh)
+    batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
+    gradients, *statistics = jax.eval_shape(step.zeros, params, batch, SCALARS)
+    gradients = placed(gradients, step.shardings.params)
+    sums = gradients, *placed(statistics, jax.tree.map(lambda _: whole, statistics))
+    found = {
+        "score": Program(step.score, (params, batch, SCALARS)),
+        "accumulate": Program(step.accumulate, (sums, params, batch, SCALARS)),
+        "apply": Program(step.apply, (state, sums, SCALARS)),
+    }
     exports = hf.conversions(params, model.config, hf.DTYPES[c.export.dtype])
     for name in ("export_table", "export_layer"):  # of the embedding, then of a layer
         found[name] = Program(hf.lay_out, next(exports)[1])
-    gradients, *_ = found["accumulate"].arguments[0]
     arrays = {
         "masters": state.params,
         "moments": state.opt_state,  # 0 bytes if on the host between updates
@@ -79,7 +86,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         "base": base,  # the frozen parameters under adapters
         "reference": reference,
     }
-    each = work.rows * work.row_length / work.trainer.count
+    each = work.rows * work.row_length / work.target.count
     tokens, layout = {"score": each, "accumulate": each}, None
     if c.rollout.backend == "jax":
         r, carry = c.rollout, c.dynamic_sampling.carry
@@ -94,32 +101,14 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         )
         sampling = sampler_programs(layout, partial=carry)
         _, _, _, served, slots, *_ = sampling["decode"].arguments
-        prompts = sampling["insert"].arguments[3:5]  # keys and values of one prefill
+        prompts = sampling["insert"].arguments[3]  # keys and values of one prefill
         arrays |= {"served": served, "cache": slots, "prompts": prompts}
         # Each copy of the weights prefills one row of prompts.
         for name in {"prefill", "prefill_partial"} & {*sampling}:
             tokens[name] = sampling[name].arguments[2].ids.shape[-1] / layout.tensor
         decoded = layout.batches()[-1] * layout.settings.tokens
-        tokens["decode"] = decoded / work.trainer.count
+        tokens["decode"] = decoded / work.target.count
         found |= sampling
     resident = {name: device_bytes(array) for name, array in arrays.items()}
     in_order = {name: found[name] for name in PHASES if name in found}
     return Resident(resident, tokens, layout), in_order
-
-
-def _update_programs(
-    work: Workload, step: Step, state: TrainState, params: Params
-) -> dict[str, Program]:
-    rows = Batch.padding(work.rows, work.row_length)
-    batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
-    whole = laid_out(step.rows.mesh)
-    gradients, *statistics = jax.eval_shape(step.zeros, params, batch, SCALARS)
-    carry = (
-        placed(gradients, step.shardings.params),
-        *placed(statistics, jax.tree.map(lambda _: whole, statistics)),
-    )
-    return {
-        "score": Program(step.score, (params, batch, SCALARS)),
-        "accumulate": Program(step.accumulate, (carry, params, batch, SCALARS)),
-        "apply": Program(step.apply, (state, carry, SCALARS)),
-    }

@@ -25,7 +25,7 @@ def make_report(
     return {
         "target": str(work.target),
         "model": work.config.model.path or work.config.model.maker,
-        "trainer": {"devices": work.trainer.count}
+        "trainer": {"devices": work.target.count}
         | dict(zip(SIZES, work.mesh_shape, strict=True)),
         "micro_batch": {"rows": work.rows, "row_length": work.row_length},
         "remat": work.config.model.remat,
@@ -63,6 +63,10 @@ def memory(sizes: Mapping[str, int], program: Compiled) -> dict[str, int]:
     return parts | {"temporary": max(0, peak - sum(parts.values()))}
 
 
+def fits(work: Workload, parts: Mapping[str, int], program: Compiled) -> bool:
+    return sum(parts.values()) <= work.target.usable and not program.exceeds
+
+
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
@@ -75,21 +79,20 @@ def _program(
         length = filled * (r.max_prompt_tokens + r.max_response_tokens)
         columns = layout.settings.columns or layout.lengths(1, 1, layout.prefix)[0]
         trips, share = (1, -(-length // columns)), filled
-    chip = work.trainer.chip
+    chip = work.target.chip
     reading = hlo.read(program.text, trips=trips, kernel_share=share, cache=chip.cache)
     flops = work.flops(program.name, resident.tokens.get(program.name, 0.0), length)
-    links = (c.sent / work.trainer.link_rate(c.reach) for c in reading.collectives)
+    links = (c.sent / work.target.link_rate(c.reach) for c in reading.collectives)
     seconds = {
         "compute": flops / chip.flops,
         "memory": reading.hbm_bytes / chip.hbm,
         "links": sum(links),
     }
     parts = memory(resident.sizes, program)
-    peak = sum(parts.values())
     return {
         "parts": parts,
-        "peak_bytes": peak,
-        "fits": peak <= work.target.usable and not program.exceeds,
+        "peak_bytes": sum(parts.values()),
+        "fits": fits(work, parts, program),
         "temporary_bytes": program.temporary,
         "kernel_calls": reading.kernel_calls,
         "flops": flops,
@@ -128,18 +131,19 @@ def describe(plan: Mapping[str, Any]) -> str:
         + ", ".join(f"{k} {gib(v)}" for k, v in parts.items() if k != "temporary")
     )
     rows = [_row(name, row) for name, row in programs.items()]
-    cells = [[*rows[0]], *([*row.values()] for row in rows)]
-    columns: list[list[str]] = []
-    for column in zip(*cells, strict=True):
-        width, align = max(map(len, column)), ">" if columns else "<"
-        columns.append([f"{cell:{align}{width}}" for cell in column])
-    lines += ["", *map("  ".join, zip(*columns, strict=True)), ""]
+    rows.insert(0, {key: key for key in rows[0]})
+    widths = {key: max(len(row[key]) for row in rows) for key in rows[0]}
+    first, *others = widths
+    lines.append("")
+    for row in rows:
+        cells = [row[key].rjust(widths[key]) for key in others]
+        lines.append("  ".join([row[first].ljust(widths[first]), *cells]))
     name, worst = max(programs.items(), key=lambda row: row[1]["peak_bytes"])
     fault = (
         f"It does not fit: {name} needs {gib(worst['peak_bytes'])} GiB of each device,"
         f" but only {usable} are usable."
     )
-    return "\n".join([*lines, "It fits." if plan["fits"] else fault])
+    return "\n".join([*lines, "", "It fits." if plan["fits"] else fault])
 
 
 def _row(name: str, row: Mapping[str, Any]) -> dict[str, str]:

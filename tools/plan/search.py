@@ -17,15 +17,15 @@ import jax.numpy as jnp
 from configs.base import RunConfig
 from models.decoder import LAYERS, Remat
 from rl.checkpoint import state_bytes
-from rl.progress import watch
+from rl.progress import each
 from rl.update.head import BLOCK, GPU_BLOCK
 from rl.update.optimizer import make_optimizer
 from rl.update.step import summed_in
 from tools.plan.architectures import architecture
 from tools.plan.compiling import compile_programs, use_compiler
-from tools.plan.report import gib, memory
+from tools.plan.report import fits, gib, memory
 from tools.plan.targets import Target
-from tools.plan.workload import Workload, make_workload, shard_shapes, trainer_devices
+from tools.plan.workload import Workload, make_workload, shard_shapes
 
 _ROWS = (1, 2, 4, 8, 16)  # rows of a micro-batch on each device
 _TRIED = 6  # number of candidates that are compiled
@@ -63,8 +63,8 @@ def estimate(work: Workload) -> Estimate:
     mlp = c.intermediate_size / tensor
     kept = {"full": 0.0, "dots": heads + d + 2 * mlp}
     kept["none"] = 2 * heads + 6 * d + 4 * mlp
-    platform = work.target.chip.platform
-    block = BLOCK if platform == "tpu" else GPU_BLOCK
+    count, chip = work.target.count, work.target.chip
+    block = BLOCK if chip.platform == "tpu" else GPU_BLOCK
     parts = (
         masters,
         layers * narrow,
@@ -74,7 +74,7 @@ def estimate(work: Workload) -> Estimate:
         c.num_layers * tokens * kept[t.remat] * narrow,
         min(t.head_chunk, tokens) * block * 4 + (block + tokens) * d * 8,
     )
-    temporary = sum(a * b for a, b in zip(_FITTED[platform], parts, strict=True))
+    temporary = sum(a * b for a, b in zip(_FITTED[chip.platform], parts, strict=True))
     if not config.mesh.offload_optimizer:
         temporary += moments
     # Weights are gathered in the forward pass, in the backward pass and for remat;
@@ -83,10 +83,9 @@ def estimate(work: Workload) -> Estimate:
     summed = 4 * (tensor - 1) / tensor * tokens * d
     links = passes * 2 * (layers * (fsdp - 1) + c.num_layers * summed)
     # Assumes that each text fills a quarter of a row.
-    count, chip = work.trainer.count, work.trainer.chip
     each = work.rows * work.row_length / count
     compute = work.flops("accumulate", each, work.row_length / 4) / chip.flops
-    seconds = max(compute, links / work.trainer.link_rate(count)) / each / count
+    seconds = max(compute, links / work.target.link_rate(count)) / each / count
     gradients = weights * summed_in(t.param_dtype).itemsize
     return Estimate(masters + gradients + max(temporary, moments), seconds)
 
@@ -110,7 +109,7 @@ def best(config: RunConfig, target: Target) -> Workload:
         )
     architecture(config)  # reports an unreadable model once
     found, errors = [], []
-    for candidate in _candidates(config, trainer_devices(config, target)):
+    for candidate in _candidates(config, target.count):
         try:
             work = make_workload(candidate, target)
         except ValueError as error:  # such as a mesh that does not divide the model
@@ -125,19 +124,15 @@ def best(config: RunConfig, target: Target) -> Workload:
     found.sort(key=lambda pair: pair[0].seconds)
     near = [pair for pair in found if pair[0].peak <= _SLACK * target.usable]
     smallest = min(near or found, key=lambda pair: pair[0].peak)
-    tried = near[:_TRIED]
-    if near and smallest not in tried:
-        tried.append(smallest)
+    tried = near[:_TRIED] + [pair for pair in near[_TRIED:] if pair is smallest]
     if tried:
         use_compiler(target)
-    with watch("search", total=len(tried), unit="candidates") as count:
-        for guess, work in tried:
-            refused = _refused(work)
-            count.update()
-            size, outcome = gib(guess.peak), refused or "fits"
-            print(f"{_name(work)}: about {size} GiB, {outcome}", file=sys.stderr)
-            if not refused:
-                return work
+    for guess, work in each(tried, "search", "candidates"):
+        refused = _refused(work)
+        size, outcome = gib(guess.peak), refused or "fits"
+        print(f"{_name(work)}: about {size} GiB, {outcome}", file=sys.stderr)
+        if not refused:
+            return work
     guess, work = smallest
     model = work.config.model.path or work.config.model.maker
     raise ValueError(
@@ -154,11 +149,8 @@ def _refused(work: Workload) -> str:
         resident, compiled = compile_programs(work, only=_UPDATE)
     except ValueError as error:  # such as no room for the sampler
         return f"is rejected; {error}"
-    fits = all(
-        not p.exceeds and sum(memory(resident.sizes, p).values()) <= work.target.usable
-        for p in compiled
-    )
-    return "" if fits else "does not fit"
+    fit = all(fits(work, memory(resident.sizes, p), p) for p in compiled)
+    return "" if fit else "does not fit"
 
 
 def _candidates(config: RunConfig, count: int) -> Iterator[RunConfig]:

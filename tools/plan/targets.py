@@ -118,25 +118,6 @@ class Target:
         leaves_node = self.chip.platform == "cuda" and reach > self.shape[-1]
         return min(self.chip.links / 2, _NETWORK if leaves_node else math.inf)
 
-    def first(self, count: int) -> "Target":
-        """Returns a target of the first `count` devices, for the trainer.
-
-        Raises:
-          ValueError: the devices are a part of a TPU slice, or are more than one node
-            but not whole nodes.
-        """
-        if count == self.count:
-            return self
-        each = self.shape[-1]
-        if self.chip.platform != "cuda" or (count > each and count % each):
-            raise ValueError(
-                f"--target={self}: a trainer cannot use {count} of these devices; set"
-                " config.mesh so that it uses all of a slice, whole nodes of GPUs, or"
-                " part of one node"
-            )
-        shape = max(1, count // each), min(count, each)
-        return Target(name=self.name, shape=shape)
-
 
 def parse_target(text: str) -> Target:
     """Parses `CHIP:SHAPE`, such as v5e:4x4, v5p:2x2x2, h100:8 or h200:2x8.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 
 import jax
 
@@ -22,8 +21,7 @@ from tools.plan.targets import Target
 class Workload:
     config: RunConfig
     model: DecoderConfig
-    target: Target  # all devices
-    trainer: Target  # the devices of the trainer; vLLM uses the others
+    target: Target  # the devices of the trainer
     mesh_shape: tuple[int, int, int]  # data, fsdp and tensor
     row_length: int  # T, the largest of `batch.row_lengths`
     rows: int  # R, the number of rows of a micro-batch
@@ -68,10 +66,11 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
         architecture cannot be read.
     """
     check_config(config, needs_data=False)
-    trainer, m = target.first(trainer_devices(config, target)), config.mesh
-    sizes = {"data": m.data, "fsdp": m.fsdp, "tensor": m.tensor}
+    m = config.mesh
     try:
-        mesh_shape = resolve_shape(trainer.count, **sizes)
+        mesh_shape = resolve_shape(
+            target.count, data=m.data, fsdp=m.fsdp, tensor=m.tensor
+        )
     except ValueError as error:
         raise ValueError(f"--target={target}: {error}") from None
     model = architecture(config)
@@ -83,7 +82,6 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
         config=config,
         model=model,
         target=target,
-        trainer=trainer,
         mesh_shape=mesh_shape,
         row_length=length,
         rows=micro_rows(length, config.batch.micro_tokens, multiple),
@@ -103,28 +101,3 @@ def shard_shapes(model: DecoderConfig, mesh_shape: tuple[int, int, int]) -> Para
         abstract_params(trained)[0],
         param_shardings(trained, abstract_mesh(mesh_shape)),
     )
-
-
-def trainer_devices(config: RunConfig, target: Target) -> int:
-    """Returns the number of devices that train; local vLLM servers use the others.
-
-    Raises:
-      ValueError: the config does not determine the number, or leaves no device for the
-        servers.
-    """
-    r, m = config.rollout, config.mesh
-    if r.backend == "jax" or r.vllm.url:
-        return target.count
-    sizes = {"data": m.data, "fsdp": m.fsdp, "tensor": m.tensor}
-    if min(sizes.values()) < 1:
-        raise ValueError(
-            f"config.mesh={sizes} with config.rollout.backend='vllm': does not say"
-            " which devices train; set all three sizes"
-        )
-    count = math.prod(sizes.values())
-    if count >= target.count:
-        raise ValueError(
-            f"config.mesh={sizes}: leaves no device of {target} for vLLM's servers;"
-            " lower the sizes, or use a larger --target"
-        )
-    return count

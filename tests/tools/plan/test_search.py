@@ -115,10 +115,10 @@ def test_a_model_that_fits_nowhere_is_named_and_not_compiled(compiler):
     compiled.clear()
     with pytest.raises(ValueError) as caught:
         search.best(
-            paper_config(model__path="Qwen/Qwen2.5-72B"), parse_target("v5e:4x4")
+            paper_config(model__path="Qwen/Qwen2.5-Math-72B"), parse_target("v5e:4x4")
         )
     assert str(caught.value).startswith(
-        "--target=v5e:4x4: Qwen/Qwen2.5-72B does not fit: "
+        "--target=v5e:4x4: Qwen/Qwen2.5-Math-72B does not fit: "
     )
     assert " estimated and 0 compiled; the smallest, fsdp " in str(caught.value)
     assert compiled == []
