@@ -225,8 +225,9 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
     for key in ("rope_scaling", "rope_parameters"):
         if not raw.get(key):
             continue
-        if not isinstance(raw[key], Mapping):
-            fields.refuse(key, raw[key], "a JSON object")
+        values = raw[key].values() if isinstance(raw[key], Mapping) else [{}]
+        if any(isinstance(value, Mapping) for value in values):  # for some layers
+            fields.refuse(key, raw[key], "a JSON object without other objects in it")
         if rope is not None and rope != raw[key]:
             fields.refuse(key, raw[key], f"a copy of rope_scaling, {rope!r}")
         rope = raw[key]

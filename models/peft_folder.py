@@ -179,9 +179,8 @@ def load_adapters(
     model = model.clone(config=config)
     tensors = read_tensors(path) if path.is_file() else {}
     specs = tensor_specs(config, np.dtype(np.float32))
-    modules = content.get("target_modules")
-    if not isinstance(modules, list) or "." in "".join(modules):
-        modules = []  # may select only some layers
+    names = content.get("target_modules")  # with a dot: only in some layers
+    modules = names if isinstance(names, list) and "." not in "".join(names) else []
     absent = [n for n in specs if n.split(".")[-3] in modules and n not in tensors]
     if absent or not tensors:
         raise ValueError(

@@ -59,6 +59,8 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
                 f"tokenizer.json has a type that tokenizers {tokenizers.__version__}"
                 " does not know; update this package"
             )
+        if "custom code" in reason:
+            advice = "code in a model's folder is not run; use another tokenizer"
         for path in sorted(folder.glob("*.json")):
             if path.read_bytes().startswith(LFS_POINTER):
                 advice = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
@@ -172,6 +174,6 @@ def _stated(path: pathlib.Path) -> set[int]:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated]) - {None}
         for one in ids:
-            if not isinstance(one, int):
+            if type(one) is not int:
                 raise TypeError(f"{one!r} is not a token id")
         return ids

@@ -180,8 +180,7 @@ def serve_fixed(
     """Starts `servers`, connects to the servers at `urls`, and returns their sampler.
 
     The weights of these vLLM servers are never updated. The `servers` must have
-    `load_format` "auto", to load the model when they start. For `names` see
-    `VllmClient.attach`.
+    `load_format` "auto", to load the model when they start; `names`: see `attach`.
     """
     fleet = ServerFleet(
         servers=servers, urls=urls, api_key=api_key(), concurrency=concurrency

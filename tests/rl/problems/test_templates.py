@@ -130,6 +130,7 @@ def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
     encode_prompt(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
 
 
+@pytest.mark.failure(165)
 @pytest.mark.failure(84)
 def test_a_folder_without_a_usable_tokenizer_is_one_line(tmp_path):
     (tmp_path / "tokenizer.model").write_bytes(b"")
@@ -145,6 +146,14 @@ def test_a_folder_without_a_usable_tokenizer_is_one_line(tmp_path):
         load_tokenizer(tmp_path)
     path.write_bytes(b"version https://git-lfs.github.com")
     with pytest.raises(ValueError, match="tokenizer.json is a Git LFS pointer; run"):
+        load_tokenizer(tmp_path)
+    own = {
+        "tokenizer_class": "Mine",
+        "auto_map": {"AutoTokenizer": ["mine.Mine", None]},
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(own))
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="folder is not run; use another tokenizer"):
         load_tokenizer(tmp_path)
 
 
