@@ -17,7 +17,7 @@ ROOMS = ("rl", "models", "sharding", "rollout", "configs", "tools")
 
 # Where something is imported by name or run, and whose word that is.
 MAY = {
-    "configs/reading.py": {"exec"},  # the file that --config names
+    "configs/reading.py": {"run_path"},  # the file that --config names
     "rl/problems/words.py": {"eval"},  # templates in that file
     "rl/problems/functions.py": {"import_module"},  # functions that the config names
     "rl/verifier/worker.py": {"import_module"},  # what the parent's code names
