@@ -104,8 +104,7 @@ def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
     for name in map(os.path.expandvars, names):
         for problem in load_benchmark(name, folder):
             id = f"{pathlib.PurePath(name).stem}/{problem.id}"
-            # Another file may have the same name.
-            id = id if id not in found else f"{name}/{problem.id}"
+            id = f"{name}/{problem.id}" if id in found else id  # files of equal name
             found[id] = dataclasses.replace(problem, id=id)
     return found
 

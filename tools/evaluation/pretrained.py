@@ -84,7 +84,7 @@ def split_model(found: Pretrained) -> tuple[Decoder, Mesh]:
 def run_template(workdir: pathlib.Path) -> str:
     """Returns the template of a run's prompts."""
     config = workdir / "config.json"
-    with damaged(config, "correct data.template"):
+    with damaged(config, "give a run's workdir as --model"):
         template = json.loads(config.read_text("utf-8"))["data"]["template"]
         check_template(template)
     return template

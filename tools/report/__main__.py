@@ -10,7 +10,6 @@ network. The command does not import or execute anything that a workdir names.
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from configs.reading import output_file, user_path
 from rl import files
@@ -29,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command.run(_report, parser.parse_args(argv))
 
 
-def _report(args: argparse.Namespace) -> dict[str, Any]:
+def _report(args: argparse.Namespace) -> dict[str, list]:
     """Writes the page and prints the findings; returns the findings by run."""
     out = args.out or args.workdir[0] / "report.html"
     runs = read_runs(args.workdir)
