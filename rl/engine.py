@@ -15,6 +15,8 @@ from models import hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Params
 from rl.checkpoint import Checkpoints
+from rl.processes.group import Processes, SingleProcess
+from rl.processes.joint import joint
 from rl.progress import phase, watch
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
@@ -38,8 +40,9 @@ Reject = Callable[[Sequence[Batch]], list[Batch]]
 class Engine:
     """Samples from, updates, publishes, saves, restores and exports the policy.
 
-    Some methods are called in all processes (`rl.processes.joint`). Their arguments,
-    except callbacks, are host data, which the leader sends to the other processes.
+    All processes of a run make the calls of the joint methods (`rl.processes.joint`).
+    Their arguments, except callbacks, are host data, which the leader sends to the
+    other processes.
     """
 
     config: DecoderConfig
@@ -55,6 +58,8 @@ class Engine:
     settings: Objective
     reject: Reject | None  # removes tokens from the loss; needs `old_logprobs`
     check_stop: Callable[[], None]  # called during sampling; an error ends sampling
+    processes: Processes
+    embedded: bool  # all processes sample together on their devices, without servers
 
     def sample(
         self,
@@ -66,7 +71,12 @@ class Engine:
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        """Samples from the published policy and shows the progress; see `Sampler`."""
+        """Samples from the published policy and shows the progress; see `Sampler`.
+
+        Joint if the sampler is embedded. Samplers pause between the same device
+        programs in all processes. In each pause the leader sends its decision whether
+        sampling ends.
+        """
         started = start_completions(prompts, params, partial)
         total = sum(c.unfinished for completions in started for c in completions)
 
@@ -75,19 +85,27 @@ class Engine:
             if on_finished is not None:
                 on_finished(prompt, sample, completion)
 
-        def pause() -> bool | None:
+        def pause() -> bool:
             self.check_stop()
-            return None if on_pause is None else on_pause()
+            enough = on_pause is not None and bool(on_pause())
+            joined.announce("enough" if enough else "go on")
+            return enough
 
-        with watch("sample", total=total, unit="completions") as count:
-            return self.sampler.sample(
-                prompts,
-                params,
-                seed=seed,
-                partial=partial,
-                on_finished=finished,
-                on_pause=pause,
-            )
+        joined = self.processes if self.embedded else SingleProcess()
+        joined.announce("sample", prompts, params, seed=seed, partial=partial)
+        try:
+            with watch("sample", total=total, unit="completions") as count:
+                return self.sampler.sample(
+                    prompts,
+                    params,
+                    seed=seed,
+                    partial=partial,
+                    on_finished=finished,
+                    on_pause=pause,
+                )
+        except BaseException:
+            joined.announce("leave")
+            raise
 
     @property
     def policy(self) -> Params:
@@ -104,6 +122,7 @@ class Engine:
         """Returns counts of skipped updates: since the last applied one, and in all."""
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
+    @joint
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[dict[str, Any]]:
@@ -169,6 +188,7 @@ class Engine:
             old_logprobs=multihost_utils.process_allgather(scored, tiled=True)
         )
 
+    @joint
     def publish(self, version: int) -> None:
         """Publishes the current parameters to the sampler as policy `version`.
 
@@ -187,23 +207,23 @@ class Engine:
             self.state = self.state.replace(reference=reset)
         self.sampler.publish(self.policy, version)
 
+    @joint
     def save(
         self, step: int, loop: Mapping[str, Any], *, healthy: bool, score: float | None
     ) -> None:
         self.checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
 
+    @joint
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Restores the newest intact checkpoint, if any, and publishes the policy.
+        """Restores the newest intact checkpoint, if any; `publish` must follow.
 
         Returns the step and the loop's state, or None without a checkpoint.
         """
         abstract = placed(self.state, self.step.shardings)
         restored = self.checkpoints.restore(abstract, make_room=self._drop_state)
         if restored is None:
-            self.publish(0)
             return None
         step, self.state, loop = restored
-        self.publish(step)
         return step, loop
 
     def _drop_state(self) -> None:
@@ -211,6 +231,7 @@ class Engine:
         self.state = cast(TrainState, None)
         self.sampler.make_room()
 
+    @joint
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
@@ -233,6 +254,7 @@ class Engine:
                 )
         return True
 
+    @joint
     def close(self) -> None:
         """Closes the sampler, then waits for the save; raises OSError if it failed."""
         self.sampler.close()

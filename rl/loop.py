@@ -171,6 +171,7 @@ def _open_run(
     stop.finish = parts.engine.checkpoints.finish
     with phase("serve", "publishes the base or the newest checkpoint"):
         restored = parts.engine.restore()
+        parts.engine.publish(restored[0] if restored else 0)
     if restored:
         run.done, loop = restored
         parts.rollouts.restore(loop["rollouts"])

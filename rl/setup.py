@@ -30,8 +30,8 @@ from rl.groups.schedule import Rollouts
 from rl.held_out import evaluate_sets
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
-from rl.processes import group, joint
 from rl.processes.devices import join_cpu_devices
+from rl.processes.group import Processes, SingleProcess
 from rl.progress import phase
 from rl.reward.rewards import Rewards
 from rl.run_spec import EVALUATION, TRAINING, RunSpec, reference_model
@@ -67,7 +67,7 @@ class Parts:
 def open_parts(
     spec: RunSpec,
     workdir: pathlib.Path,
-    processes: group.Processes,
+    processes: Processes,
     check_stop: Callable[[], None],
     *,
     accept_changes: bool,
@@ -90,12 +90,8 @@ def open_parts(
         name = f"held_out_{held_out.name}.jsonl" if i else HELD_OUT
         write_problems(workdir / name, held_out.problems)
     print(start_page(spec, workdir), flush=True)
-    engine = joint.lead(
-        processes,
-        functools.partial(make_engine, spec, workdir, check_stop),
-        config=config_json(c),
-        embedded=c.rollout.backend == "jax",
-    )
+    processes.announce("begin", config_json(c))  # followers make their engines too
+    engine = make_engine(spec, workdir, check_stop, processes)
     rewards = spec.open_rewards()
     rollouts = Rollouts(
         _make_collector(spec, engine, rewards),
@@ -150,9 +146,15 @@ def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collecto
 
 
 def make_engine(
-    spec: RunSpec, workdir: pathlib.Path, check_stop: Callable[[], None] = lambda: None
+    spec: RunSpec,
+    workdir: pathlib.Path,
+    check_stop: Callable[[], None] = lambda: None,
+    processes: Processes | None = None,
 ) -> Engine:
-    """Makes the engine: parameters, update step, sampler and checkpoints."""
+    """Makes the engine: parameters, update step, sampler and checkpoints.
+
+    In followers, `check_stop` and `processes` are the defaults.
+    """
     c = spec.config
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
     join_cpu_devices(mesh)
@@ -224,6 +226,8 @@ def make_engine(
         settings=c.objective,
         reject=make_rejection(c),
         check_stop=check_stop,
+        processes=processes or SingleProcess(),
+        embedded=servers is None,
     )
 
 

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 # Exit statuses of the commands; see `status_of` for the status after a signal.
 DONE = 0
@@ -76,6 +76,9 @@ class SingleProcess:
 
     def abandon(self, status: int) -> None:
         """Ends all processes at once with this exit status."""
+
+    def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """In the leader, sends a command to all followers; see `rl.processes.joint`."""
 
     def end(self, status: int) -> None:
         """Ends the run when all processes are done, with this exit status."""

@@ -15,6 +15,7 @@ from rl import setup
 from rl.base_model import base_folder
 from rl.engine import Engine
 from rl.groups.packing import pack_groups
+from rl.processes.group import SingleProcess
 from rl.run_spec import validate
 from rl.start_page import start_page
 from rl.update.objective import update_metrics
@@ -86,6 +87,7 @@ def test_a_state_is_read_once_memory_is_free(opened, monkeypatch):
 
     monkeypatch.setattr(ocp.PyTreeCheckpointer, "restore", reading)
     assert engine.restore() == (1, {"at": 1})
+    engine.publish(1)
     assert len(freed) == 1 and freed[0] >= state + served > state
     engine.close()
 
@@ -202,11 +204,14 @@ def test_sampling_passes_everything_on_and_asks_whether_to_stop():
         def sample(self, prompts, params, *, seed, partial, on_finished, on_pause):
             assert (prompts, params.n, seed, partial) == ([[1], [2]], 3, 7, BEGUN)
             on_finished(1, 2, "a completion")
-            assert on_pause() == "enough"
+            assert on_pause() is True
             return "completions"
 
     engine = types.SimpleNamespace(
-        sampler=Sampler(), check_stop=lambda: told.append("pause")
+        sampler=Sampler(),
+        check_stop=lambda: told.append("pause"),
+        processes=SingleProcess(),
+        embedded=True,
     )
     got = Engine.sample(
         engine,

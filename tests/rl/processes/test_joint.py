@@ -4,11 +4,13 @@ import concurrent.futures
 import contextlib
 import queue
 import threading
+import types
 
 import pytest
 
 from rl.engine import Engine
 from rl.processes import joint
+from rl.processes.group import SingleProcess
 from rl.processes.messages import decode, encode
 from rollout.types import SamplingParams
 
@@ -31,23 +33,31 @@ class Line:
 class Together:
     """An engine whose joint calls break when one process does not make them."""
 
-    updates = 5
+    sample = Engine.sample
 
-    def __init__(self, barrier):
-        self._barrier, self.done = barrier, []
+    def __init__(self, barrier, processes, *, embedded=True):
+        self._barrier, self.processes, self.embedded = barrier, processes, embedded
+        self.done = []
+        self.sampler = types.SimpleNamespace(sample=self._sample)
 
-    def sample(self, prompts, params, *, seed, on_finished=None, on_pause=None):
+    def check_stop(self): ...
+
+    def _sample(self, prompts, params, *, seed, partial, on_finished, on_pause):
         for call in range(4):
-            self.publish(call)
-            if call == 2 and on_finished is not None:
+            self._meet(call)
+            if call == 2:
                 on_finished(0, 0, "a completion")
-            if on_pause is not None and on_pause():
+            if on_pause():
                 break
         return "completions"
 
+    @joint.joint
     def publish(self, version):
+        self._meet(version)
+
+    def _meet(self, call):
         self._barrier.wait(timeout=30)
-        self.done.append(version)
+        self.done.append(call)
 
 
 PARAMS = SamplingParams(max_tokens=1, stop_token_ids=(0,))
@@ -58,7 +68,7 @@ PARAMS = SamplingParams(max_tokens=1, stop_token_ids=(0,))
 )
 def test_all_leave_a_call_of_the_sampler_at_the_same_pause(ends, calls):
     line, barrier = Line(), threading.Barrier(2)
-    own, other = Together(barrier), Together(barrier)
+    own, other = Together(barrier, line), Together(barrier, SingleProcess())
     pauses = []
 
     def finished(*of_completion):
@@ -77,19 +87,17 @@ def test_all_leave_a_call_of_the_sampler_at_the_same_pause(ends, calls):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         status = pool.submit(joint.follow, line, lambda config: other)
         line.announce("begin", "{}")
-        engine = joint.JointEngine(own, line, embedded=True)
         with raised:
-            engine.sample([[1]], PARAMS, seed=3, on_finished=finished, on_pause=pause)
-        engine.publish(7)
+            own.sample([[1]], PARAMS, seed=3, on_finished=finished, on_pause=pause)
+        own.publish(7)
         line.announce("end", 0)
         assert status.result(timeout=30) == 0
     assert own.done == other.done == [*range(calls), 7]
-    assert engine.updates == 5
 
 
 def test_with_servers_sampling_announces_nothing_in_any_thread():
     line = Line()
-    engine = joint.JointEngine(Together(threading.Barrier(1)), line, embedded=False)
+    engine = Together(threading.Barrier(1), line, embedded=False)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         drawn = pool.submit(engine.sample, [[1]], PARAMS, seed=3)
         assert drawn.result(timeout=30) == "completions"
@@ -97,9 +105,8 @@ def test_with_servers_sampling_announces_nothing_in_any_thread():
 
 
 def test_only_joint_calls_are_made():
-    assert all(callable(getattr(Engine, name)) for name in joint.JOINT)
     line = Line()
     line.announce("begin", "{}")
     line.announce("__init__")
     with pytest.raises(ValueError, match="unknown command '__init__'"):
-        joint.follow(line, lambda config: Together(None))
+        joint.follow(line, lambda config: Together(None, line))

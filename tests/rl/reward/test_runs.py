@@ -242,7 +242,7 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     def begin(*_, **__):
         raise Started
 
-    monkeypatch.setattr(setup.joint, "lead", begin)
+    monkeypatch.setattr(setup, "make_engine", begin)
     config.data.train = _file(tmp_path / "t.jsonl", "1", "\\frac{1}{", "3")
     with (tmp_path / "t.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"problem": "1+1+1+1+1", "answer": "5"}))
@@ -251,7 +251,9 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     (workdir := tmp_path / "w").mkdir()
     with (
         pytest.raises(Started),
-        setup.open_parts(plan, workdir, None, None, accept_changes=False),
+        setup.open_parts(
+            plan, workdir, SingleProcess(), lambda: None, accept_changes=False
+        ),
     ):
         pass
     said = capsys.readouterr().out
