@@ -153,34 +153,43 @@ class Engine:
     ) -> list[list[Batch]]:
         """Copies mini-batches to devices, with the log-probabilities that updates need.
 
-        If a token is off-policy, `reject` (if set) first removes tokens from the loss.
+        This method alone decides where `old_logprobs` come from:
+
+        * a single update needs none: the old policy is the current policy
+          (`Hyper.first_update`);
+        * if a token is off-policy and `reject` is set, they are computed first, because
+          `reject` reads them on the host to remove tokens from the loss;
+        * with `objective.old_logprobs = "sampler"`, they are those of the sampler,
+          unless a token of the micro-batch is off-policy;
+        * otherwise the policy computes them here, before the first update.
         """
-        hyper, rows = hypers[0], self.step.rows
-        # With a single update the old policy is the current policy.
-        scores = len(hypers) > 1
-        if self.reject is not None and any(
-            batch.off_policy.any() for micro in mini_batches for batch in micro
-        ):
-            scores = False  # done here instead: rejection needs them on the host
+        hyper = hypers[0]
+        source: str = self.settings.old_logprobs
+        off_policy = [[b.off_policy.any() for b in micro] for micro in mini_batches]
+        if self.reject is not None and any(map(any, off_policy)):
+            source = "host"
             mini_batches = [
                 self.reject([self._score_on_host(batch, hyper) for batch in micro])
                 for micro in mini_batches
             ]
+        elif len(hypers) == 1:
+            source = "none"
         reference = self.state.reference or self.reference
-
-        def prepared(on_host: Batch) -> Batch:
-            batch = place(on_host, rows)
-            if scores:
-                old = batch.sampler_logprobs
-                if self.settings.old_logprobs != "sampler" or on_host.off_policy.any():
+        placed: list[list[Batch]] = []
+        for micro, any_off_policy in zip(mini_batches, off_policy, strict=True):
+            placed.append([])
+            for on_host, stale in zip(micro, any_off_policy, strict=True):
+                batch = place(on_host, self.step.rows)
+                if source == "trainer" or (source == "sampler" and stale):
                     old = self.step.score(self.policy, batch, hyper)
-                batch = batch.replace(old_logprobs=old)
-            if reference:
-                scored = self.score_reference(reference, batch, hyper)
-                batch = batch.replace(reference_logprobs=scored)
-            return batch
-
-        return [[prepared(batch) for batch in micro] for micro in mini_batches]
+                    batch = batch.replace(old_logprobs=old)
+                elif source == "sampler":
+                    batch = batch.replace(old_logprobs=batch.sampler_logprobs)
+                if reference:
+                    scored = self.score_reference(reference, batch, hyper)
+                    batch = batch.replace(reference_logprobs=scored)
+                placed[-1].append(batch)
+        return placed
 
     def _score_on_host(self, batch: Batch, hyper: Hyper) -> Batch:
         scored = self.step.score(self.policy, place(batch, self.step.rows), hyper)

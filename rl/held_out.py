@@ -45,11 +45,11 @@ def _evaluate_set(
     e, every = spec.config.eval, held_out.problems
     of_curve = every[: e.problems] if e.problems else every
     problems = every if whole else of_curve
-    prompts = [spec.prompt_of(p).tolist() for p in problems]
+    prompts = [spec.prompts[p.problem].tolist() for p in problems]
     seed = run_seed(spec.config.seed, Stream.EVALUATING, 0)
 
     def evaluate(n: int, temperature: float) -> list[Scored]:
-        params = dataclasses.replace(spec.sampling, n=n, temperature=temperature)
+        params = dataclasses.replace(spec.sampling_params, n=n, temperature=temperature)
         drawn = draw(
             problems,
             prompts,

@@ -25,7 +25,7 @@ from models import hf
 from models.config import DecoderConfig
 from rl.base_model import base_folder, model_from_config
 from rl.groups.packing import pack_groups
-from rl.problems.reading import ProblemStream, load_problems
+from rl.problems.reading import load_problems
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     decode_completion,
@@ -40,7 +40,7 @@ from rl.update.step import Step, TrainState, make_step
 from rl.verifier import VerifierPool
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
-from rollout.seeds import Stream, run_seed
+from rollout.seeds import Stream, generator, run_seed
 from rollout.types import SamplingParams
 from sharding.mesh import make_mesh
 
@@ -126,11 +126,11 @@ class Collector:
             temperature=c.rollout.temperature,
             stop_token_ids=stop_ids,
         )
-        # A stream of problems, reshuffled for each pass over the data.
-        train = load_problems(
+        self.problems = load_problems(
             c.data.train, key="config.data.train", arguments=c.data.train_args
         )
-        self.problems = ProblemStream(train, seed=c.seed)
+        self.upcoming: list[Problem] = []
+        self.passes = 0
         self.left: list[Group] = []
         self.rounds = 0
         self.acceptance = 1.0
@@ -150,7 +150,7 @@ class Collector:
             # Sample more prompts if few groups of recent rounds were informative.
             missing = full - len(kept)
             count = min(math.ceil(missing / max(self.acceptance, 0.1)), 2 * full)
-            drawn = self.sample(self.problems.draw(count), step)
+            drawn = self.sample(self.draw(count), step)
             # Drop groups that are all right or all wrong: their advantages are 0.
             accepted = [g for g in drawn if g.correct.any() and not g.correct.all()]
             self.acceptance = 0.5 * self.acceptance + 0.5 * len(accepted) / count
@@ -169,6 +169,15 @@ class Collector:
             metrics["reward/mean"] = float(rewards.mean())
             metrics["reward/accuracy"] = float(correct.mean())
         return kept[:full], metrics
+
+    def draw(self, count: int) -> list[Problem]:
+        """Returns the next problems; they are shuffled for each pass over the data."""
+        while len(self.upcoming) < count:
+            order = generator(self.c.seed, self.passes).permutation(len(self.problems))
+            self.upcoming += [self.problems[i] for i in order]
+            self.passes += 1
+        drawn, self.upcoming = self.upcoming[:count], self.upcoming[count:]
+        return drawn
 
     def sample(self, problems: list[Problem], step: int) -> list[Group]:
         """Samples G completions of each problem and verifies them."""

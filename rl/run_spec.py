@@ -26,14 +26,16 @@ from rl.metric_loggers import Maker, load_sinks
 from rl.problems.audit import unreadable_golds
 from rl.problems.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.problems.reading import load_problems
-from rl.problems.templates import check_template, encode_set
+from rl.problems.templates import check_template, encode_prompt
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
+    UnreadableText,
     check_ids,
     decode_completion,
     default_stop_ids,
     load_tokenizer,
 )
+from rl.progress import each
 from rl.reward.rewards import Rewards, try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
@@ -53,7 +55,7 @@ class ProblemSet:
     key: str  # config key of the source
     source: str  # files or function, as written in the config
     rows: int  # number of problems in the source
-    problems: Sequence[Problem]  # all; in a `RunSpec` only the usable ones
+    problems: Sequence[Problem]  # the usable ones
     too_long: int = 0  # number of problems whose prompt is too long
     note: str = ""  # message about problems with an unreadable gold or prompt
 
@@ -69,10 +71,10 @@ class RunSpec:
     config: RunConfig
     model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
-    sampling: SamplingParams  # sampling settings of training
+    sampling_params: SamplingParams  # of training; a stage may override some
     train_set: ProblemSet
     held_out: Sequence[ProblemSet]  # the first set's score selects the best checkpoint
-    prompts: Mapping[str, np.ndarray]  # token ids by problem text, template applied
+    prompts: Mapping[str, np.ndarray]  # int32 [P] by problem text, template applied
     mesh_shape: tuple[int, int, int]  # sizes of the axes data, fsdp and tensor
     stages: tuple[Stage, ...]  # stages of the curriculum; one by default
     gaps: Sequence[str]  # messages about levels without problems
@@ -93,15 +95,15 @@ class RunSpec:
         return decode_completion(
             self.tokenizer,
             token_ids,
-            self.sampling.stop_token_ids,
+            self.sampling_params.stop_token_ids,
             show_unknown=show_unknown,
         )
 
     def tokenize(self, text: str) -> list[int]:
         """Returns a completion's token ids, with a stop token at the end."""
         end = self.tokenizer.eos_token_id
-        if end not in self.sampling.stop_token_ids:
-            end = self.sampling.stop_token_ids[0]
+        if end not in self.sampling_params.stop_token_ids:
+            end = self.sampling_params.stop_token_ids[0]
         return [*self.tokenizer.encode(text, add_special_tokens=False), end]
 
     def decode_prompt(self, token_ids: Sequence[int]) -> str:
@@ -120,10 +122,6 @@ class RunSpec:
             after=r.after,
         )
 
-    def prompt_of(self, problem: Problem) -> np.ndarray:
-        """Returns the token ids of a problem's prompt, int32 `[P]`."""
-        return self.prompts[problem.problem]
-
 
 def validate(c: RunConfig) -> RunSpec:
     """Checks a config against model, data and devices; errors name the key or file."""
@@ -139,7 +137,20 @@ def validate(c: RunConfig) -> RunSpec:
     make_optimizer(c.optimizer)
     sinks = load_sinks(sinks=c.log.sinks)
     devices = all_devices()
-    sets, code = read_data(c)
+    d, formulas = c.data, reward_formulas(c)
+    sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
+    loaded = [
+        load_problems(source, key=key, fields=d.fields, arguments=arguments)
+        for _, key, source, arguments in sources
+    ]
+    code: Mapping[str, Mapping[str, str]] = {}
+    if jax.process_index() == 0:  # a reward may call a service
+        code = try_out(
+            formulas,
+            loaded[0][0],
+            timeout=c.reward.timeout,
+            right_from=c.reward.right_from,
+        )
     mesh_shape = resolve_shape(
         len(devices), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
     )
@@ -158,37 +169,46 @@ def validate(c: RunConfig) -> RunSpec:
     if c.rollout.tensor and c.rollout.backend == "jax":
         check_tensor(c.rollout.tensor, model, len(devices))
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
+    sets: list[ProblemSet] = []
     prompts: dict[str, np.ndarray] = {}
-    every: Sequence[Problem] = ()  # training problems with a readable gold
-    for i, of_set in enumerate(sets):
-        formula, faults = EVALUATION if i else TRAINING, dict[str, str]()
-        if uses_verifier(reward_formulas(c)[formula], key=formula):
+    readable: Sequence[Problem] = ()  # training problems with a readable gold
+    for (name, key, source, _), every in zip(sources, loaded, strict=True):
+        reward, faults = EVALUATION if sets else TRAINING, dict[str, str]()
+        if uses_verifier(formulas[reward], key=reward):
             faults = unreadable_golds(
-                of_set.problems, workers=c.reward.workers, timeout=c.reward.timeout
+                every, workers=c.reward.workers, timeout=c.reward.timeout
             )
-        problems = [p for p in of_set.problems if p.id not in faults]
-        own, unencoded = encode_set(
-            tokenizer, problems, template=c.data.template, vocab_size=model.vocab_size
-        )
-        faults |= unencoded
-        note = _describe_faults(of_set, faults, c.data.unreadable)
+        problems = [p for p in every if p.id not in faults]
+        readable = readable or problems
+        for p in each(problems, "encode", "prompts"):
+            try:
+                ids = encode_prompt(tokenizer, d.template, p, vocab_size=size)
+                prompts[p.problem] = np.asarray(ids, np.int32)
+            except UnreadableText as error:
+                faults[p.id] = f"the {error}"
+        note = _describe_faults(source, every, faults, d.unreadable)
         most = c.rollout.max_prompt_tokens
         usable = [p for p in problems if p.id not in faults]
-        fit = [p for p in usable if len(own[p.problem]) <= most]
+        fit = [p for p in usable if len(prompts[p.problem]) <= most]
         if not fit:
             raise ValueError(
-                f"config.rollout.max_prompt_tokens={most}: all prompts of {of_set.key}"
-                f"={of_set.source!r} are longer or unreadable; raise it, or use other"
+                f"config.rollout.max_prompt_tokens={most}: all prompts of {key}"
+                f"={source!r} are longer or unreadable; raise it, or use other"
                 " problems"
             )
-        prompts |= own
-        every = every or problems
-        too_long = len(usable) - len(fit)
-        sets[i] = dataclasses.replace(
-            of_set, problems=fit, too_long=too_long, note=note
+        sets.append(
+            ProblemSet(
+                name=name,
+                key=key,
+                source=source,
+                rows=len(every),
+                problems=fit,
+                too_long=len(usable) - len(fit),
+                note=note,
+            )
         )
-    stages, gaps = _stages(c, every, sets[0].problems)
-    sampling = SamplingParams(
+    stages, gaps = _stages(c, readable, sets[0].problems)
+    sampling_params = SamplingParams(
         n=c.rollout.group_size,
         max_tokens=c.rollout.max_response_tokens,
         temperature=c.rollout.temperature,
@@ -198,7 +218,7 @@ def validate(c: RunConfig) -> RunSpec:
         config=c,
         model=model,
         tokenizer=tokenizer,
-        sampling=sampling,
+        sampling_params=sampling_params,
         train_set=sets[0],
         held_out=sets[1:],
         prompts=prompts,
@@ -212,18 +232,21 @@ def validate(c: RunConfig) -> RunSpec:
 
 
 def _describe_faults(
-    of_set: ProblemSet, faults: Mapping[str, str], unreadable: float
+    source: str,
+    problems: Sequence[Problem],
+    faults: Mapping[str, str],
+    unreadable: float,
 ) -> str:
     """Returns a message about the faults; raises ValueError if there are too many."""
     if not faults:
         return ""
-    count, total = len(faults), len(of_set.problems)
+    count, total = len(faults), len(problems)
     message = (
-        f"{of_set.source}: {count:,} of {total:,} problems ({count / total:.2%}) cannot"
+        f"{source}: {count:,} of {total:,} problems ({count / total:.2%}) cannot"
         f" be used, such as {'; '.join([*faults.values()][:3])}"
     )
     if count > unreadable * total:
-        golds = (a for p in of_set.problems if p.id in faults for a in p.answers)
+        golds = (a for p in problems if p.id in faults for a in p.answers)
         if any(re.search(r"\\boxed|####", gold) for gold in golds):
             message += (
                 "; the answer must be the final answer alone, not a worked solution,"
@@ -288,32 +311,6 @@ def check_sizes(
             f" config.rollout.max_response_tokens={r.max_response_tokens} exceed the"
             f" model's max_position_embeddings={model.max_positions}; lower one of them"
         )
-
-
-def read_data(
-    c: RunConfig,
-) -> tuple[list[ProblemSet], Mapping[str, Mapping[str, str]]]:
-    """Reads all training and held-out problems; process 0 also tests users' rewards.
-
-    Also returns `Rewards.code`.
-    """
-    d = c.data
-    sets: list[ProblemSet] = []
-    sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
-    for name, key, source, arguments in sources:
-        problems = load_problems(source, key=key, fields=d.fields, arguments=arguments)
-        of_set = ProblemSet(
-            name=name, key=key, source=source, rows=len(problems), problems=problems
-        )
-        sets.append(of_set)
-    if jax.process_index():  # a reward may call a service
-        return sets, {}
-    return sets, try_out(
-        reward_formulas(c),
-        sets[0].problems[0],
-        timeout=c.reward.timeout,
-        right_from=c.reward.right_from,
-    )
 
 
 def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:

@@ -118,7 +118,7 @@ def open_parts(
             extra_groups=load_extra_groups(
                 c.rollout.extra_groups,
                 problems=spec.train,
-                encode=spec.prompt_of,
+                encode=lambda problem: spec.prompts[problem.problem],
                 tokenize=spec.tokenize,
             ),
         )
@@ -136,8 +136,8 @@ def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collecto
             decode=spec.decode,
             settings=c.reward,
         ),
-        prompt_of=spec.prompt_of,
-        sampling=spec.sampling,
+        prompts=spec.prompts,
+        sampling_params=spec.sampling_params,
         seed=c.seed,
         prompts_per_step=c.batch.prompts_per_step,
         filter_on=filter_on(c),
@@ -163,7 +163,7 @@ def make_engine(
         hf.copy_assets(folder, workdir / "assets")
         serve_as_trained(
             workdir / "assets",
-            stop_token_ids=spec.sampling.stop_token_ids,
+            stop_token_ids=spec.sampling_params.stop_token_ids,
             temperature=spec.stages[-1].temperature or c.rollout.temperature,
             template=c.data.template,
             tokenizer=spec.tokenizer,
@@ -183,7 +183,7 @@ def make_engine(
             model=model.clone(remat="none"),
             folder=folder,
             workdir=workdir,
-            prompt=spec.prompt_of(spec.train[0]).tolist(),
+            prompt=spec.prompts[spec.train[0].problem].tolist(),
         )
     step = make_update(c, model, spec.objective)
     count = parameter_count(spec.model)

@@ -170,7 +170,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 def _example(spec: RunSpec) -> dict[str, str]:
     """Describes the first prompt, its gold, and rewards of a right and wrong answer."""
     problem = spec.train[0]
-    ids = spec.prompt_of(problem).tolist()
+    ids = spec.prompts[problem.problem].tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
     if len(prompt) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2

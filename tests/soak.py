@@ -91,7 +91,7 @@ _MOMENTS = {
     "publish": ("rl.engine:Engine.publish", 3, 0.01),
     "evaluate": ("rl.setup:evaluate_sets", 3, 0.5),
     "metrics": ("rl.metrics:MetricsWriter.scalars", 3, 0.01),
-    "epoch": ("rl.problems.reading:ProblemStream.draw", 3, 0.01),
+    "epoch": ("rl.problems.curriculum:Curriculum.draw", 3, 0.01),
     "export": ("rl.engine:Engine.export", 1, 0.05),
 }
 # How a run ends after a signal; of SIGTERM's the second while it still imports.

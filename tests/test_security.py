@@ -8,8 +8,8 @@ import pytest
 
 from rl.problems.arithmetic import make_tokenizer
 from rl.problems.reading import read_problems, write_problems
-from rl.problems.templates import encode_prompt
 from rl.types import Problem
+from tests.rl.examples import encode_text
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "SECURITY.md"
@@ -105,7 +105,7 @@ def test_a_chat_template_cannot_leave_its_sandbox(tmp_path):
         "{{ cycler.__init__.__globals__.os.system('touch " + str(sprung) + "') }}"
     )
     with pytest.raises(Exception, match="unsafe|undefined"):
-        encode_prompt(tokenizer, "model", "1+1")
+        encode_text(tokenizer, "model", "1+1")
     assert not sprung.exists()
 
 

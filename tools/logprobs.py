@@ -15,8 +15,7 @@ import jax
 import numpy as np
 
 from models.hf import load_params
-from rl.problems.templates import begin_of_text
-from rl.problems.tokenizer import check_text
+from rl.problems.templates import begin_of_text, check_text
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from sharding.rules import laid_out, place

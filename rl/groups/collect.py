@@ -13,7 +13,7 @@ from configs.base import DynamicSampling
 from rl.groups.draws import Draw, Draws
 from rl.groups.state import from_json, to_json
 from rl.groups.stats import FilterOn, RolloutStats, informative
-from rl.types import Group, Problem
+from rl.types import Group
 from rollout.seeds import Stream, run_seed
 from rollout.types import EMPTY, Completion, SamplingParams
 
@@ -66,8 +66,8 @@ class Collector:
     draws: Draws
     sample: Callable[..., list[list[Completion]]]  # like `Sampler.sample`
     judge: Callable[..., list[Group]]  # `build_groups`, with its settings bound
-    prompt_of: Callable[[Problem], np.ndarray]  # token ids of a prompt, int32 [P]
-    sampling: SamplingParams  # of the run; a stage may override some
+    prompts: Mapping[str, np.ndarray]  # int32 [P] by problem text, template applied
+    sampling_params: SamplingParams  # of the run; a stage may override some
     seed: int
     prompts_per_step: int
     filter_on: FilterOn
@@ -78,7 +78,7 @@ class Collector:
         self._left: list[Group] = []
         self._partial: list[PartialGroup] = []
         self._rounds, self._shortfalls, self._acceptance = 0, 0, 1.0
-        self._temperature = self.sampling.temperature
+        self._temperature = self.sampling_params.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Collects `prompts_per_step` informative groups in up to `max_rounds` rounds.
@@ -91,10 +91,10 @@ class Collector:
         """
         stage = self.draws.begin(step)
         params = dataclasses.replace(
-            self.sampling,
-            n=stage.group_size or self.sampling.n,
-            max_tokens=stage.max_response_tokens or self.sampling.max_tokens,
-            temperature=stage.temperature or self.sampling.temperature,
+            self.sampling_params,
+            n=stage.group_size or self.sampling_params.n,
+            max_tokens=stage.max_response_tokens or self.sampling_params.max_tokens,
+            temperature=stage.temperature or self.sampling_params.temperature,
         )
         stats, size = RolloutStats(stage, self.filter_on), self.prompts_per_step
         began = time.perf_counter()
@@ -168,7 +168,7 @@ class Collector:
 
     def _teaches(self, group: Group) -> bool:
         # A single judged completion cannot be compared with others.
-        if len(group.completions) < min(2, self.sampling.n):
+        if len(group.completions) < min(2, self.sampling_params.n):
             return False
         return not self.settings.filter or informative(group, on=self.filter_on)
 
@@ -194,7 +194,8 @@ class Collector:
             PartialGroup(draw, step, (EMPTY,) * params.n)
             for draw in self.draws.draw(count, size=params.n, seed=seed)
         ]
-        prompts = [self.prompt_of(group.draw.problem).tolist() for group in groups]
+        problems = [group.draw.problem for group in groups]
+        prompts = [self.prompts[problem.problem].tolist() for problem in problems]
         completions = [list(group.completions) for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         judged: dict[int, Group] = {}
@@ -208,7 +209,7 @@ class Collector:
             if not ended:
                 return
             found = self.judge(
-                problems=[groups[i].draw.problem for i in ended],
+                problems=[problems[i] for i in ended],
                 prompts=[prompts[i] for i in ended],
                 completions=[completions[i] for i in ended],
                 created_step=[groups[i].created_step for i in ended],

@@ -33,7 +33,7 @@ class Draw:
     """Holds a problem that was drawn for sampling."""
 
     problem: Problem
-    place: int  # index in the run's problems
+    index: int  # of the problem, in the run's problems
     chance: float  # probability with which the offered problem was drawn
     rate: Rate  # estimate of the solve rate at the time of the draw
 
@@ -49,7 +49,7 @@ class Draws:
         self, curriculum: Curriculum, problems: Sequence[Problem], settings: Sampling
     ):
         self._curriculum, self._settings = curriculum, settings
-        self._places = {p.id: place for place, p in enumerate(problems)}
+        self._indices = {p.id: index for index, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
         self._rates = SolveRates(problems, half_life=settings.half_life)
 
@@ -74,15 +74,15 @@ class Draws:
         coins = generator(seed, _OFFERS)
         draws: list[Draw] = []
         while len(draws) < n:
-            (problem,) = self._curriculum.draw(1)
-            place = self._places[problem.id]
+            problem = self._curriculum.draw()
+            index = self._indices[problem.id]
             self._counts["offered"] += 1
-            if coins.random() < chances[place]:
-                rate = Rate(float(rates.right[place]), float(rates.wrong[place]))
-                draws.append(Draw(problem, place, float(chances[place]), rate))
+            if coins.random() < chances[index]:
+                rate = Rate(float(rates.right[index]), float(rates.wrong[index]))
+                draws.append(Draw(problem, index, float(chances[index]), rate))
             else:
                 self._counts["refused"] += 1
-                self._counts["refused_in_vain"] += teaches[place]
+                self._counts["refused_in_vain"] += teaches[index]
         return draws
 
     def _chances(self, rates: Rate, teaches: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ class Draws:
     def observe(self, draw: Draw, group: Group) -> None:
         """Updates solve rates and counts with the judged group of a draw."""
         count, correct = self._counts, group.correct
-        self._rates.observe(draw.place, correct, chance=draw.chance, step=self._step)
+        self._rates.observe(draw.index, correct, chance=draw.chance, step=self._step)
         if len(correct) >= 2:
             count["compared"] += 1
             count["expected"] += float(draw.rate.mixed(len(correct)))

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from configs.base import RunConfig
-from rl.groups.advantages import Advantages, load_advantage
+from rl.groups.advantages import load_advantage
 from rl.groups.extra import ExtraGroups
 from rl.types import Batch, Group, Segment
 
@@ -29,6 +29,8 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """Returns a step's mini-batches, each a list of micro-batches.
 
+    A segment is one prompt with one completion. Tokens of another policy version are
+    off-policy; tokens that vLLM sampled always are.
     A mini-batch has up to `prompts_per_update` entries of `groups`. The groups from
     `extra_groups` are added to the mini-batches in turn, beyond this limit. `version`
     is the policy version at the start of the step. `row_multiple` is the number of
@@ -41,12 +43,23 @@ def pack_groups(
     for i, start in enumerate(starts):
         own = slice(start, start + c.batch.prompts_per_update)
         more = extra[i :: len(starts)]
-        segments = make_segments(
-            [*groups[own], *(group for group, _ in more)],
-            [*advantages[own], *(values for _, values in more)],
-            version=version,
-            sampler_is_trainer=c.rollout.backend == "jax",
-        )
+        segments = []
+        pairs = [*zip(groups[own], advantages[own], strict=True), *more]
+        for index, (group, values) in enumerate(pairs):
+            for completion, value in zip(group.completions, values, strict=True):
+                stale = completion.versions != version
+                ids = np.concatenate([group.prompt_ids, completion.token_ids])
+                segments.append(
+                    Segment(
+                        group=index,
+                        token_ids=ids,
+                        prompt_length=len(group.prompt_ids),
+                        sampler_logprobs=completion.sampler_logprobs,
+                        off_policy=stale | (c.rollout.backend != "jax"),
+                        stale=stale,
+                        advantage=value,
+                    )
+                )
         packed = pack(
             segments,
             row_lengths=c.batch.row_lengths,
@@ -61,36 +74,6 @@ def pack_groups(
         )
         mini_batches.append(weighed)
     return mini_batches
-
-
-def make_segments(
-    groups: Sequence[Group],
-    advantages: Sequence[Advantages],
-    *,
-    version: int,
-    sampler_is_trainer: bool,
-) -> list[Segment]:
-    """Builds one segment per completion of a mini-batch.
-
-    If `sampler_is_trainer`, only tokens of other policy versions are off-policy;
-    otherwise all tokens are.
-    """
-    segments = []
-    for index, (group, values) in enumerate(zip(groups, advantages, strict=True)):
-        for completion, value in zip(group.completions, values, strict=True):
-            stale = completion.versions != version
-            segments.append(
-                Segment(
-                    group=index,
-                    token_ids=np.concatenate([group.prompt_ids, completion.token_ids]),
-                    prompt_length=len(group.prompt_ids),
-                    sampler_logprobs=completion.sampler_logprobs,
-                    off_policy=stale | (not sampler_is_trainer),
-                    stale=stale,
-                    advantage=value,
-                )
-            )
-    return segments
 
 
 def best_fit(

@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from configs.base import Stage
 from configs.schema import Index
-from rl.problems.reading import ProblemStream
 from rl.types import Problem
+from rollout.seeds import generator
 
 Metric = Literal["accuracy", "solve_all"]
 # Numerator and denominator of each metric, such as correct and all completions.
@@ -27,6 +29,9 @@ class NoProblem(ValueError):
 
 class Curriculum:
     """Draws problems stage by stage; the last stage never ends.
+
+    The problems of a level are drawn in passes. A pass draws every problem once, in an
+    order that depends on the seed, the level and the number of the pass.
 
     In each step, call `begin`, then `draw` any number of times, then `observe` and
     `metrics`. `on_message` receives a message when a later stage or pass begins. Raises
@@ -42,7 +47,9 @@ class Curriculum:
         on_message: Callable[[str], None] = print,
     ):
         self._stages, self._on_message = tuple(stages), on_message
-        self._streams: dict[int | None, ProblemStream] = {}
+        self._seed = seed
+        self._problems: dict[int | None, list[Problem]] = {}  # of each level
+        self._orders: dict[int | None, np.ndarray] = {}  # of each level's current pass
         for i, stage in enumerate(stages):
             if i < len(stages) - 1 and stage.steps is None and stage.advance is None:
                 raise ValueError(
@@ -50,15 +57,16 @@ class Curriculum:
                     " stage"
                 )
             for level in _levels(stage):
-                if level in self._streams:
+                if level in self._problems:
                     continue
                 chosen = [p for p in problems if level is None or p.level == level]
                 if not chosen:
                     raise NoProblem(f"[{i}].levels: no problem has level {level}")
-                own = seed if level is None else (seed, level)
-                self._streams[level] = ProblemStream(chosen, seed=own)
+                self._problems[level] = chosen
+        self._totals = dict.fromkeys(self._problems, 0)  # problems drawn of each level
         self._stage, self._steps = 0, 0
         self._window: list[dict[str, list[float]]] = []
+        # Problems drawn of each level in this stage.
         self._drawn: collections.Counter = collections.Counter()
 
     def begin(self, step: int) -> Stage:
@@ -83,24 +91,25 @@ class Curriculum:
         counted, out_of = map(sum, zip(*counts, strict=True))
         return counted / out_of >= stage.advance.at_least
 
-    def draw(self, n: int) -> list[Problem]:
-        """Draws `n` problems, in the proportions of the stage's levels."""
+    def draw(self) -> Problem:
+        """Draws the next problem, in the proportions of the stage's levels."""
         stage = self._stages[self._stage]
         shares = dict.fromkeys(_levels(stage), 1.0) | dict(stage.levels or {})
-        total = sum(shares.values())
-        problems = []
-        for _ in range(n):
-            count = self._drawn.total() + 1
-            behind = {k: shares[k] / total * count - self._drawn[k] for k in shares}
-            level = max(behind, key=lambda k: behind[k])
-            self._drawn[level] += 1
-            stream = self._streams[level]
-            passes = stream.epoch
-            problems += stream.draw(1)
-            if stream.epoch > passes:
-                of = "the problems" if level is None else f"level {level}"
-                self._on_message(f"curriculum: {of}: pass {stream.epoch + 1} begins")
-        return problems
+        total, count = sum(shares.values()), self._drawn.total() + 1
+        behind = {k: shares[k] / total * count - self._drawn[k] for k in shares}
+        level = max(behind, key=lambda k: behind[k])
+        problems = self._problems[level]
+        passes, position = divmod(self._totals[level], len(problems))
+        if position == 0 or level not in self._orders:
+            own = () if level is None else (level,)
+            random = generator(self._seed, *own, passes)
+            self._orders[level] = random.permutation(len(problems))
+        if position == 0 and passes:
+            of = "the problems" if level is None else f"level {level}"
+            self._on_message(f"curriculum: {of}: pass {passes + 1} begins")
+        self._drawn[level] += 1
+        self._totals[level] += 1
+        return problems[self._orders[level][position]]
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
         """Records the counts of a step; ignores steps that do not update the policy.
@@ -118,8 +127,10 @@ class Curriculum:
     def metrics(self) -> dict[str, float]:
         """Returns the stage number and the number of earlier passes of each level."""
         return {"curriculum/stage": self._stage + 1.0} | {
-            f"curriculum/passes{'' if level is None else f'_{level}'}": float(s.epoch)
-            for level, s in self._streams.items()
+            f"curriculum/passes{'' if level is None else f'_{level}'}": float(
+                max(total - 1, 0) // len(self._problems[level])
+            )
+            for level, total in self._totals.items()
         }
 
     def state(self) -> dict[str, Any]:
@@ -129,14 +140,14 @@ class Curriculum:
             "steps": self._steps,
             "window": [dict(counts) for counts in self._window],
             "drawn": [[level, n] for level, n in sorted(self._drawn.items(), key=str)],
-            "streams": [[level, s.state()] for level, s in self._streams.items()],
+            "totals": [[level, n] for level, n in self._totals.items()],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a `state()`; raises ValueError if it does not fit the stages."""
-        streams = dict(state["streams"])
+        totals = dict(state["totals"])
         stages = len(self._stages)
-        if streams.keys() != self._streams.keys() or state["stage"] >= stages:
+        if totals.keys() != self._totals.keys() or state["stage"] >= stages:
             raise ValueError(
                 "the checkpoint was written with other stages or levels; resume with"
                 " the same config.curriculum and config.data"
@@ -144,8 +155,7 @@ class Curriculum:
         self._stage, self._steps = state["stage"], state["steps"]
         self._window = [dict(counts) for counts in state["window"]]
         self._drawn = collections.Counter(dict(state["drawn"]))
-        for level, of_level in streams.items():
-            self._streams[level].restore(of_level)
+        self._totals, self._orders = totals, {}
 
 
 def _levels(stage: Stage) -> tuple[int | None, ...]:

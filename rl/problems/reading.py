@@ -1,4 +1,4 @@
-"""Reads problems from JSONL files or a function, and draws them in passes."""
+"""Reads problems from JSONL files or a function."""
 
 import dataclasses
 import functools
@@ -8,17 +8,17 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.schema import call
 from rl.files import HUB, fetched, read_rows, replace_rows
 from rl.problems.functions import blamed, load_function
 from rl.types import Problem
-from rollout.seeds import generator
 
 HELD_OUT = "held_out.jsonl"  # in a run's workdir: the problems of its evaluations
 FIELDS = ("id", "problem", "answer", "answers", "source", "level")
+_Row = tuple[str, Problem]  # where the problem is, for error messages; the problem
 
 
 def load_problems(
@@ -47,17 +47,7 @@ def load_problems(
         )
     where = f"{key}={source!r}"
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
-        function = load_function(source, key=key)
-
-        @functools.wraps(function)
-        def make(**given):
-            with blamed(where):
-                return list(function(**given))
-
-        section = re.sub(r"^config\.(data\.\w+)", r"\1_args", key)
-        made = call(make, section, arguments or {})
-        rows = ((f"{where}, problem {i}", p) for i, p in enumerate(made, 1))
-        return _checked(rows, where)
+        return _distinct(_made(source, key, arguments or {}), where)
     paths = []
     one = os.path.isfile(os.path.expanduser(source))  # its name may have a comma
     for name in [source] if one else filter(None, map(str.strip, source.split(","))):
@@ -67,29 +57,91 @@ def load_problems(
                 " file (Parquet with python -m tools.curate)"
             )
         paths.append(fetched(name))
-    return _read(paths, fields or {}, where, all_columns=key == "config.data.train")
+    every_column = key == "config.data.train"
+    return _distinct(_read(paths, fields or {}, where, every_column), where)
 
 
 def read_problems(
     path: pathlib.Path, fields: Mapping[str, str] | None = None
 ) -> list[Problem]:
     """Reads the problems of one JSONL file; never imports a user's function."""
-    return _read([path], fields or {}, str(path))
+    return _distinct(_read([path], fields or {}, str(path), False), str(path))
 
 
 def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
     """Writes problems to a JSONL file; raises ValueError if one is not valid."""
     rows = ((f"{path}, problem {i}", p) for i, p in enumerate(problems, 1))
-    replace_rows(path, map(dataclasses.asdict, _checked(rows, str(path))))
+    checked = _distinct(map(_check, rows), str(path))
+    replace_rows(path, map(dataclasses.asdict, checked))
+
+
+def _made(source: str, key: str, arguments: Mapping[str, Any]) -> Iterator[_Row]:
+    """Yields the checked problems that a user's function returns."""
+    function, where = load_function(source, key=key), f"{key}={source!r}"
+
+    @functools.wraps(function)
+    def make(**given):
+        with blamed(where):
+            return list(function(**given))
+
+    section = re.sub(r"^config\.(data\.\w+)", r"\1_args", key)
+    for i, problem in enumerate(call(make, section, arguments), 1):
+        yield _check((f"{where}, problem {i}", problem))
+
+
+def _check(row: _Row) -> _Row:
+    """Returns `row` with a tuple of answers; raises ValueError if it is not valid."""
+    where, problem = row
+    if not isinstance(problem, Problem):
+        raise ValueError(f"{where}: must be an rl.types.Problem, not {problem!r:.60}")
+    answers, level = problem.answers, problem.level
+    # ("72") is the text "72": a tuple with one entry needs a comma.
+    listed = answers if isinstance(answers, list | tuple) else ()
+    for name, valid, wanted in (
+        ("problem", _is_text(problem.problem), "non-empty text"),
+        ("answers", listed and all(map(_is_text, listed)), "a tuple of texts"),
+        ("level", level is None or type(level) is int, "an integer or None"),
+        ("meta", isinstance(problem.meta, Mapping), "a dict"),
+    ):
+        if not valid:
+            wrong = f"{name}={getattr(problem, name)!r}"
+            raise ValueError(f"{where}: {wrong}: must be {wanted}")
+    try:  # sample files and checkpoints store problems as JSON
+        json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{where}: cannot be stored as JSON ({error}); use valid texts,"
+            " numbers, lists and dicts"
+        ) from None
+    return where, dataclasses.replace(problem, answers=tuple(answers))
+
+
+def _distinct(rows: Iterable[_Row], source: str) -> list[Problem]:
+    """Returns the problems; raises ValueError if two have one id, or there are none."""
+    first: dict[str, str] = {}
+    problems = []
+    for where, problem in rows:
+        if first.setdefault(problem.id, where) != where:
+            raise ValueError(
+                f"{where}: id {problem.id!r} occurs twice, first in"
+                f" {first[problem.id]}; give each problem its own id"
+            )
+        problems.append(problem)
+    if not problems:
+        raise ValueError(f"{source}: contains no problems; give other data")
+    return problems
 
 
 def _read(
     paths: Sequence[pathlib.Path],
     fields: Mapping[str, str],
     source: str,
-    *,
-    all_columns: bool = False,
-) -> list[Problem]:
+    every_column: bool,
+) -> Iterator[_Row]:
+    """Yields the problem of each row of JSONL files.
+
+    With `every_column`, some row must have each of the columns in `fields`.
+    """
     named = "config.data.fields or --fields"
     for name, column in fields.items():
         if name not in FIELDS or not isinstance(column, str):
@@ -98,7 +150,6 @@ def _read(
                 f"{named}: {name}={column!r}: {wrong}; name the columns of"
                 f" {', '.join(FIELDS)}"
             )
-    rows: list[tuple[str, Problem]] = []
     stems: list[str] = []
     there: set[str] = set()  # columns
     for path in paths:
@@ -118,59 +169,14 @@ def _read(
         name = f"{path.stem}.{again + 1}" if again else path.stem
         for where, row in read_rows(path):
             default_id = f"{name}-{where.rpartition(':')[2]}"
-            rows.append((where, _parse(row, fields, where, default_id)))
+            yield where, _parse(row, fields, where, default_id)
             there |= row.keys()
-    problems = _checked(rows, source)
-    for name, column in fields.items() if all_columns else ():
+    for name, column in fields.items() if every_column and there else ():
         if column not in there:
             raise ValueError(
                 f"{named}: {name}={column!r}: no row of {source} has this column; use"
                 f" one of {', '.join(sorted(there))}"
             )
-    return problems
-
-
-def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
-    """Returns the problems of `rows`; raises ValueError if one is not valid.
-
-    `rows` are (place, problem) pairs. Error messages begin with the place.
-    """
-    places: dict[str, str] = {}
-    problems = []
-    for where, problem in rows:
-        if not isinstance(problem, Problem):
-            raise ValueError(
-                f"{where}: must be an rl.types.Problem, not {problem!r:.60}"
-            )
-        first = places.setdefault(problem.id, where)
-        if first != where:
-            raise ValueError(
-                f"{where}: id {problem.id!r} occurs twice, first in {first}; give each"
-                " problem its own id"
-            )
-        answers, level = problem.answers, problem.level
-        # ("72") is the text "72": a tuple with one entry needs a comma.
-        listed = answers if isinstance(answers, list | tuple) else ()
-        for name, valid, wanted in (
-            ("problem", _is_text(problem.problem), "non-empty text"),
-            ("answers", listed and all(map(_is_text, listed)), "a tuple of texts"),
-            ("level", level is None or type(level) is int, "an integer or None"),
-            ("meta", isinstance(problem.meta, Mapping), "a dict"),
-        ):
-            if not valid:
-                wrong = f"{name}={getattr(problem, name)!r}"
-                raise ValueError(f"{where}: {wrong}: must be {wanted}")
-        try:  # sample files and checkpoints store problems as JSON
-            json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{where}: cannot be stored as JSON ({error}); use valid texts,"
-                " numbers, lists and dicts"
-            ) from None
-        problems.append(dataclasses.replace(problem, answers=tuple(answers)))
-    if not problems:
-        raise ValueError(f"{source}: contains no problems; give other data")
-    return problems
 
 
 def _is_text(value: Any) -> bool:
@@ -236,35 +242,3 @@ def _as_text(answer: Any) -> Any:
         return answer
     finite = isinstance(answer, int) or math.isfinite(answer)
     return repr(answer) if finite else answer
-
-
-class ProblemStream:
-    """Draws problems in passes; a pass draws every problem once.
-
-    The order depends on the seed and on the number of the pass.
-    """
-
-    def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
-        self._problems = list(problems)
-        self._seed = [seed] if isinstance(seed, int) else list(seed)
-        self._begin(0)
-
-    def _begin(self, epoch: int) -> None:
-        self.epoch, self._cursor = epoch, 0  # index of the pass, problems drawn in it
-        self._order = generator(*self._seed, epoch).permutation(len(self._problems))
-
-    def draw(self, n: int) -> list[Problem]:
-        drawn = []
-        for _ in range(n):
-            if self._cursor == len(self._order):
-                self._begin(self.epoch + 1)
-            drawn.append(self._problems[self._order[self._cursor]])
-            self._cursor += 1
-        return drawn
-
-    def state(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "cursor": self._cursor}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self._begin(state["epoch"])
-        self._cursor = state["cursor"]

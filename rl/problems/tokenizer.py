@@ -5,16 +5,12 @@ takes seconds and hundreds of megabytes. This module hides torch during the impo
 transformers, unless the process has already imported torch.
 """
 
-import collections
 import itertools
 import json
 import os
 import pathlib
 import sys
-import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-
-import numpy as np
 
 from rl.files import LFS_POINTER, damaged
 
@@ -105,39 +101,6 @@ def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
         raise UnreadableText(
             f"{what}: token id {beyond[0]}: must be at least 0 and less than"
             f" vocab_size={vocab_size} of config.json"
-        )
-
-
-def check_text(
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    ids: Sequence[int],
-    *,
-    vocab_size: int,
-    what: str,
-) -> None:
-    """Raises UnreadableText if `ids` do not decode to `text`, or fail `check_ids`.
-
-    Some differences are accepted: the Unicode form of accents (NFC), additional or
-    moved white space, and leading spaces, which SentencePiece adds and removes.
-    """
-    check_ids(ids, vocab_size=vocab_size, what=what)
-    # transformers checks every entry of a list in Python, which takes a third longer.
-    read = tokenizer.decode(np.asarray(ids), clean_up_tokenization_spaces=False)
-    before, after = (
-        unicodedata.normalize("NFC", each).lstrip(" ") for each in (text, str(read))
-    )
-    if before == after:
-        return
-    lost = "".join(collections.Counter(before) - collections.Counter(after))
-    # A word-level tokenizer decodes with additional spaces between tokens.
-    if lost or "".join(before.split()) != "".join(after.split()):
-        at = len(os.path.commonprefix([before, after]))
-        change = f"loses {lost!r:.60}" if lost else "adds or moves characters"
-        raise UnreadableText(
-            f"{what}: the tokenizer {change}: its tokens for"
-            f" {before[max(0, at - 20) : at + 20]!r} decode to"
-            f" {after[max(0, at - 20) : at + 20]!r}"
         )
 
 

@@ -11,13 +11,20 @@ from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.judge import build_groups
 from rl.problems.curriculum import Curriculum
-from rl.types import Group, Hyper, Problem, make_hyper
+from rl.problems.templates import encode_prompt
+from rl.types import Group, Hyper, Problem, Segment, make_hyper
 from rl.verifier import Verdict
 from rollout.types import Completion
 
 
 def make_problem(i=0, answer="4"):
     return Problem(id=f"p{i}", problem=f"{i}+?", answers=(answer,))
+
+
+def encode_text(tokenizer, template, text):
+    """The ids of the prompt of a problem with this text, in a large vocabulary."""
+    problem = Problem(id="a", problem=text, answers=("1",))
+    return encode_prompt(tokenizer, template, problem, vocab_size=10**6)
 
 
 def make_completion(length, *, version=0, seed=0, logprob=None, stop=True):
@@ -55,6 +62,23 @@ def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version
     )
 
 
+def make_segments(groups, *, off_policy=False):
+    """Segments of the groups' completions, with advantages of 1 or -1."""
+    return [
+        Segment(
+            group=index,
+            token_ids=np.concatenate([group.prompt_ids, completion.token_ids]),
+            prompt_length=len(group.prompt_ids),
+            sampler_logprobs=completion.sampler_logprobs,
+            off_policy=np.full(len(completion.token_ids), off_policy),
+            stale=np.zeros(len(completion.token_ids), bool),
+            advantage=1.0 if correct else -1.0,
+        )
+        for index, group in enumerate(groups)
+        for completion, correct in zip(group.completions, group.correct, strict=True)
+    ]
+
+
 def make_scored(problem, answers, *, ends=None):
     """Judged completions of a problem, each with its answer or None."""
     ends = ends or ["stop"] * len(answers)
@@ -76,7 +100,7 @@ def make_collector(
     *,
     reward,
     decode,
-    sampling,
+    sampling_params,
     stages=(),
     policy=None,
     shaping=None,
@@ -97,8 +121,8 @@ def make_collector(
             decode=decode,
             settings=shaping or base.Reward(),
         ),
-        prompt_of=lambda problem: np.array([int(problem.id[1:])], np.int32),
-        sampling=sampling,
+        prompts={p.problem: np.array([int(p.id[1:])], np.int32) for p in problems},
+        sampling_params=sampling_params,
         seed=seed,
         prompts_per_step=prompts_per_step,
         filter_on=filter_on,

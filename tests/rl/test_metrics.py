@@ -245,7 +245,7 @@ def stats_of(*groups):
     stats = RolloutStats(Stage(name="all"))
     for group in groups:
         size = len(group.completions)
-        draw = Draw(problem=group.problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
+        draw = Draw(problem=group.problem, index=0, chance=1.0, rate=Rate(1.0, 1.0))
         stats.add(draw, group, size=size)
     return stats
 

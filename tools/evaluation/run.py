@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from rl.evaluate import SampledCompletion, draw
 from rl.files import Rows, sha256, visible
-from rl.problems.templates import check_template, encode_checked
+from rl.problems.templates import check_template, encode_prompt
 from rl.problems.tokenizer import decode_completion
 from rl.progress import watch
 from rl.types import Problem
@@ -86,7 +86,7 @@ def make_task(
     """Returns a task; its prompts have the template of `conditions`."""
     template, size = conditions.template, model.config.vocab_size
     prompts = [
-        encode_checked(model.tokenizer, template, p, vocab_size=size) for p in problems
+        encode_prompt(model.tokenizer, template, p, vocab_size=size) for p in problems
     ]
     return Task(folder, name, problems, prompts, conditions)
 

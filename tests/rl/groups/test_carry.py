@@ -73,7 +73,7 @@ def _collector(sampler, *stages, **settings):
         [make_problem(i) for i in range(64)],
         reward=_reward,
         decode=lambda ids: str(ids[-1]),
-        sampling=PARAMS,
+        sampling_params=PARAMS,
         stages=stages,
         **{"max_age": 1, "carry": True, **settings},
     )

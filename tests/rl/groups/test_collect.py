@@ -9,13 +9,13 @@ import pytest
 from configs import base
 from rl.groups.collect import Shortfall
 from rl.groups.judge import overlong_penalty
-from rl.groups.packing import make_segments, pack
+from rl.groups.packing import pack
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.reward.verifier import Score
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
-from tests.rl.examples import make_collector, make_problem
+from tests.rl.examples import make_collector, make_problem, make_segments
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
 
@@ -70,7 +70,7 @@ def _collector(
     sampler = Coins(chance)
     problems = [make_problem(i) for i in range(64)]
     collector = make_collector(
-        sampler.sample, problems, reward=reward, decode=decode, sampling=PARAMS,
+        sampler.sample, problems, reward=reward, decode=decode, sampling_params=PARAMS,
         **settings,
     )  # fmt: skip
     return collector, sampler
@@ -118,11 +118,8 @@ def test_ids_are_trained_on_as_they_were_drawn():
     collector, _ = _collector(lambda p: 0.5, decode=tokenizer.decode, reward=_digits)
     collector.sample = Spells(lambda p: 0.5).sample
     groups, _ = collector.collect(0)
-    segments = make_segments(
-        groups, [np.zeros(4)] * 8, version=0, sampler_is_trainer=True
-    )
     micro = pack(
-        segments, row_lengths=(16,), micro_tokens=16 * 64, row_multiple=1,
+        make_segments(groups), row_lengths=(16,), micro_tokens=16 * 64, row_multiple=1,
         share_prompts=False,
     )  # fmt: skip
     trained = np.concatenate([b.token_ids[b.loss_mask] for b in micro]).reshape(-1, 6)

@@ -39,7 +39,7 @@ class World:
             self._sample, self.problems, seed=seed, stages=stages,
             reward=lambda texts, _: [SCORES[text] for text in texts],
             decode=lambda ids: str(ids[0]),
-            sampling=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
+            sampling_params=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
             policy=base.Sampling(policy=policy, half_life=half_life),
             prompts_per_step=16, max_rounds=60,
         )  # fmt: skip
@@ -111,7 +111,7 @@ def test_uniform_draws_what_the_curriculum_offers_in_its_order():
     world.run(3)
     alone = Curriculum((Stage(name="all"),), world.problems, seed=0)
     alone.begin(0)
-    assert world.asked == [int(p.id[1:]) for p in alone.draw(len(world.asked))]
+    assert world.asked == [int(alone.draw().id[1:]) for _ in world.asked]
 
 
 def test_before_anything_is_known_every_problem_is_drawn():

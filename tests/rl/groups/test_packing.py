@@ -5,24 +5,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from rl.groups.advantages import load_advantage
+from configs import base
 from rl.groups.packing import (
     best_fit,
-    make_segments,
     micro_rows,
     pack,
+    pack_groups,
     padding_fraction,
 )
-from tests.rl.examples import make_group
-
-
-def _segments(groups, *, version=0, sampler_is_trainer=True):
-    return make_segments(
-        groups,
-        load_advantage("std")(groups),
-        version=version,
-        sampler_is_trainer=sampler_is_trainer,
-    )
+from tests.rl.examples import make_group, make_segments
 
 
 def _pack(segments, row_lengths, micro_tokens, *, row_multiple=1, share_prompts=False):
@@ -54,7 +45,7 @@ def test_rows_hold_every_segment_once_within_capacity(lengths, capacity):
 
 def test_a_batch_says_what_each_token_is():
     group = make_group([True, False], lengths=[2, 3], prompt=2)
-    segments = _segments([group])
+    segments = make_segments([group])
     (batch,) = _pack(segments, (12,), 12)
     long, short = segments[1].token_ids, segments[0].token_ids
     np.testing.assert_array_equal(batch.token_ids[0], [*long, *short, 0, 0, 0])
@@ -73,7 +64,7 @@ def test_a_batch_says_what_each_token_is():
 
 def test_completions_in_one_row_share_their_prompt():
     group = make_group([True, False], lengths=[2, 3], prompt=4)
-    segments = _segments([group])
+    segments = make_segments([group])
     (batch,) = _pack(segments, (12,), 12, share_prompts=True)
     *prompt, last = group.prompt_ids
     short, long = (c.token_ids for c in group.completions)
@@ -104,9 +95,9 @@ def test_shared_rows_hold_every_completion_once(lengths, prompt):
         make_group([True] * len(of_group), lengths=of_group, prompt=prompt, seed=i)
         for i, of_group in enumerate(lengths)
     ]
-    batches = _pack(_segments(groups), (64,), 64, share_prompts=True)
+    batches = _pack(make_segments(groups), (64,), 64, share_prompts=True)
     assert sum(int(b.loss_mask.sum()) for b in batches) == sum(map(sum, lengths))
-    plain = _pack(_segments(groups), (64,), 64)
+    plain = _pack(make_segments(groups), (64,), 64)
     filled = [sum(int((b.segment_ids > 0).sum()) for b in p) for p in (batches, plain)]
     assert filled[0] <= filled[1]
 
@@ -123,25 +114,32 @@ def test_padding_is_small_on_lognormal_lengths():
                 [True] * 16, lengths=lengths.astype(int).tolist(), prompt=prompt, seed=i
             )
         )
-    segments = _segments(groups)
+    segments = make_segments(groups)
     for share_prompts in (False, True):
         batches = _pack(segments, (4096,), 4096, share_prompts=share_prompts)
         assert padding_fraction(batches) < 0.03
 
 
-def test_tokens_of_another_version_or_sampler_are_off_policy():
+@pytest.mark.parametrize(
+    "version,backend,off_policy",
+    [(3, "jax", False), (4, "jax", True), (3, "vllm", True)],
+)
+def test_tokens_of_another_version_or_sampler_are_off_policy(
+    version, backend, off_policy
+):
+    config = base.get_config()
+    config.rollout.backend = backend
     group = make_group([True, False], version=3)
-    same = _segments([group], version=3)
-    assert not any(s.off_policy.any() for s in same)
-    stale = _segments([group], version=4)
-    assert all(s.off_policy.all() for s in stale)
-    other = _segments([group], version=3, sampler_is_trainer=False)
-    assert all(s.off_policy.all() for s in other)
+    c = base.from_config(config)
+    ((batch,),) = pack_groups([group], c, version=version, row_multiple=1)
+    assert (batch.off_policy[batch.loss_mask] == off_policy).all()
+    assert (batch.stale[batch.loss_mask] == (version == 4)).all()
+    assert not batch.off_policy[~batch.loss_mask].any()
 
 
 def test_micro_batches_have_one_shape():
     groups = [make_group([True, False], lengths=[9, 7], seed=i) for i in range(20)]
-    batches = _pack(_segments(groups), (8, 16), 64, row_multiple=2)
+    batches = _pack(make_segments(groups), (8, 16), 64, row_multiple=2)
     assert {b.token_ids.shape for b in batches} == {(4, 16)}
     assert sum(int(b.loss_mask.sum()) for b in batches) == 20 * 16
     assert micro_rows(4096, 1, 8) == 8  # never less than a row per device
@@ -149,7 +147,7 @@ def test_micro_batches_have_one_shape():
 
 def test_rows_are_as_long_as_fills_them_best():
     # Of each group 3 positions are shared, and its completions take 5 each: 23.
-    segments = _segments(
+    segments = make_segments(
         [make_group([True] * 4, lengths=[4] * 4, prompt=4, seed=i) for i in range(4)]
     )
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rl.groups.packing import make_segments, pack, weigh
+from rl.groups.packing import pack, weigh
 from rl.update.rejection import reject
-from tests.rl.examples import make_group
+from tests.rl.examples import make_group, make_segments
 
 # Tokens of the two completions of each of two groups.
 LENGTHS = ((2, 4), (1, 3))
@@ -16,10 +16,8 @@ def _packed(rows=4):
         make_group([True, False], lengths=list(lengths), prompt=2)
         for lengths in LENGTHS
     ]
-    advantages = [np.array([1.0, -1.0])] * 2
-    segments = make_segments(groups, advantages, version=0, sampler_is_trainer=False)
     return pack(
-        segments,
+        make_segments(groups, off_policy=True),
         row_lengths=(6,),
         micro_tokens=6 * rows,
         row_multiple=1,

@@ -7,15 +7,16 @@ from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rl.problems import arithmetic
-from rl.problems.templates import encode_checked, encode_prompt, encode_set
+from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import (
     UnreadableText,
     decode_completion,
     default_stop_ids,
     load_tokenizer,
 )
-from rl.run_spec import ProblemSet, _describe_faults
+from rl.run_spec import _describe_faults
 from rl.types import Problem
+from tests.rl.examples import encode_text
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +27,13 @@ def tokenizer(shared_data):
 def test_qwen_math_equals_the_models_own_chat_template(tokenizer):
     """The Qwen2.5-Math template is the chat template with its default system turn."""
     problem = "What is $1+1$? <b> {problem} \\boxed{} é 你好\n"
-    ours = encode_prompt(tokenizer, "qwen_math", problem)
+    ours = encode_text(tokenizer, "qwen_math", problem)
     chat = tokenizer.apply_chat_template(
         [{"role": "user", "content": problem}],
         add_generation_prompt=True,
         return_dict=False,
     )
-    assert ours == chat == encode_prompt(tokenizer, "model", problem)
+    assert ours == chat == encode_text(tokenizer, "model", problem)
     # <|im_start|> is one token; read as plain text it would be six.
     assert ours[0] == 151644 and ours.count(151644) == 3 and ours.count(151645) == 2
 
@@ -40,11 +41,11 @@ def test_qwen_math_equals_the_models_own_chat_template(tokenizer):
 def test_qwen_math_needs_no_chat_template(tokenizer, shared_data):
     bare = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
     bare.chat_template = None
-    assert encode_prompt(bare, "qwen_math", "2+2?") == encode_prompt(
+    assert encode_text(bare, "qwen_math", "2+2?") == encode_text(
         tokenizer, "qwen_math", "2+2?"
     )
     with pytest.raises(ValueError, match="has no chat template"):
-        encode_prompt(bare, "model", "2+2?")
+        encode_text(bare, "model", "2+2?")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_qwen_math_needs_no_chat_template(tokenizer, shared_data):
     ],
 )
 def test_a_template_keeps_its_braces_and_the_problems(tokenizer, template, text):
-    ids = encode_prompt(tokenizer, template, "{x} {problem}")
+    ids = encode_text(tokenizer, template, "{x} {problem}")
     assert tokenizer.decode(ids).endswith(text)
     assert template == "r1" or tokenizer.decode(ids) == text
 
@@ -78,7 +79,7 @@ def test_the_begin_of_text_is_there_once(template):
     """Transformers puts it before any text of Llama's; so do its chat templates."""
     llama = beginning_tokenizer()
     llama.chat_template = "{{ bos_token }} {{ messages[0]['content'] }}"
-    assert encode_prompt(llama, template, "one two") == [0, 1, 2]
+    assert encode_text(llama, template, "one two") == [0, 1, 2]
 
 
 _THINKING = "{{ 'one' if enable_thinking is not defined else 'two' }}"
@@ -99,7 +100,7 @@ _THINKING = "{{ 'one' if enable_thinking is not defined else 'two' }}"
 def test_a_chat_template_gets_what_the_config_gives_it(chat, template, ids):
     llama = beginning_tokenizer()
     llama.chat_template = chat
-    assert encode_prompt(llama, template, "?") == ids
+    assert encode_text(llama, template, "?") == ids
 
 
 @pytest.mark.failure(127)
@@ -107,7 +108,7 @@ def test_an_argument_that_the_chat_template_ignores_is_refused():
     llama = beginning_tokenizer()
     llama.chat_template = f"{{% generation %}}{_THINKING}{{% endgeneration %}}"
     with pytest.raises(ValueError, match="does not use 'think'; correct or remove"):
-        encode_prompt(llama, 'model:{"think": false, "enable_thinking": true}', "?")
+        encode_text(llama, 'model:{"think": false, "enable_thinking": true}', "?")
 
 
 @pytest.mark.parametrize(
@@ -115,19 +116,19 @@ def test_an_argument_that_the_chat_template_ignores_is_refused():
 )
 def test_unknown_template_is_named(tokenizer, template):
     with pytest.raises(ValueError, match="must be one of none, qwen_math, r1, model"):
-        encode_prompt(tokenizer, template, "2+2?")
+        encode_text(tokenizer, template, "2+2?")
 
 
 def test_empty_prompt_is_refused(tokenizer):
     with pytest.raises(ValueError, match="gives an empty prompt"):
-        encode_prompt(tokenizer, "none", "")
+        encode_text(tokenizer, "none", "")
 
 
 @pytest.mark.failure(62)
 def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
     with pytest.raises(ValueError, match="contains a backslash and an n, but no line"):
-        encode_prompt(tokenizer, r"Question: {problem}\nAnswer:", "2+2?")
-    encode_prompt(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
+        encode_text(tokenizer, r"Question: {problem}\nAnswer:", "2+2?")
+    encode_text(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
 
 
 @pytest.mark.failure(165)
@@ -169,7 +170,7 @@ def test_a_chat_template_that_fails_is_one_line(chat, reason):
     llama.chat_template = chat
     message = f"template='model': the chat template of .* fails on .*{reason}"
     with pytest.raises(ValueError, match=message):
-        encode_prompt(llama, "model", "one")
+        encode_text(llama, "model", "one")
 
 
 def test_no_end_token_is_put_after_a_prompt():
@@ -178,7 +179,7 @@ def test_no_end_token_is_put_after_a_prompt():
         "<s> $A ?", None, [("<s>", 0), ("?", 3)]
     )
     assert llama.encode("one") == [0, 1, 3]
-    assert encode_prompt(llama, "none", "one two") == [0, 1, 2]
+    assert encode_text(llama, "none", "one two") == [0, 1, 2]
 
 
 @pytest.mark.failure(57)
@@ -199,11 +200,11 @@ def test_a_text_is_what_its_tokens_decode_to(text, fault):
     problem = Problem(id="a", problem=text, answers=("1",))
     options = dict(vocab_size=len(tokenizer))
     if not fault:
-        ids = encode_checked(tokenizer, "none", problem, **options)
+        ids = encode_prompt(tokenizer, "none", problem, **options)
         assert tokenizer.decode(ids) == text
         return
     with pytest.raises(UnreadableText) as caught:
-        encode_checked(tokenizer, "none", problem, **options)
+        encode_prompt(tokenizer, "none", problem, **options)
     assert str(caught.value).startswith(f"prompt of problem 'a': {fault}")
 
 
@@ -211,12 +212,12 @@ def test_a_text_is_what_its_tokens_decode_to(text, fault):
 def test_composed_accents_and_any_bytes_are_read(tokenizer):
     for text in ("e\u0301 = x\u00b2", " 2 \u4f60\U0001f600\n", "<|im_en|> "):
         problem = Problem(id="a", problem=text, answers=("1",))
-        encode_checked(tokenizer, "qwen_math", problem, vocab_size=151646)
+        encode_prompt(tokenizer, "qwen_math", problem, vocab_size=151646)
     # Qwen's embedding cut to its text tokens: <|im_start|> is beyond.
     with pytest.raises(
         UnreadableText, match="token id 151644: must be .* less than vocab_size=151643"
     ):
-        encode_checked(tokenizer, "qwen_math", problem, vocab_size=151643)
+        encode_prompt(tokenizer, "qwen_math", problem, vocab_size=151643)
 
 
 @pytest.mark.failure(83)
@@ -225,9 +226,9 @@ def test_a_special_token_in_a_problem_is_named():
     problem = Problem(id="a", problem="1+1<|endoftext|>", answers=("2",))
     options = dict(vocab_size=len(tokenizer))
     with pytest.raises(UnreadableText, match="special token '<.endoftext.>'; remove"):
-        encode_checked(tokenizer, "{problem}?\n", problem, **options)
+        encode_prompt(tokenizer, "{problem}?\n", problem, **options)
     # The problem may be a whole chat.
-    assert encode_checked(tokenizer, "none", problem, **options)[-1] == 0
+    assert encode_prompt(tokenizer, "none", problem, **options)[-1] == 0
 
 
 @pytest.mark.failure(90)
@@ -262,7 +263,8 @@ def test_a_prompt_is_encoded_once(monkeypatch):
         tokenizer, "encode", lambda *a, **k: calls.append(a) or encode(*a, **k)
     )
     problems = [Problem(id=str(i), problem=str(i), answers=("1",)) for i in range(20)]
-    encode_set(tokenizer, problems, template="none", vocab_size=len(tokenizer))
+    for problem in problems:
+        encode_prompt(tokenizer, "none", problem, vocab_size=len(tokenizer))
     assert len(calls) <= len(problems) + 2
 
 
@@ -272,26 +274,19 @@ def test_several_chat_templates_need_a_default():
     text = "{{ messages[0].content }}="
     tokenizer.chat_template = {"rag": text, "tool_use": text}
     with pytest.raises(ValueError, match="templates .rag, tool_use.; rename one to de"):
-        encode_prompt(tokenizer, "model", "1+1")
+        encode_text(tokenizer, "model", "1+1")
     tokenizer.chat_template["default"] = text
-    assert tokenizer.decode(encode_prompt(tokenizer, "model", "1+1")) == "1+1="
+    assert tokenizer.decode(encode_text(tokenizer, "model", "1+1")) == "1+1="
 
 
 @pytest.mark.failure(57)
 def test_unreadable_prompts_are_counted_or_refused():
-    tokenizer = arithmetic.make_tokenizer()
-    texts = ("1+1?", "2*2?", "3+3?")
-    problems = [Problem(id=t, problem=t, answers=("1",)) for t in texts]
-    prompts, faults = encode_set(
-        tokenizer, problems, template="none", vocab_size=len(tokenizer)
-    )
-    assert list(prompts) == ["1+1?", "3+3?"] and faults.keys() == {"2*2?"}
-    of_set = ProblemSet(name="s", key="k", source="t", rows=3, problems=problems)
-    note = _describe_faults(of_set, faults, 0.34)
+    faults = {"2*2?": "the prompt"}
+    note = _describe_faults("t", faults, 3, 0.34)
     assert note.startswith("t: 1 of 3 problems (33.33%) cannot be used, such as the pr")
     assert note.endswith("; they are left out")
     with pytest.raises(ValueError, match="config.data.unreadable=0.33, the share"):
-        _describe_faults(of_set, faults, 0.33)
+        _describe_faults("t", faults, 3, 0.33)
 
 
 @pytest.mark.failure(33)

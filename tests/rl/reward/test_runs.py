@@ -14,7 +14,7 @@ from rl.loop import train
 from rl.processes.group import SingleProcess
 from rl.processes.stopping import StopSignals
 from rl.reward.rewards import RewardError
-from rl.run_spec import read_data, validate
+from rl.run_spec import validate
 from rl.start_page import start_page
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplerError
@@ -186,11 +186,10 @@ def test_only_the_leader_tries_a_reward_out(config, monkeypatch):
     """The leader may have hundreds of followers, and call a service."""
     config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
     monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 1)
-    (train_set, _), _ = read_data(from_config(config))
-    assert train_set.problems
+    assert not validate(from_config(config)).code
     monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 0)
     with pytest.raises(ValueError, match="IndexError"):
-        read_data(from_config(config))
+        validate(from_config(config))
 
 
 def test_it_is_tried_before_anything_is_looked_for(config):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.groups.packing import make_segments, pack, weigh
+from rl.groups.packing import pack, weigh
 from rl.setup import make_rejection
 from rl.update.losses import LOSSES
 from rl.update.objective import objective_from_config
@@ -17,7 +17,7 @@ from rl.update.rejection import (
     mask,
     rejection_weights,
 )
-from tests.rl.examples import example_hyper, make_group
+from tests.rl.examples import example_hyper, make_group, make_segments
 
 COMPLETIONS = np.array([1, 1, 2, 2, 2])
 LOG_WEIGHTS = np.log([0.4, 0.5, 1.0, 2.0, 2.1])
@@ -60,10 +60,8 @@ def test_a_users_rejection_is_named_by_its_import_path():
 
 def _packed(gap):
     group = make_group([True, False], lengths=[2, 3], prompt=2)
-    advantages = [np.array([1.0, -1.0])]
-    segments = make_segments([group], advantages, version=0, sampler_is_trainer=False)
     (batch,) = pack(
-        segments,
+        make_segments([group], off_policy=True),
         row_lengths=(12,),
         micro_tokens=12,
         row_multiple=1,

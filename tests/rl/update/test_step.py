@@ -13,15 +13,14 @@ from configs import base
 from configs.checks import check_config
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params, param_shardings
-from rl.groups.advantages import load_advantage
-from rl.groups.packing import make_segments, pack, weigh
+from rl.groups.packing import pack, weigh
 from rl.update.objective import objective_from_config, token_logprobs, update_metrics
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
 from sharding.rules import place
 from tests.meshes import mesh_of
 from tests.models.reference import SMALL
-from tests.rl.examples import example_hyper, make_group
+from tests.rl.examples import example_hyper, make_group, make_segments
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -48,11 +47,8 @@ def _groups(count=8):
 
 
 def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=False):
-    segments = make_segments(
-        groups, load_advantage("std")(groups), version=0, sampler_is_trainer=True
-    )
     batches = pack(
-        segments,
+        make_segments(groups),
         row_lengths=(row_length,),
         micro_tokens=row_length * micro_rows,
         row_multiple=micro_rows,

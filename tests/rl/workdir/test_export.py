@@ -11,7 +11,7 @@ import transformers
 from configs import quickstart
 from configs.base import from_config
 from rl.evaluate import accuracy_of
-from rl.problems.templates import TEMPLATES, encode_prompt
+from rl.problems.templates import TEMPLATES
 from rl.problems.tokenizer import AutoTokenizer
 from rl.run_spec import validate
 from rl.setup import make_engine
@@ -22,6 +22,7 @@ from rl.workdir.export import (
     serve_as_trained,
 )
 from rollout.types import SamplingParams
+from tests.rl.examples import encode_text
 from tests.rl.problems.test_templates import beginning_tokenizer
 from tests.rl.workdir.test_manifest import _config
 from tests.rollout.vllm import policies
@@ -42,15 +43,15 @@ def test_the_chat_template_makes_the_prompt_of_the_run(shared_data, template):
     tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
     tokenizer.chat_template = chat_template(template, tokenizer)
     for problem in ("What is $1+1$? {{ messages }} {problem}\n", "\\boxed{} 你好"):
-        asked = encode_prompt(tokenizer, template, problem)
-        assert encode_prompt(tokenizer, "model", problem) == asked
+        asked = encode_text(tokenizer, template, problem)
+        assert encode_text(tokenizer, "model", problem) == asked
 
 
 @pytest.mark.parametrize("template", [*TEMPLATES, "Q: {problem}", "<s>{problem}?"])
 def test_a_served_prompt_begins_as_a_trained_one(template):
     """Servers add no begin of text to what a chat template writes: Llama's was lost."""
     llama = beginning_tokenizer()
-    trained = encode_prompt(llama, template, "one two")
+    trained = encode_text(llama, template, "one two")
     llama.chat_template = chat_template(template, llama)
     message = [{"role": "user", "content": "one two"}]
     served = llama.apply_chat_template(message, add_generation_prompt=True)
@@ -65,9 +66,9 @@ def test_a_chat_template_keeps_what_it_was_trained_with():
     assert chat_template(template, llama) == (
         '{% set think = true %}{% set name = "x" %}' + llama.chat_template
     )
-    trained = encode_prompt(llama, template, "?")
+    trained = encode_text(llama, template, "?")
     llama.chat_template = chat_template(template, llama)
-    assert trained == encode_prompt(llama, "model", "?") == [0, 2]
+    assert trained == encode_text(llama, "model", "?") == [0, 2]
     llama.chat_template = "{{ strftime_now( '%Y' ) }}"  # a server's day is another
     assert chat_template("model", llama) == '{{ "2024" }}'
 
@@ -165,7 +166,7 @@ def exported(tmp_path_factory):
     engine.publish(0)
     free = SamplingParams(n=1, max_tokens=TOKENS, temperature=0.0, stop_token_ids=(0,))
     problems = plan.train[:ASKED]
-    prompts = [plan.prompt_of(p).tolist() for p in problems]
+    prompts = [plan.prompts[p.problem].tolist() for p in problems]
     # A token that random weights do say, but not as the first one.
     said = [g[0].token_ids.tolist() for g in engine.sample(prompts, free, seed=0)]
     second = next(t for row in said for t in row[2:] if t and t not in row[:2])
