@@ -84,6 +84,11 @@ def _summarise(scored: list[Scored], greedy: list[Scored]) -> dict[str, Any]:
     return summarise(scored) | of_greedy
 
 
+def is_partial(summary: Mapping[str, Any]) -> bool:
+    """Returns whether a result of `evaluate_sets` leaves out problems of the sets."""
+    return bool(summary.get("part"))
+
+
 def score_of(summary: Mapping[str, Any]) -> float | None:
     """Returns the accuracy on the first `eval.problems` problems of the first set.
 

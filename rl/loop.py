@@ -14,9 +14,9 @@ from configs.schema import config_json
 from rl.alarms import Alarm
 from rl.groups.collect import Shortfall
 from rl.groups.packing import pack_groups, padding_fraction
-from rl.groups.schedule import staleness_metrics
+from rl.groups.rollouts import staleness_metrics
 from rl.groups.stats import RolloutStats
-from rl.held_out import scalars_of, score_of
+from rl.held_out import is_partial, scalars_of, score_of
 from rl.metrics import (
     LEGEND,
     Compiles,
@@ -149,7 +149,7 @@ def train(
         if ended:
             print(f"ending after step {run.done}: {ended}", flush=True)
         # Evaluate at the end, also if `steps` was set below the steps already done.
-        if run.evaluated < run.done or (run.latest or {}).get("part"):
+        if run.evaluated < run.done or is_partial(run.latest or {}):
             run.evaluate(whole=True)
         return run.finish(ended)
 

@@ -26,7 +26,7 @@ from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.extra import ExtraGroups, load_extra_groups
 from rl.groups.judge import build_groups
-from rl.groups.schedule import Rollouts
+from rl.groups.rollouts import Rollouts
 from rl.held_out import evaluate_sets
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
@@ -42,7 +42,7 @@ from rl.update.examine import check_finite
 from rl.update.objective import Objective
 from rl.update.optimizer import make_optimizer
 from rl.update.rejection import load_rejection, reject, rejection_weights
-from rl.update.step import Score, Step, make_score, make_step
+from rl.update.step import Score, Step, TrainState, make_score, make_step
 from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained
 from rl.workdir.trace import Trace
@@ -197,10 +197,9 @@ def make_engine(
             c.model.lora.init_seed,
         )
         trained, base = (adapters, params) if adapters else (params, {})
-        reference, score_reference = _make_reference(spec, mesh, params, base)
-        state = step.init(trained)
-        if state.reference and reference:
-            state, reference = state.replace(reference=reference), None
+        state, reference, score_reference = _add_reference(
+            spec, mesh, step.init(trained), base
+        )
     name = base_name(c, folder)
     return Engine(
         config=model.config,
@@ -243,27 +242,34 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
     )
 
 
-def _make_reference(
-    spec: RunSpec, mesh: Mesh, params: Params, base: Params
-) -> tuple[Params | None, Score | None]:
-    """Returns the reference model's parameters and its scoring function.
+def _add_reference(
+    spec: RunSpec, mesh: Mesh, state: TrainState, base: Params
+) -> tuple[TrainState, Params | None, Score | None]:
+    """Provides the reference model that the objective needs, if any.
 
-    Both are None if the objective needs no reference. The function is None if the base
-    is the reference; `Step.score` is then used.
+    Returns the training state, the reference, and its scoring function. A reference
+    that training resets is in the state. The function is None for `Step.score`.
     """
-    c = spec.config
-    if not spec.objective.needs_reference:
-        return None, None
-    if not c.objective.reference:
-        # A frozen base needs no copy.
-        return base or jax.tree.map(lambda x: jnp.array(x, c.model.dtype), params), None
-    folder, architecture = reference_model(c)
-    settings = dataclasses.replace(c.model, param_dtype=c.model.dtype, lora=Lora())
-    c = dataclasses.replace(c, model=settings)
-    model = model_from_config(c, architecture, mesh)
-    reference = hf.load_params(folder, model, mesh)
-    check_finite(reference, str(folder))
-    return reference, make_score(model, mesh, c.model.head_chunk)
+    c, objective = spec.config, spec.objective
+    if not objective.needs_reference:
+        return state, None, None
+    if c.objective.reference:
+        folder, architecture = reference_model(c)
+        settings = dataclasses.replace(c.model, param_dtype=c.model.dtype, lora=Lora())
+        c = dataclasses.replace(c, model=settings)
+        model = model_from_config(c, architecture, mesh)
+        reference = hf.load_params(folder, model, mesh)
+        check_finite(reference, str(folder))
+        score = make_score(model, mesh, c.model.head_chunk)
+        if objective.keeps_reference:
+            return state.replace(reference=reference), None, score
+        return state, reference, score
+    if objective.keeps_reference:  # `Step.init` has copied the base
+        return state, None, None
+    if base:  # frozen, so it needs no copy
+        return state, base, None
+    copy = jax.tree.map(lambda x: jnp.array(x, c.model.dtype), state.params)
+    return state, copy, None
 
 
 def make_rejection(c: RunConfig) -> Reject | None:

@@ -21,6 +21,7 @@ def unreadable_golds(
     golds = [gold for gold in every if not canonical_key(gold).startswith("=")]
     if not golds:
         return {}
+    # A worker calls `functools.partial(self_check)`, which returns `self_check` itself.
     starts = range(0, len(golds), 64)
     requests = [((self_check,), golds[start : start + 64]) for start in starts]
     with (

@@ -12,7 +12,7 @@ import numpy as np
 
 from models import hf
 from rl import checkpoint, run_spec, setup
-from rl.groups.schedule import Rollouts
+from rl.groups.rollouts import Rollouts
 from rl.problems.arithmetic import problems
 from rollout.jax_sampler import JaxSampler
 from rollout.seeds import Stream, run_seed

@@ -111,6 +111,7 @@ def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
 
 def _screen(rows: list[Row], workers: int) -> None:
     """Replaces each row by its repaired and checked copy."""
+    # A worker calls `functools.partial(screen)`, which returns `screen` itself.
     with (
         watch("screening", total=len(rows), unit="rows") as done,
         Workers(workers, _ROW_SECONDS, "functools:partial", confined=False) as pool,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from configs.base import Stage
-from rl.groups.schedule import Rollouts, staleness_metrics
+from rl.groups.rollouts import Rollouts, staleness_metrics
 from rl.groups.stats import RolloutStats
 from tests.rl.examples import make_group
 
