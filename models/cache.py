@@ -17,7 +17,7 @@ from models.config import DecoderConfig
 Entries = tuple[jax.Array, ...]
 
 
-class Places(NamedTuple):
+class Spans(NamedTuple):
     """Locates prompts in the packed rows of a prefill."""
 
     row: jax.Array  # int32 [R], the row of each prompt
@@ -145,21 +145,21 @@ class KVCache:
             for k, v, prefix in zip(self.k, self.v, prefixes, strict=True)
         ]
 
-    def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
+    def filled(self, k: Entries, v: Entries, spans: Spans, slot) -> "KVCache":
         """Returns the cache with R prefilled prompts, and their shared prefix, added.
 
         Args:
           k, v: the arrays of keys and values that `InferenceDecoder` returns for Q
             rows. Each row with prompts begins with the shared prefix.
-          places: the places of the R prompts in these arrays.
+          spans: the spans of the R prompts in these arrays.
           slot: int32 `[R]`, the cache row of each prompt, all different. A prompt is
             not copied if this row is B or more.
         """
-        position = places.length[:, None] - 1 - self.age()
-        rest = places.start[:, None] + position - places.shared
-        at = jnp.where(position < places.shared, position, rest)
+        position = spans.length[:, None] - 1 - self.age()
+        rest = spans.start[:, None] + position - spans.shared
+        at = jnp.where(position < spans.shared, position, rest)
         at = jnp.clip(at, 0, v[0].shape[-2] - 1)
-        row = places.row[:, None]
+        row = spans.row[:, None]
 
         # Gathers `[R, S, K, H]`: only the positions that are copied.
         def turned_k(entries):
@@ -191,7 +191,7 @@ class KVCache:
             self,
             k=jax.tree.map(lambda c, e: put(c, e, turned_k), self.k, k),
             v=jax.tree.map(lambda c, e: put(c, e, turned_v), self.v, v),
-            length=write(self.length, slot, places.length - self.prefix_length),
+            length=write(self.length, slot, spans.length - self.prefix_length),
         )
         if not self.prefix_length:
             return filled

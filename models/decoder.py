@@ -25,7 +25,7 @@ from models.config import DecoderConfig
 from models.embedding import look_up
 from models.lora import LAYERS
 from sharding.mesh import platform
-from sharding.rules import constrain, named_sharding
+from sharding.rules import checked_sharding, constrain
 
 Params = Any
 # Cosines and sines.
@@ -287,7 +287,7 @@ def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
     """Returns each parameter's sharding; raises ValueError if one cannot be sharded."""
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(
-        lambda path, shape, names: named_sharding(
+        lambda path, shape, names: checked_sharding(
             tuple(names), mesh, shape=shape.shape, name=jax.tree_util.keystr(path)
         ),
         shapes,

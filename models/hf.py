@@ -28,7 +28,7 @@ from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.names import EMBEDDING, HEAD, rows, tensor_specs
 from models.safetensors_io import read_tensors, write_tensors
-from sharding.rules import laid_out, place
+from sharding.rules import named_sharding, put_sharded
 
 DType = Literal["bfloat16", "float16", "float32"]  # JAX disables float64 by default
 DTYPES = {
@@ -154,7 +154,7 @@ def load_params(
         loaded = weight.siblings(params)
         if layer is None:
             whole = weight.from_hf(tensors[name], shape.shape)
-            array = place(whole, sharding).astype(shape.dtype)
+            array = put_sharded(whole, sharding).astype(shape.dtype)
         else:
             one = NamedSharding(mesh, PartitionSpec(*sharding.spec[1:]))
             of_layer = weight.from_hf(tensors[name], shape.shape[1:])
@@ -163,7 +163,7 @@ def load_params(
                 stack = jax.jit(zeros, out_shardings=sharding)()
             else:
                 stack = loaded[weight.name]
-            array = _insert(stack, place(of_layer, one), layer)
+            array = _insert(stack, put_sharded(of_layer, one), layer)
         loaded[weight.name] = array
         on_loaded(tensors[name].size)
     return params
@@ -190,7 +190,7 @@ def export_tensors(
     hf_names: tuple[str, ...] = ()
     arrays: tuple[jax.Array, ...] = ()
     for next_names, arguments in conversions(params, config, dtype):
-        ahead = lay_out(*arguments)  # converted while the caller writes `arrays`
+        ahead = convert_group(*arguments)  # converted while the caller writes `arrays`
         yield from _to_host(hf_names, arrays)
         hf_names, arrays = next_names, ahead  # frees all layers but the next one
     yield from _to_host(hf_names, arrays)
@@ -201,14 +201,14 @@ def conversions(
     config: DecoderConfig,
     dtype: np.dtype,
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
-    """Yields `(Hugging Face names, arguments of lay_out)` for each group of weights.
+    """Yields Hugging Face names and arguments of `convert_group` for each group.
 
     The groups are the weights before the layers, each layer, and the weights after the
     layers. `params` may contain shapes instead of arrays.
     """
     sharding = None
     if jax.process_count() > 1:
-        sharding = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
+        sharding = named_sharding(jax.tree.leaves(params)[0].sharding.mesh)
     for layer, group in itertools.groupby(rows(config), key=lambda row: row[2]):
         hf_names, weights, _ = zip(*group, strict=True)
         arrays = tuple(
@@ -219,7 +219,7 @@ def conversions(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def lay_out(weights, config, dtype, sharding, arrays, layer):
+def convert_group(weights, config, dtype, sharding, arrays, layer):
     """Converts a group of weights to Hugging Face tensors, with adapters merged."""
     found = []
     for weight, parts in zip(weights, arrays, strict=True):

@@ -24,7 +24,7 @@ from models.hf import replaced_folder
 from models.hub import split_id
 from models.names import TABLE
 from models.safetensors_io import Specs, read_tensors, write_tensors
-from sharding.rules import place
+from sharding.rules import put_sharded
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # The Hugging Face module of each kernel, with `{}` in place of the layer index.
@@ -209,5 +209,5 @@ def load_adapters(
                 if found is not None:
                     row[:] = found.astype(np.float32).T.reshape(-1)
             sharding = shardings[lora.LAYERS][kernel + end]
-            adapters[kernel + end] = place(stack.reshape(shape), sharding)
+            adapters[kernel + end] = put_sharded(stack.reshape(shape), sharding)
     return config, {lora.LAYERS: adapters}

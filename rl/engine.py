@@ -21,7 +21,7 @@ from rl.progress import phase, watch
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.step import Score, Step, TrainState
-from rollout.layout import placed
+from rollout.layout import with_shardings
 from rollout.types import (
     Completion,
     Completions,
@@ -31,7 +31,7 @@ from rollout.types import (
     SamplingParams,
     start_completions,
 )
-from sharding.rules import place
+from sharding.rules import put_sharded
 
 Reject = Callable[[Sequence[Batch]], list[Batch]]
 
@@ -179,7 +179,7 @@ class Engine:
         for micro, any_off_policy in zip(mini_batches, off_policy, strict=True):
             placed.append([])
             for on_host, stale in zip(micro, any_off_policy, strict=True):
-                batch = place(on_host, self.step.rows)
+                batch = put_sharded(on_host, self.step.rows)
                 if source == "trainer" or (source == "sampler" and stale):
                     old = self.step.score(self.policy, batch, hyper)
                     batch = batch.replace(old_logprobs=old)
@@ -192,7 +192,7 @@ class Engine:
         return placed
 
     def _score_on_host(self, batch: Batch, hyper: Hyper) -> Batch:
-        scored = self.step.score(self.policy, place(batch, self.step.rows), hyper)
+        scored = self.step.score(self.policy, put_sharded(batch, self.step.rows), hyper)
         return batch.replace(
             old_logprobs=multihost_utils.process_allgather(scored, tiled=True)
         )
@@ -228,7 +228,7 @@ class Engine:
 
         Returns the step and the loop's state, or None without a checkpoint.
         """
-        abstract = placed(self.state, self.step.shardings)
+        abstract = with_shardings(self.state, self.step.shardings)
         restored = self.checkpoints.restore(abstract, make_room=self._drop_state)
         if restored is None:
             return None

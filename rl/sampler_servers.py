@@ -26,7 +26,7 @@ from rollout.vllm.client import api_key
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
 from rollout.vllm.server import ServerSpec
-from sharding.rules import laid_out, place, shards
+from sharding.rules import named_sharding, put_sharded, shards
 
 _PROBE_LENGTH = 300
 
@@ -129,7 +129,7 @@ def make_probe(
     """
     mesh = model.mesh
     assert mesh is not None
-    rows = laid_out(mesh, "batch")
+    rows = named_sharding(mesh, "batch")
     length = min(_PROBE_LENGTH + vllm.PROBE_DRAW.max_tokens, max_model_len)
     multiple = shards("batch", mesh)
     servers = int(multihost_utils.broadcast_one_to_all(np.int32(servers)))
@@ -141,7 +141,7 @@ def make_probe(
         )
         return scored
 
-    run = jax.jit(logprobs, out_shardings=laid_out(mesh))
+    run = jax.jit(logprobs, out_shardings=named_sharding(mesh))
 
     def probe(
         params: Params, sequences: Sequence[Sequence[int]]
@@ -157,7 +157,7 @@ def make_probe(
             segment_ids=segments,
             loss_mask=segments > 0,
         )
-        found = np.asarray(run(params, place(batch, rows)))
+        found = np.asarray(run(params, put_sharded(batch, rows)))
         return [found[row, : len(s)] for row, s in enumerate(sequences)]
 
     return probe

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.typing import ArrayLike
 
-from models.cache import Entries, KVCache, Places
+from models.cache import Entries, KVCache, Spans
 from models.decoder import head_table
 from models.inference import InferenceDecoder
 from rollout.inverse_cdf import draw_tokens
 from rollout.layout import PlatformSettings
 from rollout.prompts import Rows
 from rollout.types import SamplingParams
-from sharding.rules import constrain, laid_out, mesh_axes, shards, spec
+from sharding.rules import constrain, mesh_axes, named_sharding, shards, spec
 
 
 @flax.struct.dataclass
@@ -45,7 +45,7 @@ class Insertion(NamedTuple):
     v: Entries  # their values
     # Of each completion's prompt in these rows, without the prompt's last token. Here,
     # the prompt of a partial completion includes its tokens so far.
-    places: Places
+    spans: Spans
     slot: ArrayLike  # int32 [R], all different; B or more drops the completion
     last: ArrayLike  # int32 [R], last token of each completion's prompt
     limit: ArrayLike  # int32 [R], maximum number of tokens to add
@@ -137,13 +137,13 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
     mesh, count = model.mesh, len(rows.ids)
     idle = -count % shards("batch", mesh)
     rows = jax.tree.map(lambda x: jnp.pad(x, ((0, idle), (0, 0))), rows)
-    rows = jax.lax.with_sharding_constraint(rows, laid_out(mesh, "batch"))
+    rows = jax.lax.with_sharding_constraint(rows, named_sharding(mesh, "batch"))
     _, k, v = model(
         params, rows.ids, rows.positions, rows.segments, prefix_ids=rows.prefixes
     )
     lead = [None] * (k[0].ndim - 4)
     # Replicate the results over "batch", because slots on any device can need them.
-    whole = laid_out(mesh, *lead, None, "kv_heads")
+    whole = named_sharding(mesh, *lead, None, "kv_heads")
     if idle:
         k, v = _first_rows(mesh, lead, count, (k, v))
     return jax.lax.with_sharding_constraint((k, v), whole)
@@ -195,7 +195,7 @@ def insert(mesh, state: Slots, root, new: Insertion) -> Slots:
 
     state = dataclasses.replace(
         state,
-        cache=state.cache.filled(new.k, new.v, new.places, new.slot),
+        cache=state.cache.filled(new.k, new.v, new.spans, new.slot),
         token=put(state.token, new.last),
         uniforms=put(state.uniforms, jax.vmap(uniforms)(new.path)),
         count=put(state.count, 0),
@@ -312,7 +312,7 @@ def decode(
         (jnp.int32(0), state),
     )
     drawn = Drawn(state.done, state.count, state.token_ids, state.logprobs)
-    drawn = jax.lax.with_sharding_constraint(drawn, laid_out(mesh))
+    drawn = jax.lax.with_sharding_constraint(drawn, named_sharding(mesh))
     return _pin(state, mesh), drawn
 
 

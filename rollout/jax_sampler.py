@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from models.attention import SHARES_PREFIXES
-from models.cache import Entries, Places
+from models.cache import Entries, Spans
 from models.decoder import Params
 from models.inference import served_params
 from rollout import decoding
@@ -209,11 +209,11 @@ class JaxSampler:
         prompts' common prefix, and `first` the first prompt's index in `_Waiting`.
         """
         rows, length = shape
-        packed, places = pack(prompts, shared=shared, rows=rows, length=length)
+        packed, spans = pack(prompts, shared=shared, rows=rows, length=length)
         k, v = decoding.prefill(self._model, self._params, packed)
-        read = prompts[: len(places.row)]
+        read = prompts[: len(spans.row)]
         last_tokens = np.array([prompt[-1] for prompt in read], np.int32)
-        return _Block(first, last_tokens, k, v, places)
+        return _Block(first, last_tokens, k, v, spans)
 
 
 class _Task(NamedTuple):
@@ -231,11 +231,11 @@ class _Block(NamedTuple):
     last_tokens: np.ndarray  # int32 [R], last token of each text, not prefilled
     k: Entries  # of the packed rows; see `decoding.prefill`
     v: Entries
-    places: Places  # of the R texts in the rows
+    spans: Spans  # of the R texts in the rows
 
     @property
     def end(self) -> int:
-        return self.first + len(self.places.row)
+        return self.first + len(self.spans.row)
 
 
 class _Waiting:
@@ -303,7 +303,7 @@ def _insertion(
     for i, (s, task) in enumerate(zip(slots, tasks, strict=True)):
         slot[i], of_block[i], limit[i] = s, task.text - block.first, task.limit
         path[i] = task.prompt, task.sample
-    row, start, length, shared = block.places
-    places = Places(row[of_block], start[of_block], length[of_block], shared)
+    row, start, length, shared = block.spans
+    spans = Spans(row[of_block], start[of_block], length[of_block], shared)
     last = block.last_tokens[of_block]
-    return Insertion(block.k, block.v, places, slot, last, limit, path)
+    return Insertion(block.k, block.v, spans, slot, last, limit, path)

@@ -290,11 +290,11 @@ def layout_bytes(layout: Layout) -> int:
     # Bytes of each slot: done, count, and token ids with log-probabilities.
     drawn = batch * (1 + 4 + (4 + 4) * width)
     shapes, shardings = abstract_served(layout.model)
-    weights = device_bytes(placed(shapes, shardings))
+    weights = device_bytes(with_shardings(shapes, shardings))
     return weights + entries * jnp.dtype(layout.model.dtype).itemsize + drawn
 
 
-def placed(shapes, shardings):
+def with_shardings(shapes, shardings):
     """Returns the shapes, dtypes and shardings of arrays as `jax.ShapeDtypeStruct`."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),

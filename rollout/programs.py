@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from models.cache import Places
+from models.cache import Spans
 from models.decoder import LAYERS, abstract_params, param_shardings
 from models.inference import abstract_served, layers_program, table_program
 from rollout import decoding
-from rollout.layout import Layout, placed
+from rollout.layout import Layout, with_shardings
 from rollout.prompts import Rows
 from rollout.types import SamplingParams
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 
 
 class Program(NamedTuple):
@@ -47,19 +47,21 @@ def programs(
     prefix = layout.prefix
     columns, width = layout.lengths(1, 1, prefix)
     refill = layout.refill(batch)
-    whole = laid_out(mesh)
+    whole = named_sharding(mesh)
 
     def array(shape, dtype, sharding: NamedSharding = whole):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     assert layout.trained.mesh is not None
     trained, _ = abstract_params(layout.trained)
-    trained = placed(trained, param_shardings(layout.trained, layout.trained.mesh))
-    weights = placed(*abstract_served(model))
+    trained = with_shardings(
+        trained, param_shardings(layout.trained, layout.trained.mesh)
+    )
+    weights = with_shardings(*abstract_served(model))
     state = jax.eval_shape(
         lambda: inspect.unwrap(decoding.empty)(model, batch, columns, width, prefix)
     )
-    state = placed(state, decoding.shardings(state, mesh))
+    state = with_shardings(state, decoding.shardings(state, mesh))
     params = SamplingParams(max_tokens=1, stop_token_ids=(0,))
     dynamic = jax.tree.map(
         lambda x: array(x.shape, x.dtype),
@@ -75,7 +77,7 @@ def programs(
     }
     k, v = jax.tree.map(
         lambda x: array(
-            x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")
+            x.shape, x.dtype, named_sharding(mesh, *[None] * (x.ndim - 3), "kv_heads")
         ),
         jax.eval_shape(
             lambda *a: inspect.unwrap(decoding.prefill)(model, *a),
@@ -83,9 +85,9 @@ def programs(
         ),
     )
     of_refill = array((refill,), jnp.int32)
-    places = Places(of_refill, of_refill, of_refill, array((), jnp.int32))
+    spans = Spans(of_refill, of_refill, of_refill, array((), jnp.int32))
     path = array((refill, 2), jnp.uint32)
-    new = decoding.Insertion(k, v, places, of_refill, of_refill, of_refill, path)
+    new = decoding.Insertion(k, v, spans, of_refill, of_refill, of_refill, path)
     return {
         "publish_table": Program(
             table_program("embedding", layout.trained, model), (trained["embedding"],)

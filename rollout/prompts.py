@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from models.cache import Places
+from models.cache import Spans
 
 Prompts = Sequence[Sequence[int]]
 
@@ -34,14 +34,14 @@ def common_length(prompts: Prompts) -> int:
 
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
-) -> tuple[Rows, Places]:
+) -> tuple[Rows, Spans]:
     """Packs prompts, without their last tokens, in order until `rows` rows are full.
 
-    Returns the rows, and the places of the prompts that are in them. All prompts begin
+    Returns the rows, and the spans of the prompts that are in them. All prompts begin
     with the same `shared` tokens, and have 1 to `length` + 1 tokens.
     """
     ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
-    places: list[tuple[int, int, int]] = []
+    spans: list[tuple[int, int, int]] = []
     row, end, segment = -1, length + 1, 0
     for prompt in prompts:
         rest = len(prompt) - 1 - shared
@@ -58,7 +58,7 @@ def pack(
         positions[row, here] = np.arange(shared, shared + rest)
         segments[row, here] = segment
         prefixes[row, here] = 1 if shared else 0
-        places.append((row, end, shared + rest))
+        spans.append((row, end, shared + rest))
         end += rest
-    host: Any = *np.array(places, np.int32).reshape(-1, 3).T, np.int32(shared)
-    return Rows(ids, positions, segments, prefixes), Places(*host)
+    host: Any = *np.array(spans, np.int32).reshape(-1, 3).T, np.int32(shared)
+    return Rows(ids, positions, segments, prefixes), Spans(*host)

@@ -51,12 +51,12 @@ def spec(*axes: str | None) -> PartitionSpec:
     return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
 
 
-def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
+def named_sharding(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
     """Returns the sharding `spec(*axes)` on a mesh; replicated if there are no axes."""
     return NamedSharding(mesh, spec(*axes))
 
 
-def place(arrays: _Tree, sharding: NamedSharding) -> _Tree:
+def put_sharded(arrays: _Tree, sharding: NamedSharding) -> _Tree:
     """Copies a tree of host arrays to the devices, with the same sharding for each.
 
     Each process copies only the shards of its own devices.
@@ -109,7 +109,7 @@ def partition_spec(
     return spec(*axes)
 
 
-def named_sharding(
+def checked_sharding(
     axes: Sequence[str | None],
     mesh: Mesh | AbstractMesh,
     *,
@@ -129,5 +129,5 @@ def constrain(
     if mesh is None:
         return x
     return jax.lax.with_sharding_constraint(
-        x, named_sharding(axes, mesh, shape=x.shape, name="activation")
+        x, checked_sharding(axes, mesh, shape=x.shape, name="activation")
     )

@@ -27,7 +27,7 @@ from rl.base_model import parameter_count
 from rl.files import read_json
 from rl.update.examine import check_finite
 from rl.workdir.export import model_card
-from rollout.layout import placed
+from rollout.layout import with_shardings
 from sharding.mesh import make_mesh
 from tools import command
 
@@ -154,7 +154,7 @@ def _card(run: Mapping[str, Any], workdir: pathlib.Path, step: int) -> str:
 
 
 def _abstract(model: Decoder, mesh: Mesh) -> Params:
-    return placed(abstract_params(model)[0], param_shardings(model, mesh))
+    return with_shardings(abstract_params(model)[0], param_shardings(model, mesh))
 
 
 if __name__ == "__main__":

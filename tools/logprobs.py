@@ -18,7 +18,7 @@ from models.hf import load_params
 from rl.problems.templates import begin_of_text, check_text
 from rl.types import Batch
 from rl.update.objective import token_logprobs
-from sharding.rules import laid_out, place
+from sharding.rules import named_sharding, put_sharded
 from tools.evaluation.pretrained import Pretrained, find_pretrained, split_model
 
 
@@ -108,7 +108,7 @@ def score(
             batch.positions[row, : len(ids)] = np.arange(len(ids))
             batch.segment_ids[row, : len(ids)] = 1
             batch.loss_mask[row, 1 : len(ids)] = True
-        scored, _ = run(params, place(batch, laid_out(mesh, "batch")))
+        scored, _ = run(params, put_sharded(batch, named_sharding(mesh, "batch")))
         rows = np.array(scored, np.float32)
         rows[:, 0] = np.nan
         result += [rows[row, : len(ids)] for row, ids in enumerate(some)]

@@ -27,7 +27,7 @@ from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import generator
 from sharding.mesh import make_mesh
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 
 LIMIT = 100
 # Raise this number if a change of this file changes the bases that it makes.
@@ -220,12 +220,12 @@ def _pretrain(model, params, corpus, steps, batch, learning_rate, seed):
         return optax.apply_updates(params, updates), opt_state, value
 
     # In the sharding that `step` returns; with another, `step` would compile twice.
-    opt_state = jax.device_put(optimizer.init(params), laid_out(model.mesh))
+    opt_state = jax.device_put(optimizer.init(params), named_sharding(model.mesh))
     rng = generator(seed, 2)
     with watch("base", total=steps, unit="steps") as count:
         for _ in range(steps):
             rows = corpus[rng.choice(len(corpus), batch, replace=False)]
-            rows = jax.device_put(rows, laid_out(model.mesh, "batch"))
+            rows = jax.device_put(rows, named_sharding(model.mesh, "batch"))
             params, opt_state, value = step(params, opt_state, rows)
             value.block_until_ready()  # so that the progress bar counts finished steps
             count.update()

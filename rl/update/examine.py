@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 
 
 class NotFinite(ValueError):
@@ -72,7 +72,7 @@ def by_path(tree: Any) -> dict[str, Any]:
 @functools.cache
 def _program(mesh: Any):
     # Replicated, so that every process can read the two integers.
-    out = laid_out(mesh) if isinstance(mesh, Mesh) else None
+    out = named_sharding(mesh) if isinstance(mesh, Mesh) else None
 
     def examined(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _digest(x), jnp.sum(~jnp.isfinite(x), dtype=jnp.uint32)

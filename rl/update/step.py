@@ -17,7 +17,7 @@ from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl.types import Batch, Hyper
 from rl.update.examine import digest
 from rl.update.objective import Objective, token_logprobs
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 
 Stats = dict[str, Any]
 # Gradients, loss and statistics, accumulated over the micro-batches so far. Gradients
@@ -88,7 +88,7 @@ def make_step(
             lambda s: s.with_memory_kind("pinned_host"), on_device.opt_state
         )
         shardings = on_device.replace(opt_state=on_host)
-    whole = laid_out(mesh)
+    whole = named_sharding(mesh)
     logprobs = functools.partial(token_logprobs, model, mesh=mesh, chunk=head_chunk)
 
     def loss(
@@ -207,7 +207,7 @@ def make_step(
         accumulate=accumulate_jit,
         apply=apply_jit,
         shardings=shardings,
-        rows=laid_out(mesh, "batch"),
+        rows=named_sharding(mesh, "batch"),
     )
 
 
@@ -218,7 +218,7 @@ def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
     def score(params: Params, batch: Batch, hyper: Hyper) -> Float[jax.Array, "R T"]:
         return logprobs(params, batch, temperature=hyper.temperature)[0]
 
-    return jax.jit(score, out_shardings=laid_out(mesh, "batch"))
+    return jax.jit(score, out_shardings=named_sharding(mesh, "batch"))
 
 
 def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
@@ -229,7 +229,7 @@ def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
 def _state_shardings(model, optimizer, mesh) -> TrainState:
     shapes, _ = lora.split(abstract_params(model)[0])
     params, _ = lora.split(param_shardings(model, mesh))
-    whole = laid_out(mesh)
+    whole = named_sharding(mesh)
     # An optimizer array's path ends with the path of the parameter it belongs to.
     owners = dict(jax.tree_util.tree_leaves_with_path(shapes))
     of_owners = dict(jax.tree_util.tree_leaves_with_path(params))

@@ -10,7 +10,7 @@ import torch
 import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from models.cache import KVCache, Places
+from models.cache import KVCache, Spans
 from models.config import DecoderConfig
 from models.decoder import Decoder, abstract_params, head_table, rotary
 from models.hf import load_params
@@ -99,8 +99,8 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, changes):
     # The ring has room for the longest row and not for more, and turns past its end.
     cache = KVCache.zeros(c, 3, 20, jnp.float32, stacked=1).replace(clock=jnp.int32(15))
     slot = np.array([0, 2, 7], np.int32)
-    places = np.array([[1, 0, 5], [0, 0, 9], [0, 0, 9]], np.int32).T
-    cache = cache.filled(k, v, Places(*places, np.int32(0)), slot)
+    spans = np.array([[1, 0, 5], [0, 0, 9], [0, 0, 9]], np.int32).T
+    cache = cache.filled(k, v, Spans(*spans, np.int32(0)), slot)
     assert cache.length.tolist() == [5, 0, 9]
     order = np.array([1, 1, 0])
     for _ in range(11):

@@ -91,13 +91,13 @@ def test_an_export_holds_two_layers_at_a_time(tmp_path, monkeypatch):
     made, held = [], []
 
     def counted(*arguments):
-        arrays = lay_out(*arguments)
+        arrays = convert_group(*arguments)
         made.append(weakref.ref(arrays[0]))
         held.append(sum(first() is not None for first in made))
         return arrays
 
-    lay_out = hf.lay_out
-    monkeypatch.setattr(hf, "lay_out", counted)
+    convert_group = hf.convert_group
+    monkeypatch.setattr(hf, "convert_group", counted)
     stream = hf.export_tensors(params, model.config, np.dtype(np.float32))
     collections.deque(stream, maxlen=0)
     assert len(held) == 6 and max(held) == 2

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.cache import KVCache, Places
+from models.cache import KVCache, Spans
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from models.inference import InferenceDecoder, served_config, served_params
@@ -77,8 +77,8 @@ def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how
     cache = KVCache.zeros(served.config, 2, 12, jnp.float32, stacked=served.stacked)
     cache = cache.replace(clock=jnp.int32(9))
     at = np.arange(2, dtype=np.int32)
-    places = Places(at, np.zeros_like(at), np.full_like(at, 5), np.int32(0))
-    cache = cache.filled(k, v, places, at)
+    spans = Spans(at, np.zeros_like(at), np.full_like(at, 5), np.int32(0))
+    cache = cache.filled(k, v, spans, at)
     for t in range(5, 12):
         now = slice(t, t + 1)
         hidden, k, v = run(

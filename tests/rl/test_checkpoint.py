@@ -20,7 +20,7 @@ from rl.checksums import CorruptCheckpointError, verify, write_sums
 from rl.update.examine import NotFinite
 from rl.update.optimizer import make_optimizer
 from rl.update.step import make_step
-from rollout.layout import placed
+from rollout.layout import with_shardings
 from tests.meshes import mesh_of
 from tests.models.reference import SMALL
 from tests.rl.update.test_step import OBJECTIVE, OPTIMIZER
@@ -51,7 +51,7 @@ def made():
 
 def _abstract(made):
     step, state = made
-    return placed(state, step.shardings)
+    return with_shardings(state, step.shardings)
 
 
 @pytest.fixture

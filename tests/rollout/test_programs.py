@@ -18,11 +18,11 @@ from rollout.layout import (
     device_bytes,
     layout_bytes,
     make_layout,
-    placed,
+    with_shardings,
 )
 from rollout.programs import programs
 from sharding.mesh import make_mesh
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 from tests.meshes import mesh_of
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -60,7 +60,9 @@ def _whole(layout, **how):
         lambda *a: decoding.decode.__wrapped__(model, settings, truncates, *a),
         *of_decode,
     )
-    drawn = placed(drawn, jax.tree.map(lambda _: laid_out(layout.mesh), drawn))
+    drawn = with_shardings(
+        drawn, jax.tree.map(lambda _: named_sharding(layout.mesh), drawn)
+    )
     return found["insert"].arguments[3][:2], drawn
 
 

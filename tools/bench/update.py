@@ -18,7 +18,7 @@ from rl.groups.packing import pack, padding_fraction, weigh
 from rl.processes.devices import start_cpu_devices
 from rl.types import Batch
 from sharding.mesh import make_mesh
-from sharding.rules import place, shards
+from sharding.rules import put_sharded, shards
 from tools.bench import work
 from tools.bench.work import SCALARS
 
@@ -72,7 +72,7 @@ def make_calls(
     `options` sets keys of `config.model`.
     """
     model, step = work.make_trainer(shape, mesh, **options)
-    placed = [place(batch, step.rows) for batch in batches]
+    placed = [put_sharded(batch, step.rows) for batch in batches]
     state = step.init(init_params(model, mesh, 0))
 
     def logprobs() -> object:

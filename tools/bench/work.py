@@ -29,7 +29,7 @@ from rl.update.objective import objective_from_config
 from rl.update.step import Step
 from rollout.cores import usable_cores
 from sharding.mesh import make_mesh
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 
 T = TypeVar("T")
 THIS = "this project"  # key of this project's figures in a result
@@ -263,7 +263,7 @@ def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
     The rows of the first matrix and of the product are split over the devices.
     """
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
+    rows, whole = named_sharding(mesh, "batch"), named_sharding(mesh)
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
     a, b = jax.device_put(a, rows), jax.device_put(b, whole)
     product = jax.jit(jnp.matmul, out_shardings=rows)

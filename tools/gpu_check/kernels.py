@@ -14,7 +14,7 @@ from models.cache import Cached, Seen
 from models.decoder import init_params
 from rl.processes.devices import make_deterministic
 from sharding.mesh import make_mesh
-from sharding.rules import place
+from sharding.rules import put_sharded
 from tools.bench import work
 from tools.bench.work import SIZES, Shape, error, make_batch
 from tools.gpu_check import Row, Rows
@@ -136,7 +136,7 @@ def _gradient(mesh: Mesh | None = None, deterministic: bool = False) -> Arrays:
     )
     with jax.default_matmul_precision("highest"):
         params = init_params(model, mesh, 0)
-    batch = place(make_batch(size, 2, 512)[1], step.rows)
+    batch = put_sharded(make_batch(size, 2, 512)[1], step.rows)
     scored = step.score(params, batch, work.SCALARS)
     carry = step.zeros(params, batch, work.SCALARS)
     sums, *_ = step.accumulate(carry, params, batch, work.SCALARS)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from sharding.mesh import make_mesh
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 from tools.objective.trial import OWNER, SHORT, Trial, layout, make_values
 
 TOLERANCE = 1e-10
@@ -49,7 +49,7 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
         "shared prompts": trial.run(layout(share_prompts=True), values),
         "micro-batches": trial.run(layout(rows=1), values),
         "row order": trial.run([jax.tree.map(lambda x: x[::-1], together)], values),
-        "mesh": trial.run(short, values, rows=laid_out(mesh, "batch")),
+        "mesh": trial.run(short, values, rows=named_sharding(mesh, "batch")),
         "masked positions": trial.run([together], values, apart=200.0),
     }.items():
         yield _same(property, plain, found)

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding
 from rl.groups.packing import pack, weigh
 from rl.types import Batch, Hyper, Segment, make_hyper
 from rl.update.objective import Objective
-from sharding.rules import place
+from sharding.rules import put_sharded
 
 # For each group, the token counts of the prompt and of each completion.
 _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
@@ -156,7 +156,7 @@ class Trial:
         for batch in batches:
             laid: Any = lay(batch, values, apart=apart, dtype=dtype)
             if rows is not None:
-                laid = place(laid, rows)
+                laid = put_sharded(laid, rows)
             policy, entropy, placed = laid
             weights, hyper = weight * placed.loss_weights, _hyper(first)
             result = self._program(policy, entropy, weights, placed, hyper)

@@ -11,11 +11,11 @@ from rl.base_model import model_from_config
 from rl.setup import make_update
 from rl.types import Batch
 from rl.update.objective import objective_from_config
-from rollout.layout import Layout, device_bytes, make_layout, placed
+from rollout.layout import Layout, device_bytes, make_layout, with_shardings
 from rollout.programs import Program
 from rollout.programs import programs as sampler_programs
 from sharding.mesh import SIZES, make_mesh
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 from tools.bench.work import SCALARS
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
@@ -61,16 +61,19 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     step = make_update(c, model, objective)
     trained, frozen = lora.split(abstract_params(model)[0])
     _, shardings = lora.split(param_shardings(model, mesh))
-    state = placed(jax.eval_shape(step.init, trained), step.shardings)
-    base, reference = placed(frozen, shardings), None
+    state = with_shardings(jax.eval_shape(step.init, trained), step.shardings)
+    base, reference = with_shardings(frozen, shardings), None
     if objective.needs_reference and not base:
         reference = jax.tree.map(lambda x: x.update(dtype=model.dtype), state.params)
     params = lora.join(state.params, base)
-    rows, whole = Batch.padding(work.rows, work.row_length), laid_out(mesh)
-    batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
+    rows, whole = Batch.padding(work.rows, work.row_length), named_sharding(mesh)
+    batch = with_shardings(rows, jax.tree.map(lambda _: step.rows, rows))
     gradients, *statistics = jax.eval_shape(step.zeros, params, batch, SCALARS)
-    gradients = placed(gradients, step.shardings.params)
-    sums = gradients, *placed(statistics, jax.tree.map(lambda _: whole, statistics))
+    gradients = with_shardings(gradients, step.shardings.params)
+    sums = (
+        gradients,
+        *with_shardings(statistics, jax.tree.map(lambda _: whole, statistics)),
+    )
     found = {
         "score": Program(step.score, (params, batch, SCALARS)),
         "accumulate": Program(step.accumulate, (sums, params, batch, SCALARS)),
@@ -78,7 +81,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     }
     exports = hf.conversions(params, model.config, hf.DTYPES[c.export.dtype])
     for name in ("export_table", "export_layer"):  # of the embedding, then of a layer
-        found[name] = Program(hf.lay_out, next(exports)[1])
+        found[name] = Program(hf.convert_group, next(exports)[1])
     arrays = {
         "masters": state.params,
         "moments": state.opt_state,  # 0 bytes if on the host between updates

@@ -12,7 +12,7 @@ from models import lora
 from models.decoder import Decoder, abstract_params, init_params, param_shardings
 from rl.update.optimizer import make_optimizer
 from rl.update.step import make_step
-from sharding.rules import place
+from sharding.rules import put_sharded
 from tests.meshes import mesh_of
 from tests.rl.update.test_step import (
     CONFIG,
@@ -57,7 +57,7 @@ def _with_adapters(mesh, dtype, *, targets="all", **options):
 
 
 def _gradient(step, params, batches):
-    placed = [place(b, step.rows) for b in batches]
+    placed = [put_sharded(b, step.rows) for b in batches]
     carry = step.zeros(params, placed[0], _hyper())
     for batch in placed:
         carry = step.accumulate(carry, params, batch, _hyper())
@@ -130,7 +130,7 @@ def test_an_update_changes_the_adapters_and_no_frozen_weight():
     state = step.init(trained)
     assert {x.dtype for x in jax.tree.leaves(state.params)} == {np.dtype("float32")}
     assert {x.dtype for x in jax.tree.leaves(base)} == {np.dtype("bfloat16")}
-    batches = [place(b, step.rows) for b in _batches(_groups())]
+    batches = [put_sharded(b, step.rows) for b in _batches(_groups())]
     state, stats = step.update(state, batches, _hyper(), base)
     assert not stats["skipped"]
     changed = jax.tree.map(lambda a, b: bool((a != b).all()), before, state.params)
@@ -143,7 +143,7 @@ def test_adapters_start_at_the_base_bit_for_bit():
     full, without = _step(mesh, CONFIG, dtype)
     base = init_params(full, mesh, 0)
     new = lora.init_adapters(abstract_params(model)[0], param_shardings(model, mesh), 0)
-    batch = place(_batches(_groups())[0], step.rows)
+    batch = put_sharded(_batches(_groups())[0], step.rows)
     expected = np.asarray(without.score(base, batch, _hyper()))
     assert expected.any()
     # The second as a reference, without its adapters.

@@ -19,7 +19,7 @@ from rl.update.losses import (
     load_loss,
 )
 from sharding.mesh import make_mesh
-from sharding.rules import laid_out
+from sharding.rules import named_sharding
 
 EPS = dict(eps_low=0.2, eps_high=0.28)
 # Two rows: completions at these positions, prompts and padding elsewhere.
@@ -143,7 +143,7 @@ def test_cispo_counts_the_weights_that_it_clips_whatever_the_advantage():
 
 def test_rows_on_other_devices_take_no_part_in_a_completions_sums(arrays):
     mesh = make_mesh(data=2, fsdp=4, tensor=1)
-    rows = laid_out(mesh, "batch")
+    rows = named_sharding(mesh, "batch")
 
     def total(policy, segments):
         return jnp.sum(segments.mean(policy) ** 2, axis=1)

@@ -17,7 +17,7 @@ from rl.groups.packing import pack, weigh
 from rl.update.objective import objective_from_config, token_logprobs, update_metrics
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
-from sharding.rules import place
+from sharding.rules import put_sharded
 from tests.meshes import mesh_of
 from tests.models.reference import SMALL
 from tests.rl.examples import example_hyper, make_group, make_segments
@@ -92,7 +92,7 @@ def _step(
 def _summed(mesh, batches, **options):
     """Gradients, loss and statistics, without the update by them."""
     step, params, hyper = _step(mesh, **options), _params(mesh), _hyper()
-    placed = [place(b, step.rows) for b in batches]
+    placed = [put_sharded(b, step.rows) for b in batches]
     carry = step.zeros(params, placed[0], hyper)
     for batch in placed:
         carry = step.accumulate(carry, params, batch, hyper)
@@ -102,7 +102,7 @@ def _summed(mesh, batches, **options):
 def _updated(mesh, batches, hyper=None, **model_options):
     step = _step(mesh, **model_options)
     state = step.init(_params(mesh))
-    placed = [place(b, step.rows) for b in batches]
+    placed = [put_sharded(b, step.rows) for b in batches]
     before = jax.device_get(state.params)
     state, stats = step.update(state, placed, hyper or _hyper())
     change = jax.tree.map(np.subtract, jax.device_get(state.params), before)
@@ -112,7 +112,7 @@ def _updated(mesh, batches, hyper=None, **model_options):
 def test_one_program_scores_at_any_temperature():
     mesh = mesh_of(1, 1, 1)
     step, params = _step(mesh), _params(mesh)
-    batch = place(_batches(_groups())[0], step.rows)
+    batch = put_sharded(_batches(_groups())[0], step.rows)
     hidden = jax.jit(Decoder(CONFIG, mesh=mesh).apply)(
         {"params": params}, batch.token_ids, batch.positions, batch.segment_ids,
         prefix_ids=batch.prefix_ids,
@@ -190,7 +190,7 @@ def test_gradients_of_bfloat16_parameters_add_up_in_float32():
     mesh = mesh_of()
     step = _step(mesh, param_dtype=jnp.bfloat16)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), _params(mesh))
-    batch, hyper = place(_batches(_groups())[0], step.rows), _hyper()
+    batch, hyper = put_sharded(_batches(_groups())[0], step.rows), _hyper()
     carry, sums = step.zeros(params, batch, hyper), {}
     for count in range(1, 65):
         carry = step.accumulate(carry, params, batch, hyper)
@@ -233,7 +233,7 @@ def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
     mesh = mesh_of(2, 2, 2)
     step = _step(mesh)
     state = step.init(_params(mesh))
-    batches = [place(b, step.rows) for b in _batches(_groups())]
+    batches = [put_sharded(b, step.rows) for b in _batches(_groups())]
     batches = [
         b.replace(old_logprobs=step.score(state.params, b, _hyper())) for b in batches
     ]
@@ -273,7 +273,7 @@ def test_an_update_that_would_leave_the_finite_numbers_is_not_taken():
     step = _step(mesh_of())
     state = step.init(_params(mesh_of()))
     before = jax.device_get(state.params)
-    batches = [place(b, step.rows) for b in _batches(_groups())]
+    batches = [put_sharded(b, step.rows) for b in _batches(_groups())]
     # The gradient is finite; the parameters that it would lead to are not.
     state, stats = step.update(state, batches, _hyper(learning_rate=np.inf))
     assert np.isfinite(stats["grad_norm"]) and stats["skipped"] == 1
@@ -285,7 +285,7 @@ def test_an_update_that_would_leave_the_finite_numbers_is_not_taken():
 def test_every_skip_of_a_step_is_counted_though_its_last_update_is_not():
     step = _step(mesh_of())
     state = step.init(_params(mesh_of()))
-    good = [place(b, step.rows) for b in _batches(_groups())]
+    good = [put_sharded(b, step.rows) for b in _batches(_groups())]
     bad = [b.replace(advantages=b.advantages * np.nan) for b in good]
     stats = []
     for batches in (bad, bad, bad, good):
@@ -336,7 +336,7 @@ def test_a_state_that_rests_on_the_host_is_updated_alike():
     for offload in (False, True):
         step = _step(mesh, offload=offload)
         state = step.init(_params(mesh))
-        placed = [place(b, step.rows) for b in batches]
+        placed = [put_sharded(b, step.rows) for b in batches]
         for _ in range(2):
             state, _ = step.update(state, placed, _hyper())
         states.append(state)
@@ -360,7 +360,7 @@ def test_no_device_ever_holds_a_whole_table_of_words():
     config = dataclasses.replace(CONFIG, vocab_size=152064, tie_word_embeddings=False)
     step = _step(mesh, config=config)
     model = Decoder(config, mesh=mesh)
-    params, batch = init_params(model, mesh, 0), place(rows, step.rows)
+    params, batch = init_params(model, mesh, 0), put_sharded(rows, step.rows)
     carry = step.zeros(params, batch, _hyper())
     compiled = step.accumulate.lower(carry, params, batch, _hyper()).compile()
     table = config.vocab_size * config.hidden_size * 4
