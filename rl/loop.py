@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from configs.base import RunConfig
 from configs.schema import config_json
 from rl.alarms import Alarm
 from rl.groups.collect import Shortfall
@@ -209,10 +208,6 @@ class _Run:
     _compiles: Compiles = dataclasses.field(default_factory=Compiles)
     _counted: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
-    @property
-    def config(self) -> RunConfig:
-        return self.spec.config
-
     def state(self) -> dict[str, Any]:
         return {
             "rollouts": self.parts.rollouts.state(),
@@ -303,7 +298,7 @@ class _Run:
         self, of_update: Mapping[str, float], stats: RolloutStats, clock: Stopwatch
     ) -> None:
         """Writes a step's metrics and examples; raises Alarm if one ends the run."""
-        engine, steps = self.parts.engine, self.config.steps
+        engine, steps = self.parts.engine, self.spec.config.steps
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
         metrics |= engine.sampler.metrics() | speed_metrics(metrics, clock)
         for name, count in self._counts().items():
@@ -318,8 +313,8 @@ class _Run:
             stats,
             functools.partial(self.spec.decode, show_unknown=True),
             self.spec.decode_prompt,
-            samples=self.config.log.samples,
-            after=self.config.reward.after,
+            samples=self.spec.config.log.samples,
+            after=self.spec.config.reward.after,
         )
         self.writer.samples(self.done, examples)
         warnings, alarm = self.parts.alarms.check(metrics)
@@ -330,12 +325,12 @@ class _Run:
         self.healthy = not warnings
 
     def evaluation_due(self) -> bool:
-        last = self.done == self.config.steps
-        return last or due(self.done, self.config.eval.every_steps)
+        last = self.done == self.spec.config.steps
+        return last or due(self.done, self.spec.config.eval.every_steps)
 
     def evaluate(self, *, whole: bool = False) -> None:
         """Evaluates the policy, on all problems if `whole` or at the start or end."""
-        whole = whole or self.base is None or self.done == self.config.steps
+        whole = whole or self.base is None or self.done == self.spec.config.steps
         summary = self.interruptible(
             lambda: self.parts.evaluate(self.done, whole=whole)
         )
@@ -351,12 +346,12 @@ class _Run:
         in_a_row, skipped = engine.skipped
         unhealthy = f"last updates not finite: {in_a_row}" if in_a_row else ""
         card = model_card(
-            json.loads(config_json(self.config)),
+            json.loads(config_json(self.spec.config)),
             step=self.done,
             evaluations={"base": self.base or {}, "final": self.latest or {}},
         )
         exported = engine.export(
-            str(self.workdir / "hf"), card=card, dtype=self.config.export.dtype
+            str(self.workdir / "hf"), card=card, dtype=self.spec.config.export.dtype
         )
         return {
             "base": self.base,
