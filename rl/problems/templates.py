@@ -116,15 +116,9 @@ def _variables(chat_template: str) -> set[str]:
     return meta.find_undeclared_variables(environment.parse(text))
 
 
-def _begin_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Returns the ids to add before `text`; none if it begins with the BOS token."""
-    if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
-        return []
-    return _added_ids(tokenizer)
-
-
 @functools.lru_cache(maxsize=1)
-def _added_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def _begin_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Returns the ids that the tokenizer adds before a text, such as the BOS token."""
     bare = tokenizer.encode("x", add_special_tokens=False)
     whole = tokenizer.encode("x")
     # Only the ids before the text: a prompt must not have an end token.
@@ -134,7 +128,7 @@ def _added_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
     """Returns the text that the tokenizer adds before a prompt; "" for Qwen."""
-    return str(tokenizer.decode(_begin_ids(tokenizer, "")))
+    return str(tokenizer.decode(_begin_ids(tokenizer)))
 
 
 def render_prompt(
@@ -146,10 +140,9 @@ def render_prompt(
     with `{problem}`. "model" applies the tokenizer's chat template to the problem as
     the user's message. Arguments for the chat template may follow (`chat_arguments`).
 
-    Raises ValueError if the template is not valid, the tokenizer's chat template is
-    missing or fails, or the prompt is empty.
+    Call `check_template` first. Raises ValueError if the tokenizer's chat template is
+    missing or fails, or if the prompt is empty.
     """
-    check_template(template)
     if (arguments := chat_arguments(template)) is None:
         text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
     else:
@@ -211,7 +204,9 @@ def encode_prompt(
     text = render_prompt(tokenizer, template, problem.problem)
     bare = tokenizer.encode(text, add_special_tokens=False)
     check_text(tokenizer, text, bare, vocab_size=vocab_size, what=what)
-    begin = _begin_ids(tokenizer, text)
+    # The text may have the BOS token already, as those of chat templates have.
+    bos = tokenizer.bos_token
+    begin = [] if bos and text.startswith(bos) else _begin_ids(tokenizer)
     check_ids(begin, vocab_size=vocab_size, what=what)
     return begin + bare
 

@@ -7,7 +7,7 @@ from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rl.problems import arithmetic
-from rl.problems.templates import encode_prompt
+from rl.problems.templates import check_template, encode_prompt
 from rl.problems.tokenizer import (
     UnreadableText,
     decode_completion,
@@ -114,9 +114,9 @@ def test_an_argument_that_the_chat_template_ignores_is_refused():
 @pytest.mark.parametrize(
     "template", ["qwen", "QWEN_MATH", "", "Problem: {question}", "model:{think}"]
 )
-def test_unknown_template_is_named(tokenizer, template):
+def test_unknown_template_is_named(template):
     with pytest.raises(ValueError, match="must be one of none, qwen_math, r1, model"):
-        encode_text(tokenizer, template, "2+2?")
+        check_template(template)
 
 
 def test_empty_prompt_is_refused(tokenizer):
@@ -125,10 +125,10 @@ def test_empty_prompt_is_refused(tokenizer):
 
 
 @pytest.mark.failure(62)
-def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
+def test_a_line_break_typed_in_a_shell_is_refused():
     with pytest.raises(ValueError, match="contains a backslash and an n, but no line"):
-        encode_text(tokenizer, r"Question: {problem}\nAnswer:", "2+2?")
-    encode_text(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
+        check_template(r"Question: {problem}\nAnswer:")
+    check_template("Is {problem}\n\\neq 0?")
 
 
 @pytest.mark.failure(165)
