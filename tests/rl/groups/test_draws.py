@@ -31,7 +31,7 @@ class World:
         self.rates = np.array(rates, float)
         levels = levels or [None] * len(rates)
         self.problems = [
-            Problem(id=f"p{i}", problem="?", answers=("4",), level=level)
+            Problem(id=f"p{i}", problem=f"{i}?", answers=("4",), level=level)
             for i, level in enumerate(levels)
         ]
         self.asked = []
