@@ -281,12 +281,13 @@ def test_several_chat_templates_need_a_default():
 
 @pytest.mark.failure(57)
 def test_unreadable_prompts_are_counted_or_refused():
-    faults = {"2*2?": "the prompt"}
-    note = _describe_faults("t", faults, 3, 0.34)
+    problems = [Problem(id=i, problem=i, answers=("1",)) for i in "abc"]
+    faults = {"b": "the prompt"}
+    note = _describe_faults("t", problems, faults, 0.34)
     assert note.startswith("t: 1 of 3 problems (33.33%) cannot be used, such as the pr")
     assert note.endswith("; they are left out")
     with pytest.raises(ValueError, match="config.data.unreadable=0.33, the share"):
-        _describe_faults("t", faults, 3, 0.33)
+        _describe_faults("t", problems, faults, 0.33)
 
 
 @pytest.mark.failure(33)
