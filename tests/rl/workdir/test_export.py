@@ -48,9 +48,10 @@ def test_the_chat_template_makes_the_prompt_of_the_run(shared_data, template):
 
 
 @pytest.mark.parametrize("template", [*TEMPLATES, "Q: {problem}", "<s>{problem}?"])
-def test_a_served_prompt_begins_as_a_trained_one(template):
+def test_a_served_prompt_begins_as_a_trained_one(template, monkeypatch):
     """Servers add no begin of text to what a chat template writes: Llama's was lost."""
-    llama = beginning_tokenizer()
+    llama = beginning_tokenizer()  # most words of a template are unknown to it
+    monkeypatch.setattr("rl.problems.templates.check_text", lambda *_, **__: None)
     trained = encode_text(llama, template, "one two")
     llama.chat_template = chat_template(template, llama)
     message = [{"role": "user", "content": "one two"}]
