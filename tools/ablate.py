@@ -10,7 +10,6 @@ every arm.
 """
 
 import functools
-import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -30,7 +29,7 @@ from rl import files
 from rl.processes.stopping import DONE, ERROR, StopSignals, run
 from tools.ablation import execute
 from tools.ablation.report import markdown, read_result
-from tools.ablation.study import Study, make_study
+from tools.ablation.study import make_study
 
 _CONFIG = define_config("The ablation: FILE.py:NAME; see configs/ablations.py.")
 _WORKDIR = flags.DEFINE(PathParser(), "workdir", "runs/ablations", "Output folder.")
@@ -86,22 +85,17 @@ def _command(stop: StopSignals) -> int:
                 print(f"{study.name}: {line}", file=sys.stderr, flush=True)
 
             failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
-        _report(study, workdir)
+        result = read_result(study)
+        text = markdown(result)
+        workdir.mkdir(parents=True, exist_ok=True)
+        files.replace(workdir / f"{study.name}.md", text)
+        for path in filter(None, (workdir / f"{study.name}.json", _JSON.value)):
+            files.replace_json(path, result)
+        print(text)
     except (ValueError, OSError, UnreadableConfig) as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
     return ERROR if failed else DONE
-
-
-def _report(study: Study, workdir: pathlib.Path) -> None:
-    result = read_result(study)
-    text = markdown(result)
-    workdir.mkdir(parents=True, exist_ok=True)
-    files.replace(workdir / f"{study.name}.md", text)
-    files.replace_json(workdir / f"{study.name}.json", result)
-    if _JSON.value:
-        files.replace_json(_JSON.value, result)
-    print(text)
 
 
 def _seeds() -> list[int]:

@@ -3,7 +3,7 @@
     python -m tools.evaluate --model HFDIR_OR_WORKDIR --preset paper \\
         --benchmarks aime2024,amc83,math500,minerva272,olympiadbench675 \\
         --data_dir DATA --out DIR
-    python -m tools.evaluate --rescore DIR --data_dir DATA --json OUT
+    python -m tools.evaluate --rescore DIR [--json OUT]
     python -m tools.evaluate --compare DIR_A DIR_B ... [--out DIR] [--json OUT]
 
 DIR stores every completion, so the same command resumes an interrupted evaluation. The
@@ -15,13 +15,14 @@ import argparse
 import contextlib
 import pathlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from configs.reading import comma_separated, output_folder, user_path
 from rl import files
 from rl.evaluate import score
 from rl.problems.reading import HELD_OUT, read_problems
+from rl.problems.templates import check_template
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
@@ -40,7 +41,6 @@ from tools.evaluation.files import (
     read_conditions,
     write_verdicts,
 )
-from tools.evaluation.pretrained import run_template
 from tools.evaluation.votes import answer_classes
 from tools.page import markdown, page
 
@@ -75,7 +75,10 @@ def _sample(args: argparse.Namespace) -> None:
         keys = "eval.reward", "reward.function"
         args.reward = judging_reward(args.reward, workdir / "config.json", *keys)
     if args.template == "run":
-        args.template = run_template(workdir)
+        config = files.read_json(path := workdir / "config.json")
+        with files.damaged(path, "give a run's workdir as --model"):
+            check_template(config["data"]["template"])
+        args.template = config["data"]["template"]
     fields = parse_fields(args.fields)  # not of held_out.jsonl, which is normalized
     problems: dict[str, list[Problem]] = {}
     for spec in dict.fromkeys(args.benchmarks):
@@ -101,14 +104,18 @@ def _judge(
         raise FileNotFoundError(
             f"{folder}: no completion in {COMPLETIONS}; give an evaluation's folder"
         )
-    specs = {benchmarks.benchmark_name(spec): spec for spec in args.benchmarks}
     problems = {}
     for name, drawn in completions.items():
         own = problems_file(folder, name)
-        spec = str(own) if own.is_file() else specs.get(name, name)
-        stored = benchmarks.load_benchmark(spec, args.data_dir)
-        recorded = conditions.get("benchmarks", {}).get(name, {})
-        problems[name] = _sampled(name, stored, drawn, recorded, folder / COMPLETIONS)
+        known = own.is_file() and read_problems(own)
+        # A folder may have only completions.
+        problems[name] = known or benchmarks.load_benchmark(name, args.data_dir)
+        ids = {problem.id for problem in problems[name]}
+        if unknown := [id for id, _ in drawn if id not in ids]:
+            raise ValueError(
+                f"{folder / COMPLETIONS}: {name} has no problem {unknown[0]!r}; restore"
+                f" {own}, or give the sampled copy's folder as --data_dir"
+            )
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}
     with contextlib.ExitStack() as opened:
@@ -129,17 +136,11 @@ def _judge(
                 name, len(known), scored[name], classes
             )
     audited = read_completions(folder / AUDIT)
-    baselines = []
     for name, result in results.items():
         if original := benchmarks.made_from(name, problems):
             result["original"] = against_original(scored[original], scored[name])
         if args.nearest:
-            result["nearest"] = found = nearest.nearest_result(problems[name], train)
-            shares = found["accuracy"], *found["interval"]
-            text = "{:.1%} [{:.1%}, {:.1%}]".format(*shares)
-            baselines.append(
-                f"accuracy of the nearest-neighbour baseline, {name}: {text}"
-            )
+            result |= nearest.nearest_result(problems[name], train)
         parts = {p: [*audited.get(f"{name}@{p}", {}).values()] for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
@@ -155,39 +156,12 @@ def _judge(
     text = markdown(written["model"], tables)
     write_verdicts(folder, scored)
     files.replace(folder / "table.md", text)
-    title = f"Evaluation of {written['model']}"
     sections = tables + report.completions(written, scored)
-    files.replace(folder / "report.html", page(title, sections))
+    html = page(f"Evaluation of {written['model']}", sections)
+    files.replace(folder / "report.html", html)
     files.replace_json(folder / "results.json", written)
-    print(text, *baselines, f"report: {folder / 'report.html'}", sep="\n")
+    print(text, f"report: {folder / 'report.html'}", sep="\n")
     return written
-
-
-def _sampled(
-    name: str,
-    problems: list[Problem],
-    drawn: Iterable[tuple[str, int]],
-    recorded: Mapping[str, Any],
-    where: pathlib.Path,
-) -> list[Problem]:
-    """Returns the first of `problems`: those that were sampled.
-
-    Raises ValueError if they differ from the `recorded` ones, or a completion belongs
-    to another problem.
-    """
-    problems = problems[: recorded.get("problems")]
-    ids = {problem.id for problem in problems}
-    unknown = [id for id, _ in drawn if id not in ids]
-    if recorded.get("sha256") not in (None, benchmarks.content_hash(problems)):
-        fault = "was sampled from a copy with other problems or answers"
-    elif unknown:
-        fault = f"has no problem {unknown[0]!r}"
-    else:
-        return problems
-    raise ValueError(
-        f"{where}: {name} {fault}; give the folder of the copy that was sampled as"
-        f" --data_dir, or restore problems/{name}.jsonl"
-    )
 
 
 def _compare(args: argparse.Namespace) -> dict[str, Any]:

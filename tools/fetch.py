@@ -43,7 +43,6 @@ class Source:
     path: str  # path of the file in the repository
     sha256: str  # hash of the downloaded file
     licence: str  # licence of the repository, and of the problems if known
-    rows: int  # number of problems
     # Converts a row to one with `problem` and `answer` or `answers`; None drops it.
     read: Callable[[Row], Row | None]
 
@@ -133,6 +132,8 @@ _harness = functools.partial(
     Source,
     repo="sail-sg/understand-r1-zero",
     commit="dfca49dd460ee7cc8e4a5a162c876a7fd6993b87",
+    licence="MIT; problems (c) MAA",
+    read=_numbers,
 )
 _gsm8k_set = functools.partial(
     Source,
@@ -153,16 +154,10 @@ SOURCES = {
     "aime2024": _harness(
         path="datasets/evaluation_suite/aime/data-00000-of-00001.arrow",
         sha256="861514ca0262d6c03d36d463ee33fe4465b0b85c0593f5df67bc75a717f50e5a",
-        licence="MIT; problems (c) MAA",
-        rows=30,
-        read=_numbers,
     ),
     "amc83": _harness(
         path="datasets/evaluation_suite/amc/data-00000-of-00001.arrow",
         sha256="5e16d28683b95782686413eadd12560d051b2d4ac8aef456b500891ccabd5233",
-        licence="MIT; problems (c) MAA",
-        rows=83,
-        read=_numbers,
     ),
     "math500": Source(
         repo="hkust-nlp/simpleRL-reason",
@@ -170,14 +165,12 @@ SOURCES = {
         path="examples/simplelr_math_eval/data/math500/test.jsonl",
         sha256="35dc41080a3680858b27fa7e0533d2d547825316fc5dafe5d316f4ccc5a06132",
         licence="MIT, as MATH",
-        rows=500,
         read=_math500,
     ),
     "minerva272": _harness(
         path="datasets/evaluation_suite/minerva/data-00000-of-00001.arrow",
         sha256="23d05849fd365b9dae2ce5f6c4b6af3baecbbd0a88623abec3f0692d346bae2a",
         licence="MIT; problems of OpenCourseWare CC BY-NC-SA",
-        rows=272,
         read=_minerva,
     ),
     "olympiadbench675": Source(
@@ -186,28 +179,24 @@ SOURCES = {
         path="evaluation/data/olympiadbench/test.jsonl",
         sha256="bb8c1e38a16ea9eacb77530315a674d883f267fbff79183effc53681b4fcc416",
         licence="MIT, as OlympiadBench",
-        rows=675,
         read=_olympiad,
     ),
     "gsm8k_test": _gsm8k_set(
         path="grade_school_math/data/test.jsonl",
         sha256="3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
-        rows=1319,
     ),
-    "svamp1000": _svamp_set(rows=1000, read=_svamp),
-    "svamp_dev": _svamp_set(rows=473, read=functools.partial(_svamp_half, half=0)),
-    "svamp_test": _svamp_set(rows=527, read=functools.partial(_svamp_half, half=1)),
+    "svamp1000": _svamp_set(read=_svamp),
+    "svamp_dev": _svamp_set(read=functools.partial(_svamp_half, half=0)),
+    "svamp_test": _svamp_set(read=functools.partial(_svamp_half, half=1)),
     "mawps_asdiv": _svamp_set(
         path="data/mawps-asdiv-a_svamp/train.csv",
         sha256="c761cdc6390a67a285c6c346a2931f61bc8f47430eceaeb123cc3d0263efa821",
-        rows=100,
         read=_mawps_asdiv,
     ),
     "gsm8k_train": _gsm8k_set(
         kind="train",
         path="grade_school_math/data/train.jsonl",
         sha256="17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
-        rows=7473,
     ),
 }
 
@@ -268,7 +257,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _list(arguments: argparse.Namespace) -> dict[str, str]:
     for name, s in SOURCES.items():
-        print(f"{name:<18}{s.kind:<7}{s.rows:>6,}  {s.licence}")
+        print(f"{name:<18}{s.kind:<7}{s.licence}")
         print(f"{'':<18}{s.repo} at {s.commit[:12]}: {s.path}")
     return {name: s.repo for name, s in SOURCES.items()}
 

@@ -1,6 +1,5 @@
 """The command: overrides, one-line errors, nothing half-written."""
 
-import json
 import os
 import pathlib
 import subprocess
@@ -10,6 +9,7 @@ import pytest
 
 from configs import compass_thinker_7b
 from configs.base import from_config
+from rl.files import replace_rows
 from rl.problems.curriculum import Curriculum, fill_gaps
 from rl.problems.reading import load_problems
 from tests import forked
@@ -49,7 +49,7 @@ def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
     for name, problems in ("lost", asks), ("good", good + asks[:1]):
         path = tmp_path / f"{name}.jsonl"
         rows = [{"problem": p, "answer": str(n)} for n, p in enumerate(problems)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        replace_rows(path, rows)
     inputs = [f"--input={tmp_path / name}.jsonl" for name in ("lost", "good")]
     result = curate(f"--config={config}", *inputs, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
@@ -71,7 +71,7 @@ def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
         for n, thing in enumerate(things)
     ]
     path, out = tmp_path / "big_math.jsonl", tmp_path / "out"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    replace_rows(path, rows)
     result = curate(
         f"--config={config}", "--input", path, "--out", out,
         "--config.evidence=required",
@@ -96,9 +96,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         '{"problem": "What is one more than six?", "answer": 7}\n{"question": "x"}\n'
     )
     rows = [{"id": str(i), "problem": f"{i}+1", "answer": "1"} for i in range(30)]
-    (tmp_path / "aime2024.jsonl").write_text(
-        "".join(json.dumps(r) + "\n" for r in rows)
-    )
+    replace_rows(tmp_path / "aime2024.jsonl", rows)
     # What is wrong is the last argument.
     bad = {
         # The real problems would stay in the training set.

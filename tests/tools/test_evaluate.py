@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from rl.files import replace_rows
 from rl.problems import arithmetic
 from rl.problems.reading import write_problems
 from tests.rollout.vllm import policies
@@ -23,8 +24,8 @@ def write(folder, completions):
     """Keeps `(benchmark, id, sample, completion)` as an evaluation would."""
     folder.mkdir(parents=True)
     keys = ("benchmark", "id", "sample", "completion")
-    rows = [json.dumps(dict(zip(keys, row, strict=True))) for row in completions]
-    (folder / "completions.jsonl").write_text("\n".join(rows) + "\n")
+    rows = (dict(zip(keys, row, strict=True)) for row in completions)
+    replace_rows(folder / "completions.jsonl", rows)
     return folder
 
 
@@ -101,16 +102,11 @@ def test_copies_with_other_problems_are_never_mixed(model, tmp_path, capsys):
         folder = tmp_path / answer
         folder.mkdir()
         row = {"id": "a", "problem": "1+1", "answer": answer}
-        (folder / "own.jsonl").write_text(json.dumps(row) + "\n")
-        arguments = command(model, folder / "own.jsonl", folder / "out")
-        assert main(arguments) == 0
+        replace_rows(folder / "own.jsonl", [row])
+        assert main(command(model, folder / "own.jsonl", folder / "out")) == 0
     folders = [str(tmp_path / name / "out") for name in ("1", "2")]
     assert main(["--compare", *folders]) == 2
     assert "have different problems or answers with" in capsys.readouterr().err
-    other = tmp_path / "2" / "out" / "problems" / "own.jsonl"
-    shutil.copy(other, tmp_path / "1" / "out" / "problems" / "own.jsonl")
-    assert main(["--rescore", folders[0]]) == 2
-    assert "own was sampled from a copy with other problems" in capsys.readouterr().err
 
 
 def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
@@ -124,7 +120,7 @@ def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
         for i in range(4, 9)
     ]
     path = tmp_path / "own.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    replace_rows(path, rows)
     asked = f"{path},perturbed:{path}:2026-11-22"
     assert main(command(model, asked, tmp_path / "a", "--limit", "2")) == 0
     # Those of the same problems, though other files may have a name with an @ too.
@@ -268,7 +264,7 @@ def test_a_score_beside_its_audit(model, tmp_path, capsys):
         {"id": str(i), "problem": text.format(i), "answer": str(i - 1)}
         for i in range(1, 5)
     ]
-    (tmp_path / "nuts.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    replace_rows(tmp_path / "nuts.jsonl", rows)
     out = tmp_path / "out"
     arguments = command(model, tmp_path / "nuts.jsonl", out, "--audit")
     assert main(arguments) == 0
@@ -281,7 +277,7 @@ def test_a_score_beside_its_audit(model, tmp_path, capsys):
     for row in drawn:
         if row["benchmark"] == "nuts@60":
             row["completion"] = " of them so how many are left"
-    kept.write_text("".join(json.dumps(row) + "\n" for row in drawn))
+    replace_rows(kept, drawn)
     assert main(["--rescore", str(out)]) == 0
     assert "| 0.0 (40%), 100.0 (60%), 0.0 (80%) |" in capsys.readouterr().out
 
@@ -347,7 +343,7 @@ def test_the_reward_of_a_run_is_asked_for_and_not_imported(tmp_path, capsys, sys
     folder = write(tmp_path / "e", [("sums", "s", 0, "yes"), ("sums", "s", 1, "4")])
     (folder / "problems").mkdir()
     row = {"id": "s", "problem": "2+2", "answer": "4", "wanted": "yes"}
-    (folder / "problems" / "sums.jsonl").write_text(json.dumps(row))
+    replace_rows(folder / "problems" / "sums.jsonl", [row])
     assert not (sys_path / "of_the_run.ran").exists()
     out = ["--json", str(tmp_path / "out.json"), "--rescore", str(folder)]
     assert main([*out, "--reward", "of_the_run:score"]) == 0
@@ -426,6 +422,7 @@ def test_two_runs_are_compared(model, sums, tmp_path, capsys):
     [
         (("--template", "qwen"), "template='qwen': must be one of none, qwen_math"),
         (("--samples", "4"), "samples=4: must be 1 at temperature 0"),
+        (("--max_tokens", "0"), "max_tokens=0: must be at least 1"),
         (("--context", "97"), "context=97: must be at most 96, the positions"),
         (("--benchmarks", "math501"), "benchmark 'math501': must be one of"),
         (("--dtype", "fp8"), "dtype='fp8': must be one of"),

@@ -1,4 +1,4 @@
-"""The command over a real model and the embedded sampler, and without a model."""
+"""The command over a real model, and what completions say of a problem."""
 
 import contextlib
 import io
@@ -10,8 +10,14 @@ import sys
 
 import pytest
 
+from rl.files import replace_rows
+from rl.types import Problem
+from tests.rl.examples import make_scored
 from tests.tools import tiny
+from tools.curation.row import Row
+from tools.curation.screen import screen
 from tools.grade import _parse, main
+from tools.grade import grade as describe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -60,9 +66,7 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     right = [json.loads(line) for line in before.splitlines()]
     for row in right[:12]:
         row["completion"] = "\\boxed{-1}"
-    (tmp_path / "out/completions.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in right)
-    )
+    replace_rows(tmp_path / "out/completions.jsonl", right)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tools.evaluation.sampler.open_sampler", None)
         status, said = grade(*command)
@@ -95,3 +99,45 @@ def test_bad_input_is_one_line(tmp_path):
     status, said = grade("--model", "m", "--input", path, "--out", tmp_path / "no")
     assert status == 2 and "rows.jsonl:1: 'problem' must be text, got 3" in said
     assert not (tmp_path / "no").exists()
+
+
+PROBLEM = Problem(id="a", problem="?", answers=("2",))
+GRADE = {
+    "samples": 4, "correct": 1, "unparsable": 1, "truncated": 1, "majority": "3",
+    "agreement": 0.5, "against_gold": True,
+}  # fmt: skip
+
+
+def test_a_majority_against_the_gold_is_told():
+    ends = ["stop", "length", "stop", "stop"]
+    scored = make_scored(PROBLEM, ["3", None, "3", "2"], ends=ends)
+    assert describe(scored, ["3", None, "3", "2"]) == GRADE
+
+
+def test_where_nobody_answers_there_is_no_majority():
+    found = describe(make_scored(PROBLEM, [None, None]), [None, None])
+    assert (found["majority"], found["agreement"]) == (None, 0.0)
+    assert found["unparsable"] == found["samples"] == 2 and not found["against_gold"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"agreement": 0.75}, {"majority_against_gold"}),
+        ({"agreement": 0.5}, set()),
+        ({"agreement": 1.0, "against_gold": False}, set()),
+        ({"agreement": 1.0, "samples": 3}, set()),
+        (
+            {"unparsable": 4, "agreement": 0.0, "against_gold": False},
+            {"majority_against_gold"},
+        ),
+    ],
+)
+def test_curation_reads_what_a_grading_says(changes, reason):
+    row = Row(
+        id="a",
+        problem="What is the sum of one and one?",
+        answers=("2",),
+        meta={"graded": GRADE | {"unparsable": 0} | changes},
+    )
+    assert set(screen(row).reasons) == reason

@@ -9,6 +9,7 @@ import pytest
 
 from configs import quickstart
 from configs.schema import config_json
+from rl.files import replace_json, replace_rows
 from tools.report.__main__ import main
 from tools.report.health import findings
 from tools.report.reading import read_runs
@@ -26,35 +27,19 @@ def metrics(step, rng, **changes):
     """A step of a healthy run."""
     gain = step / STEPS
     return {
-        "step": step,
-        "reward/mean": 2 * gain - 1 + rng.random() / 8,
-        "reward/accuracy": gain,
-        "length/all_mean": 24 + rng.random(),
-        "length/all_p95": 26,
-        "policy/loss": 0.01,
-        "policy/entropy": 0.3 - gain / 8,
-        "policy/clipped_high": 0.01,
-        "policy/clipped_low": 0.02,
-        "policy/skipped": 0,
-        "policy/skipped_in_a_row": 0,
-        "policy/sampler_gap_mean": 1e-4,
-        "policy/grad_norm": 0.5,
-        "schedule/learning_rate": 1e-4,
-        "sampling/informative": 0.8,
-        "sampling/truncated": 0.0,
-        "sampling/repeated": 0.0,
-        "sampling/duplicated": 0.5,
-        "sampling/unjudged": 0,
-        "sampling/tokens": 6000,
-        "sampling/seconds": 0.25,
-        "packing/tokens": 7000,
-        "verifier/judged": 256,
-        "seconds/sample": 0.25,
-        "seconds/update": 0.75,
-        "seconds/step": 1.0,
-        "speed/sampling_tokens": 24_000,
+        "step": step, "reward/mean": 2 * gain - 1 + rng.random() / 8,
+        "reward/accuracy": gain, "length/all_mean": 24 + rng.random(),
+        "length/all_p95": 26, "policy/loss": 0.01, "policy/entropy": 0.3 - gain / 8,
+        "policy/clipped_high": 0.01, "policy/clipped_low": 0.02, "policy/skipped": 0,
+        "policy/skipped_in_a_row": 0, "policy/sampler_gap_mean": 1e-4,
+        "policy/grad_norm": 0.5, "schedule/learning_rate": 1e-4,
+        "sampling/informative": 0.8, "sampling/truncated": 0.0,
+        "sampling/repeated": 0.0, "sampling/duplicated": 0.5, "sampling/unjudged": 0,
+        "sampling/tokens": 6000, "sampling/seconds": 0.25, "packing/tokens": 7000,
+        "verifier/judged": 256, "seconds/sample": 0.25, "seconds/update": 0.75,
+        "seconds/step": 1.0, "speed/sampling_tokens": 24_000,
         "speed/update_tokens": 9_333,
-    } | changes
+    } | changes  # fmt: skip
 
 
 def sample(step, **changes):
@@ -73,10 +58,6 @@ def evaluated(accuracy):
     return part | {"samples": 4, "greedy_accuracy": accuracy} | by
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def make(folder, *, seed=0, end=True, after=0.75, faults=None, **changes):
     """A run's folder; `faults` are changes of its metrics by step."""
     folder.mkdir(parents=True)
@@ -90,17 +71,17 @@ def make(folder, *, seed=0, end=True, after=0.75, faults=None, **changes):
         "history": [{"after": 0, "changes": []}],
         "start": {"commit": "commit abc123", "devices": "8 x H100"},
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    replace_json(folder / "manifest.json", manifest)
     rng, faults = random.Random(seed), faults or {}
     rows = [metrics(s, rng, **faults.get(s, {})) for s in range(1, STEPS + 1)]
-    write(folder / "metrics.jsonl", [{"step": 0, "eval/accuracy": 0.25}, *rows])
-    write(folder / "samples.jsonl", [sample(s) for s in range(1, STEPS + 1)])
+    replace_rows(folder / "metrics.jsonl", [{"step": 0, "eval/accuracy": 0.25}, *rows])
+    replace_rows(folder / "samples.jsonl", [sample(s) for s in range(1, STEPS + 1)])
     if end:
         summary = {
             "base": evaluated(0.25), "final": evaluated(after), "steps": STEPS,
             "ended": "", "unhealthy": "", "skipped": 0, "wall_seconds": 61.0,
         }  # fmt: skip
-        (folder / "summary.json").write_text(json.dumps(summary))
+        replace_json(folder / "summary.json", summary)
     return folder
 
 
@@ -150,10 +131,10 @@ def test_dumps_and_early_ends_are_found(tmp_path):
     folder = make(tmp_path / "run")
     dump = folder / "dumps" / "8"
     dump.mkdir(parents=True)
-    (dump / "dump.json").write_text(json.dumps({"step": 8, "cause": "a NaN"}))
+    replace_json(dump / "dump.json", {"step": 8, "cause": "a NaN"})
     summary = json.loads((folder / "summary.json").read_text())
     summary |= {"ended": "0 of 4 informative groups", "unhealthy": "its last 3 updates"}
-    (folder / "summary.json").write_text(json.dumps(summary))
+    replace_json(folder / "summary.json", summary)
     assert listed(folder) == [
         ("dump", "8", "a NaN; see dumps/8"),
         ("end", "40", "ended early: 0 of 4 informative groups"),
@@ -169,11 +150,11 @@ def declined(accuracies, tmp_path):
         {"step": 10 * i, "eval/accuracy": accuracy}
         for i, accuracy in enumerate(accuracies)
     ]
-    write(folder / "metrics.jsonl", rows)
+    replace_rows(folder / "metrics.jsonl", rows)
     summary = json.loads((folder / "summary.json").read_text())
     final = {"accuracy": accuracies[-1]}
     final["accuracy_interval"] = [accuracies[-1] - 0.03, accuracies[-1] + 0.03]
-    (folder / "summary.json").write_text(json.dumps(summary | {"final": final}))
+    replace_json(folder / "summary.json", summary | {"final": final})
     return listed(folder)
 
 
@@ -213,7 +194,6 @@ def test_an_incomplete_last_line_is_ignored_and_other_bad_lines_are_errors(tmp_p
     lines = (folder / "samples.jsonl").read_text().splitlines()
     for bad, message in {
         "nonsense": "not JSON",
-        '["no", "object"]': "a row must be an object",
         '{"step": "3"}': "step='3': must be a whole number",
         '{"step": 3, "problem": "?"}': "needs problem, completion, gold and reward",
     }.items():
@@ -265,7 +245,7 @@ def test_a_completion_without_a_reason_is_shown(tmp_path):
     folder = make(tmp_path / "run")
     row = sample(1)
     del row["shown_as"]
-    write(folder / "samples.jsonl", [row])
+    replace_rows(folder / "samples.jsonl", [row])
     assert "so \\boxed{15}" in page([read(folder)])
 
 
@@ -277,29 +257,18 @@ def hostile(folder):
     make(folder)
     own = {k: HOSTILE for k in ("problem", "completion", "gold", "rule", "suspect")}
     kinds = {"shown_as": [HOSTILE], "components": {HOSTILE: HOSTILE}, "tokens": HOSTILE}
-    write(folder / "samples.jsonl", [sample(1, **own, **kinds), sample(2)])
+    replace_rows(folder / "samples.jsonl", [sample(1, **own, **kinds), sample(2)])
     config = json.loads((folder / "config.json").read_text())
     config["model"]["path"] = config["alarms"][HOSTILE] = HOSTILE
     config[HOSTILE] = {HOSTILE: HOSTILE}
-    (folder / "config.json").write_text(json.dumps(config))
-    manifest = {
-        "identity": {"versions": {HOSTILE: HOSTILE}, "hosts": {HOSTILE: HOSTILE}},
-        "start": dict.fromkeys(("commit", "devices", "machine", "time"), HOSTILE),
-        "history": [
-            {"after": HOSTILE, "changes": [{"key": HOSTILE, "before": HOSTILE}]}
-        ],
-    }
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    replace_json(folder / "config.json", config)
     summary = {"ended": HOSTILE, "unhealthy": HOSTILE, "wall_seconds": 3}
     part = {"accuracy": 0.5, "problems": HOSTILE}
     summary["final"] = part | {"by_source": {HOSTILE: part, "b": part}}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    rows = (folder / "metrics.jsonl").read_text()
-    row = json.dumps(metrics(STEPS + 1, random.Random(0), **{f"seconds/{HOSTILE}": 2}))
-    (folder / "metrics.jsonl").write_text(f"{rows}{row}\n")
+    replace_json(folder / "summary.json", summary)
     dump = folder / "dumps" / "8"
     dump.mkdir(parents=True)
-    (dump / "dump.json").write_text(json.dumps({"cause": HOSTILE}))
+    replace_json(dump / "dump.json", {"cause": HOSTILE})
     return folder
 
 
@@ -311,7 +280,7 @@ def test_hostile_texts_stay_texts(tmp_path, count):
     assert "<img" not in text and "<a " not in text
     assert text.count("<style") == 1 + count
     # It is there, and as text.
-    assert text.count("&lt;img src=x onerror=&#34;") > 20
+    assert text.count("&lt;img src=x onerror=&#34;") > 15
     (policy,) = re.findall(r'Security-Policy" content="(.*?)"', text)
     assert policy.startswith("default-src 'none'; script-src 'none';")
 
@@ -337,9 +306,11 @@ def test_the_page_of_a_run(tmp_path):
 def test_a_long_run_stays_under_five_megabytes(tmp_path):
     folder = make(tmp_path / "run")
     rng = random.Random(0)
-    write(folder / "metrics.jsonl", [metrics(s, rng) for s in range(1, 2001)])
+    replace_rows(folder / "metrics.jsonl", [metrics(s, rng) for s in range(1, 2001)])
     long = "<&> " * 4000
-    write(folder / "samples.jsonl", [sample(s, completion=long) for s in range(1500)])
+    replace_rows(
+        folder / "samples.jsonl", [sample(s, completion=long) for s in range(1500)]
+    )
     text = page([read(folder)])
     assert 5e5 < len(text.encode()) < 5e6
     assert "more completions are in samples.jsonl" in text

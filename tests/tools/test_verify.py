@@ -4,12 +4,8 @@ import json
 
 import pytest
 
+from rl.files import replace_rows
 from tools import verify
-
-
-def _write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def test_pairs(tmp_path, capsys):
@@ -20,8 +16,8 @@ def test_pairs(tmp_path, capsys):
         {"id": "d", "gold": "3", "pred": "no box", "mode": "response", "label": False},
     ]
     out = tmp_path / "out.json"
-    path = _write(tmp_path / "pairs.jsonl", rows)
-    assert verify.main([path, "--json", str(out)]) == 0
+    replace_rows(tmp_path / "pairs.jsonl", rows)
+    assert verify.main([str(tmp_path / "pairs.jsonl"), "--json", str(out)]) == 0
     result = json.loads(out.read_text())
     assert [v["correct"] for v in result["verdicts"]] == [True, False, True, False]
     assert result["pairs"] == 4 and result["correct"] == 2
@@ -59,8 +55,6 @@ def test_a_negative_answer_is_no_flag(capsys):
         (b'{"gold": "1"}\n', "pairs.jsonl:1: 'gold' (or a list 'golds') and"),
         (b'{"golds": "12", "pred": "1"}\n', "must be text, not '12' and '1'"),
         (b'{"golds": 3, "pred": "1"}\n', "must be text, not 3 and '1'"),
-        (b'{"gold": "\xff", "pred": "1"}\n', "pairs.jsonl:1: not UTF-8"),
-        (b"[1]\n", "pairs.jsonl:1: a row must be an object"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path, capsys, content, message):

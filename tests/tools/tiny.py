@@ -1,12 +1,12 @@
 """A random model that reads and writes single characters, and sums to ask it."""
 
-import json
 import pathlib
 import string
 
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from rl.files import replace_rows
 from tests.models import reference
 
 END = "<|endoftext|>"
@@ -34,5 +34,5 @@ def make_sums(path: pathlib.Path, count: int = 40) -> pathlib.Path:
         {"id": f"s{i}", "problem": f"{i}+{3 * i}=?", "answer": str(4 * i), "level": 1}
         for i in range(count)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    replace_rows(path, rows)
     return path

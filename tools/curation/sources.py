@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.schema import call
-from rl.files import fetched, read_rows, sha256
+from rl.files import damaged, fetched, read_rows, sha256
 from tools.curation import formats
 from tools.curation.evidence import BULKY, RATES, Evidence, read_evidence
 from tools.curation.row import Row
@@ -194,10 +194,8 @@ def _value(name: str, value: Any, where: str) -> Any:
 
 
 def _json(path: pathlib.Path) -> list[Any]:
-    try:
+    with damaged(path, "give a file with valid JSON"):
         rows = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error}); correct it") from None
     return rows if isinstance(rows, list) else [rows]
 
 

@@ -14,7 +14,13 @@ import numpy as np
 
 from configs.schema import differences
 from rl.evaluate import Scored, by_problem
-from rl.statistics import cluster_sums, compare_seeds, difference_interval, t_interval
+from rl.statistics import (
+    avg_at_k,
+    cluster_sums,
+    compare_seeds,
+    difference_interval,
+    t_interval,
+)
 from tools.evaluation.benchmarks import title
 from tools.evaluation.files import Evaluation, read_evaluation
 from tools.evaluation.report import difference, sampling
@@ -175,7 +181,6 @@ def _of_models(
     a, b = arms
     result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
-        result["interval_over_problems"] = result["difference_interval"]
         result["difference_interval"], result["p_value"] = found
         result["about"] = METHODS
     return result
@@ -183,7 +188,7 @@ def _of_models(
 
 def _accuracies(arm: Arm, name: str, ids: Iterable[str]) -> np.ndarray:
     """Returns the share of correct completions, `[models, problems]`."""
-    return np.array([[np.mean(e.correct[name][id]) for id in ids] for e in arm])
+    return np.array([avg_at_k([e.correct[name][id] for id in ids]) for e in arm])
 
 
 def against_original(
@@ -192,11 +197,8 @@ def against_original(
     """Compares a perturbed set with its original problems, which have the same ids."""
     known, other = by_problem(original), by_problem(perturbed)
     ids = [id for id in other if id in known]
-    first, second = (
-        np.array([np.mean([s.correct for s in of[id]]) for id in ids])
-        for of in (known, other)
-    )
-    return paired(ids, first, second)
+    rights = [[[s.correct for s in of[id]] for id in ids] for of in (known, other)]
+    return paired(ids, avg_at_k(rights[0]), avg_at_k(rights[1]))
 
 
 def paired(
@@ -245,10 +247,7 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
     whole = np.rint(differences * unit).astype(int)
     chance = np.ones(1)  # probability of each sum so far, in ascending order
     for size in abs(whole):
-        grown = np.zeros(len(chance) + 2 * size)
-        grown[: len(chance)] += chance / 2
-        grown[2 * size :] += chance / 2
-        chance = grown
+        chance = (np.pad(chance, (0, 2 * size)) + np.pad(chance, (2 * size, 0))) / 2
     sums = np.abs(np.arange(len(chance)) - abs(whole).sum())
     return float(min(1.0, chance[sums >= abs(whole.sum())].sum()))
 

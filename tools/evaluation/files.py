@@ -1,7 +1,7 @@
 """Reads and writes the folder of an evaluation.
 
 DIR/conditions.json     model, benchmarks and conditions of sampling
-DIR/problems/           problems of benchmarks that are not in `BENCHMARKS`
+DIR/problems/           problems of each benchmark
 DIR/completions.jsonl   one row per completion, written when it is finished
 DIR/verdicts.jsonl      one row per completion: extracted answer, correct or not
 """

@@ -92,7 +92,7 @@ def training_problems(config: str | None) -> list[Problem]:
 def nearest_result(
     problems: Sequence[Problem], train: Sequence[Problem]
 ) -> dict[str, Any]:
-    """Returns the baseline's accuracy with its 95% interval over problems."""
+    """Returns the baseline's accuracy `nearest`, with its 95% interval."""
     correct = nearest_correct(problems, train)
     interval = wilson_interval(sum(correct), len(correct))
-    return {"accuracy": sum(correct) / len(correct), "interval": list(interval)}
+    return {"nearest": sum(correct) / len(correct), "nearest_interval": interval}

@@ -13,8 +13,6 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from models.hf import DTYPES
 from models.hub import resolve_folder
-from rl.files import damaged
-from rl.problems.templates import check_template
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     default_stop_ids,
@@ -79,12 +77,3 @@ def split_model(found: Pretrained) -> tuple[Decoder, Mesh]:
         attention=default_implementation(mesh, DTYPES[found.dtype]),
     )
     return model, mesh
-
-
-def run_template(workdir: pathlib.Path) -> str:
-    """Returns the template of a run's prompts."""
-    config = workdir / "config.json"
-    with damaged(config, "give a run's workdir as --model"):
-        template = json.loads(config.read_text("utf-8"))["data"]["template"]
-        check_template(template)
-    return template

@@ -78,10 +78,11 @@ def tables(results: Mapping[str, Any]) -> list[Section]:
     report = []
     if set(benchmarks) & set(FIVE):
         report.append(_with_published(model, benchmarks, sampling(drawing)))
+    shown = {k: c for k, c in _DETAIL.items() if any(map(c, benchmarks.values()))}
     report.append(
         Section(
             "In detail",
-            [{k: cell(r) for k, cell in _DETAIL.items()} for r in benchmarks.values()],
+            [{k: cell(r) for k, cell in shown.items()} for r in benchmarks.values()],
             "Brackets are 95% intervals over problems, or over the templates from which"
             " problems were made.",
         )
@@ -135,10 +136,6 @@ def _with_published(
     average = average_of_five(benchmarks)
     mean = "" if average is None else f"{100 * average:.1f}"
     rows = [row(model, drawn, [*map(percent, five)], mean, "this evaluation")]
-    largest = [f"{kind}@{r['samples']}" for r in five if r for kind in ("maj", "pass")]
-    for key in dict.fromkeys(key for key in largest if not key.endswith("@1")):
-        cells = [percent(result, key) for result in five]
-        rows.append(row(model, key, cells, "", "this evaluation"))
     for name, scores, source, how in PUBLISHED:
         cells = [f"{score:.1f}" for score in scores]
         rows.append(row(name, how, cells, f"{np.mean(scores):.1f}", source))
@@ -184,6 +181,7 @@ _DETAIL: Mapping[str, Callable[[Figures], str]] = {
         for key in r
         if "@" in key and not key.endswith("_interval") and key != "pass@1"
     ),
+    "nearest neighbour, %": lambda r: percent(r, "nearest"),
     "no answer, %": _share("no_answer"),
     "truncated, %": _share("truncated"),
     "repetitive, %": _share("repeated"),

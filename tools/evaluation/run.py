@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from rl.evaluate import SampledCompletion, draw
-from rl.files import Rows, sha256, visible
+from rl.files import Rows, sha256_of_each, visible
 from rl.problems.templates import check_template, encode_prompt
 from rl.problems.tokenizer import decode_completion
 from rl.progress import watch
@@ -211,7 +211,5 @@ def checkpoint_hash(folder: pathlib.Path) -> str:
     weights = visible(folder, "*.safetensors")
     if not weights:
         raise FileNotFoundError(f"{folder}: no .safetensors file; give a model folder")
-    digest = hashlib.sha256()
-    for path in [folder / "config.json", *weights]:
-        digest.update(bytes.fromhex(sha256(path)))
-    return digest.hexdigest()
+    digests = sha256_of_each([folder / "config.json", *weights])
+    return hashlib.sha256(bytes.fromhex("".join(digests))).hexdigest()

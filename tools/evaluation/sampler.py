@@ -23,7 +23,7 @@ from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
 from rollout.vllm.server import ServerProcess, ServerSpec
 from tools.evaluation import audit, run
-from tools.evaluation.benchmarks import BENCHMARKS, content_hash
+from tools.evaluation.benchmarks import content_hash
 from tools.evaluation.files import AUDIT, problems_file, record_conditions
 from tools.evaluation.pretrained import Pretrained, find_pretrained, split_model
 
@@ -124,10 +124,10 @@ def sample(
     with files.locked(args.out):
         recorded = {"model": args.model, "drawing": drawing, "benchmarks": facts}
         record_conditions(args.out, recorded)
-        for name in sets.keys() - BENCHMARKS.keys():
+        for name, problems in named:
             path = problems_file(args.out, name)
             path.parent.mkdir(exist_ok=True)
-            write_problems(path, sets[name])
+            write_problems(path, problems)
         context = conditions.context
         run.complete(tasks, lambda: open_sampler(args, model, context), model)
 

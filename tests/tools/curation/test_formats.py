@@ -24,22 +24,24 @@ def deepscaler(i, ask, gold):
 
 def big_math(i, ask, gold):
     return {
-        "problem": ask,
-        "answer": gold,
-        "source": "orca_math",
-        "domain": ["Mathematics -> Algebra -> Other"],
-        "llama8b_solve_rate": i / 64,
+        "problem": ask, "answer": gold, "source": "orca_math",
+        "domain": ["Mathematics -> Algebra -> Other"], "llama8b_solve_rate": i / 64,
+    }  # fmt: skip
+
+
+def verl(name, ask, gold, **extra):
+    return {
+        "data_source": name,
+        "prompt": [{"content": ask, "role": "user"}],
+        "ability": "math",
+        "reward_model": {"ground_truth": gold, "style": "rule"},
+        "extra_info": extra,
     }
 
 
 def dapo(i, ask, gold):
-    return {
-        "data_source": "math_dapo",
-        "prompt": [{"content": DAPO.format(ask), "role": "user"}],
-        "ability": "MATH",
-        "reward_model": {"ground_truth": gold, "style": "rule-lighteval/MATH_v2"},
-        "extra_info": {"index": f"9a9b6eb4-a1cb-49d1-8c1e-62eaf2f7407{i}"},
-    }
+    index = f"9a9b6eb4-a1cb-49d1-8c1e-62eaf2f7407{i}"
+    return verl("math_dapo", DAPO.format(ask), gold, index=index)
 
 
 def dapo_processed(i, ask, gold):
@@ -48,35 +50,16 @@ def dapo_processed(i, ask, gold):
 
 
 def skywork(i, ask, gold):
-    return {
-        "data_source": "train-math-numinamath1.5_olympiads",
-        "prompt": [{"content": ask, "role": "user"}],
-        "ability": "math",
-        "reward_model": {"ground_truth": json.dumps([gold]), "style": "rule"},
-        "extra_info": {
-            "index": i,
-            "model_difficulty": {
-                "DeepSeek-R1-Distill-Qwen-1.5B": 16,
-                "DeepSeek-R1-Distill-Qwen-32B": 2,
-                "DeepSeek-R1-Distill-Qwen-7B": 9,
-            },
-        },
-    }
+    failures = {"1.5B": 16, "32B": 2, "7B": 9}
+    failed = {f"DeepSeek-R1-Distill-Qwen-{k}": n for k, n in failures.items()}
+    name, golds = "train-math-numinamath1.5_olympiads", json.dumps([gold])
+    return verl(name, ask, golds, index=i, model_difficulty=failed)
 
 
 def guru(i, ask, gold):
-    return {
-        "data_source": "math__merged_deduped_dapo_or1_dataset",
-        "prompt": [{"content": ask, "role": "user"}],
-        "ability": "math",
-        "reward_model": {"ground_truth": gold, "style": "rule"},
-        "extra_info": {
-            "index": i,
-            "qwen2.5_7b_pass_rate": 0.0625,
-            "qwen3_30b_pass_rate": i / 16,
-            "split": "train",
-        },
-    }
+    rates = {"qwen2.5_7b_pass_rate": 0.0625, "qwen3_30b_pass_rate": i / 16}
+    name = "math__merged_deduped_dapo_or1_dataset"
+    return verl(name, ask, gold, index=i, split="train", **rates)
 
 
 def open_reasoner_zero(i, ask, gold):
@@ -88,16 +71,11 @@ def open_reasoner_zero(i, ask, gold):
 
 def numina(i, ask, gold):
     return {
-        "problem": ask,
-        "solution": f"We add them: {gold}.",
-        "answer": gold if i else "proof",
-        "problem_type": "Algebra",
-        "question_type": "math-word-problem",
-        "problem_is_valid": "Yes",
-        "solution_is_valid": "Yes",
-        "source": "olympiads",
-        "synthetic": False,
-    }
+        "problem": ask, "solution": f"We add them: {gold}.",
+        "answer": gold if i else "proof", "problem_type": "Algebra",
+        "question_type": "math-word-problem", "problem_is_valid": "Yes",
+        "solution_is_valid": "Yes", "source": "olympiads", "synthetic": False,
+    }  # fmt: skip
 
 
 def math(i, ask, gold):

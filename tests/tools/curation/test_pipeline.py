@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from rl.files import replace_rows
 from tools.curation.pipeline import _evaluation, curate
 from tools.curation.text import similarity
 
@@ -61,7 +62,7 @@ ROWS = [
 
 def run(tmp_path, rows=ROWS, out="out", **changes):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    replace_rows(path, rows)
     (tmp_path / "exam.jsonl").write_text(json.dumps(EXAM) + "\n")
     changes = {"evaluation": [str(tmp_path / "exam.jsonl")]} | changes
     changes.setdefault("sources", ({"path": str(path)},) if rows else ())
@@ -104,6 +105,7 @@ def test_the_levelled_copy_wins_and_scales_do_not_mix(finished):
     assert (kept["levelled"]["level"], kept["levelled"]["level_source"]) == (2, "scale")
     assert kept["foreign"]["level"] is None
     assert summary["levels"] == {"1": 1, "2": 1, "no level": 3}
+    assert "| no level | 3 |" in (out / "report.md").read_text()
 
 
 def test_the_answer_is_found_in_the_box(finished):
@@ -171,7 +173,7 @@ def test_two_evaluation_sets_may_have_one_file_name(tmp_path):
 @pytest.mark.failure(93)
 def test_an_input_is_not_replaced(tmp_path):
     path = tmp_path / "problems.jsonl"
-    path.write_text(json.dumps(ROWS[0]) + "\n")
+    replace_rows(path, ROWS[:1])
     sources = ({"path": str(path)},)
     with pytest.raises(ValueError, match="problems.jsonl: is an input, which would"):
         curate(tmp_path, sources=sources, **BASE)

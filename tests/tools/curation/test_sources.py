@@ -7,13 +7,14 @@ import pathlib
 
 import pytest
 
+from rl.files import replace_rows
 from tools.curation.sources import Source, read
 
 GOOD = {"id": "a", "problem": "What is 1 + 1?", "answer": "2"}
 
 
 def write(path: pathlib.Path, *rows) -> pathlib.Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    replace_rows(path, rows)
     return path
 
 

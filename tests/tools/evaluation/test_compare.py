@@ -1,5 +1,4 @@
 import itertools
-import json
 import math
 
 import numpy as np
@@ -7,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl.files import read_rows, replace_json, replace_rows
 from tools.evaluation.compare import compare, compare_markdown, sign_flip_p_value
 
 
@@ -18,9 +18,8 @@ def judged(folder, verdicts, **drawing):
         for id, correct in of_problem.items()
         for i, right in enumerate(correct)
     ]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "verdicts.jsonl").write_text(text)
-    (folder / "conditions.json").write_text(json.dumps({"drawing": drawing}))
+    replace_rows(folder / "verdicts.jsonl", rows)
+    replace_json(folder / "conditions.json", {"drawing": drawing})
     return folder
 
 
@@ -93,10 +92,9 @@ def test_problems_of_one_template_count_once(tmp_path):
     after = {f"p{i}": [i < 4] for i in range(8)}
     arms = [judged(tmp_path / n, {"s": v}) for n, v in (("a", before), ("b", after))]
     for arm in arms:
-        rows = [json.loads(line) for line in (arm / "verdicts.jsonl").open()]
+        rows = [row for _, row in read_rows(arm / "verdicts.jsonl")]
         rows = [row | {"cluster": f"t{int(row['id'][1:]) // 4}"} for row in rows]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (arm / "verdicts.jsonl").write_text(text)
+        replace_rows(arm / "verdicts.jsonl", rows)
     pair = compare([[arms[0]], [arms[1]]])["pairs"][0]["benchmarks"]["s"]
     assert pair["p_value"] == 1.0  # two templates, one changed; alone 2 / 2**4
 

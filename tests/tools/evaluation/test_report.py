@@ -97,8 +97,8 @@ def test_markdown_has_the_row_and_the_published_ones():
         for line in lines
         if line.startswith("| mine")
     ]
-    assert [cells[1] for cells in own] == ["avg@4 at T=0.6", "maj@4", "pass@4"]
-    assert [cells[4][:6] for cells in own] == ["33.3 [", "41.7 [", "66.7 ["]
+    assert [cells[1] for cells in own] == ["avg@4 at T=0.6"]
+    assert own[0][4].startswith("33.3 [")
     assert own[0][2] == own[0][7] == ""
     compass = next(line for line in lines if line.startswith("| Compass-Thinker-7B"))
     assert "| not stated | 40.0 | 65.0 | 82.9 | 36.4 | 43.5 | 53.6" in compass
