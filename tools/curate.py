@@ -8,6 +8,7 @@ The command writes problems.jsonl, dropped.jsonl, report.md, report.html and
 summary.json into DIR. The same command on the same files writes the same bytes.
 """
 
+import argparse
 import os
 import pathlib
 import sys
@@ -25,8 +26,7 @@ from configs.reading import (
     parse_flags,
 )
 from configs.schema import call
-from rl.files import replace_json
-from rl.processes.stopping import DONE, ERROR, run
+from tools import command
 from tools.curation.formats import parse_fields
 from tools.curation.pipeline import curate
 from tools.curation.sets import most
@@ -50,36 +50,28 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
-        sys.exit(f"curate: unexpected argument {argv[1]!r}; see --help for the flags")
+        sys.exit(f"error: unexpected argument {argv[1]!r}; see --help for the flags")
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
     expand_home(_CONFIG.value)
-    again = "run it again (outputs without summary.json are incomplete)"
-    sys.exit(run(f"curate: stopped; {again}", lambda _: _curate()))
+    sys.exit(command.run(_curate, argparse.Namespace(json=_JSON.value)))
 
 
-def _curate() -> int:
-    try:
-        inputs = [name for text in _INPUT.value for name in comma_separated(text)]
-        out = _OUT.value
-        fields = parse_fields(_FIELDS.value)
-        if fields and not inputs:
-            raise ValueError(f"--fields={_FIELDS.value}: requires --input")
-        config = _CONFIG.value.to_dict()
-        if inputs:
-            config["sources"] = [{"path": p, "fields": fields} for p in inputs]
-        summary = call(curate, "", config, out=out)
-    except (ValueError, OSError) as error:
-        print(f"curate: {error}", file=sys.stderr)
-        return ERROR
-    if _JSON.value:
-        replace_json(_JSON.value, summary)
+def _curate(_: argparse.Namespace) -> dict[str, Any]:
+    inputs = [name for text in _INPUT.value for name in comma_separated(text)]
+    fields = parse_fields(_FIELDS.value)
+    if fields and not inputs:
+        raise ValueError(f"--fields={_FIELDS.value}: requires --input")
+    config = _CONFIG.value.to_dict()
+    if inputs:
+        config["sources"] = [{"path": p, "fields": fields} for p in inputs]
+    summary = call(curate, "", config, out=_OUT.value)
     for line in lost(summary):
         print(f"WARNING: {line}")
     print(
         f"kept {summary['kept']:,} of {summary['rows']:,} rows,"
-        f" {summary['with_level']:,} with a level; see {out / 'report.html'}"
+        f" {summary['with_level']:,} with a level; see {_OUT.value / 'report.html'}"
     )
-    return DONE
+    return summary
 
 
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:

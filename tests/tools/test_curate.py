@@ -118,10 +118,10 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         env=ENVIRONMENT,
     )
     for result, message in zip(ends, bad.values(), strict=True):
-        assert result.returncode == 1, result.args
+        assert result.returncode == 2, result.args
         # It may follow a progress bar.
-        assert result.stderr.count("curate: ") == 1
-        said = result.stderr.rpartition("curate: ")[2].splitlines()[0]
+        assert result.stderr.count("error: ") == 1
+        said = result.stderr.rpartition("error: ")[2].splitlines()[0]
         assert message in said
         assert "Traceback" not in result.stderr
     assert not (tmp_path / "out").exists()
