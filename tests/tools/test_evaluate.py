@@ -333,6 +333,7 @@ def test_the_reward_of_a_run_is_asked_for_and_not_imported(tmp_path, capsys, sys
     )
     run = tmp_path / "run"
     run.mkdir()
+    (run / "held_out.jsonl").touch()
     for own in ({}, {"reward": ""}):
         config = {"reward": {"function": "of_the_run:score"}, "eval": own}
         (run / "config.json").write_text(json.dumps(config))
