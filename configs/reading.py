@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import inspect
 import json
 import os
 import pathlib
@@ -107,6 +108,8 @@ def read_config(name: str) -> ConfigDict:
     module = run_file(file)
     if "get_config" not in module:
         raise UnreadableConfig(f"{file}: must define get_config()")
+    if text and not inspect.signature(module["get_config"]).parameters:
+        raise UnreadableConfig(f"{name}: the file has no variants; remove ':{text}'")
     try:
         config = module["get_config"](*([text] if text else []))
     except UnreadableConfig:  # raised by another config file that this one reads
