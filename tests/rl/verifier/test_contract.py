@@ -90,6 +90,8 @@ DECIDED: dict[str, list[tuple[str, str, str | None, bool]]] = {
         ("1253", "1253_6", "Write 321 in bases 7 and 8.", False),
         ("1254", "1253_6", "Write 321 in base 6.", False),
         ("321", "1253_6", "Write 321 in base 6.", False),
+        ("101101", "101101_2", "Convert 45 to binary.", True),
+        ("55", "55_8", "Convert 45 to octal.", True),
         ("12.53", "1253_6", "Write 321 in base 6.", False),
     ],
     "what is asked for is a label": [

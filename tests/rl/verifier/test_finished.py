@@ -264,9 +264,3 @@ def test_each_accepted_answer_may_be_written():
     golds = (r"3.3 \times 10^{-4}", "3.3e-4")
     for gold in golds:
         assert judge(rf"\boxed{{{gold}}}", golds, problem).correct
-
-
-def test_a_base_may_have_a_name_of_its_own():
-    assert judge(r"\boxed{101101}", "101101_2", "Convert 45 to binary.").correct is True
-    assert judge(r"\boxed{55}", "55_8", "Convert 45 to octal.").correct is True
-    assert judge(r"\boxed{45}", "101101_2", "Convert 45 to binary.").correct is False

@@ -52,6 +52,9 @@ ANSWERS: dict[str, list[Row]] = {
         ("(0,5)", [], [r"0<x<5,\text{ where }x\text{ is an integer}"]),
         ("x+1", [], [r"x+1\text{ for no }x>0", r"x+1\text{ where }x\text{ is wrong}"]),
         ("Ce^{kt}", [], [r"Ce^{kt}\text{ where }k=\ln 2"]),
+        ("2k+1", [r"2k+1 \text{ for any integer } k"], []),
+        ("x^2+C", [r"x^2+C \text{ for any constant } C"], []),
+        ("5", [], [r"5 \text{ because it is the smallest}"]),
         # One of its own for each.
         ("x+1, x-1", [], ["x-1 (x>0), x+1 (x<0)"]),
     ],

@@ -90,6 +90,10 @@ def _replaced(old, new):
     return lambda gold: gold.replace(old, new) if old in gold else None
 
 
+def _thousands(gold):
+    return f"{int(gold):,}" if "." not in gold and len(gold) > 4 else None
+
+
 _FORMS = {
     "text": _of_numbers(lambda g: rf"\text{{{g}}}"),
     "bold text": _of_numbers(lambda g: rf"\textbf{{{g}}}"),
@@ -98,13 +102,9 @@ _FORMS = {
     "named in words": _of_numbers(lambda g: rf"\text{{Area}} = {g}"),
     "plus sign": _of_numbers(lambda g: None if g[0] == "-" else f"+{g}"),
     "decimals of zero": _of_numbers(lambda g: None if "." in g else f"{g}.00"),
-    "thousands": _of_numbers(
-        lambda g: f"{int(g):,}" if "." not in g and len(g) > 4 else None
-    ),
+    "thousands": _of_numbers(_thousands),
     "thousands of TeX": _of_numbers(
-        lambda g: (
-            f"{int(g):,}".replace(",", "{,}") if "." not in g and len(g) > 4 else None
-        )
+        lambda g: (_thousands(g) or "").replace(",", "{,}") or None
     ),
     "full width": _of_numbers(
         lambda g: g.translate({ord(c): ord(c) + 0xFEE0 for c in "0123456789"})
