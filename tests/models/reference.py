@@ -5,6 +5,11 @@ import pathlib
 import torch
 import transformers
 
+from models.config import DecoderConfig
+from models.decoder import Decoder
+from models.hf import load_params
+from tests.meshes import mesh_of
+
 SMALL = dict(
     vocab_size=96,
     hidden_size=64,
@@ -48,3 +53,9 @@ def make(
             parameter.add_(torch.randn_like(parameter) * 0.1)
     model.save_pretrained(folder, max_shard_size=max_shard_size)
     return model
+
+
+def load(folder: pathlib.Path, shape=(1, 1, 1), **options):
+    """Returns our model of a folder, and its parameters on a mesh of this shape."""
+    model = Decoder(DecoderConfig.from_folder(folder), **options)
+    return model, load_params(folder, model, mesh_of(*shape))

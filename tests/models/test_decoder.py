@@ -13,17 +13,11 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from models.cache import KVCache, Spans
 from models.config import DecoderConfig
 from models.decoder import Decoder, abstract_params, head_table, rotary
-from models.hf import load_params
 from models.inference import InferenceDecoder, served_params
 from tests.meshes import mesh_of
 from tests.models import reference
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
-def _load(folder, **options):
-    model = Decoder(DecoderConfig.from_folder(folder), **options)
-    return model, load_params(folder, model, mesh_of())
 
 
 def _logits_of(model):
@@ -54,7 +48,7 @@ CASES = [
 )
 def test_logits_equal_transformers(tmp_path, changes, remat):
     theirs = reference.make(tmp_path, **changes)
-    model, params = _load(tmp_path, remat=remat)
+    model, params = reference.load(tmp_path, remat=remat)
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 96, (2, 23)), rng.integers(0, 96, (2, 41))
     expected_a, expected_b = _torch_logits(theirs, a), _torch_logits(theirs, b)
@@ -75,7 +69,7 @@ def test_logits_equal_transformers(tmp_path, changes, remat):
 @pytest.mark.parametrize("changes", CASES[1:3] + CASES[4:])
 def test_decoding_with_the_cache_equals_transformers(tmp_path, changes):
     theirs = reference.make(tmp_path, **changes)
-    model, params = _load(tmp_path)
+    model, params = reference.load(tmp_path)
     c, mesh = model.config, mesh_of()
     served = InferenceDecoder(c, mesh)
     params = served_params(params, model.clone(mesh=mesh), served)

@@ -10,9 +10,8 @@ import torch
 import transformers
 
 from models.config import DecoderConfig
-from models.decoder import Decoder, head_table
-from models.hf import load_params, save_folder
-from tests.meshes import mesh_of
+from models.decoder import head_table
+from models.hf import save_folder
 from tests.models import reference
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -94,12 +93,6 @@ def float16(folder):
     reference.make(folder, "Qwen3").half().save_pretrained(folder)
 
 
-def yarn(folder):
-    reference.make(folder)
-    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
-    edit_config(folder, rope_scaling=scaling)
-
-
 def short_config_vocabulary(folder):
     reference.make(folder)
     edit_config(folder, vocab_size=90)
@@ -164,9 +157,6 @@ def workdir(folder):
 
 
 FOLDERS = {
-    "Qwen2 untied, sharded": lambda folder: reference.make(
-        folder, tie_word_embeddings=False, max_shard_size="100KB"
-    ),
     "Llama 1": llama_1,
     "Llama 2": llama_2,
     "no prefix": without_prefix,
@@ -176,7 +166,6 @@ FOLDERS = {
     "float16": float16,
 }
 REFUSED = {
-    yarn: "config.json: rope_scaling.rope_type='yarn' is not supported",
     short_config_vocabulary: r"embed_tokens.weight has shape .96, 64., but .* .90, 64.",
     no_head: "tensor lm_head.weight is missing; .*, or set tie_word_embeddings to true",
     pickled: "model.safetensors: no such file; .* convert other weights",
@@ -202,9 +191,7 @@ def test_a_checkpoint_names_the_command_that_makes_a_model_of_it(tmp_path):
 
 
 def logits(folder):
-    mesh = mesh_of()
-    model = Decoder(DecoderConfig.from_folder(folder))
-    params = load_params(folder, model, mesh)
+    model, params = reference.load(folder)
     ids = jnp.asarray(IDS, jnp.int32)
     positions = jnp.arange(ids.shape[1], dtype=jnp.int32)[None]
     hidden = model.apply({"params": params}, ids, positions, jnp.ones_like(ids))

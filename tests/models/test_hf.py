@@ -56,8 +56,7 @@ def test_float32_round_trip_is_bit_identical(
     reference.make(
         source, family, tie_word_embeddings=tied, max_shard_size=max_shard_size
     )
-    model = Decoder(DecoderConfig.from_folder(source))
-    params = load_params(source, model, mesh_of(*shape))
+    model, params = reference.load(source, shape)
     save_folder(target, params, model.config, assets=source, dtype="float32")
     if max_shard_size > 100_000:
         assert _files(target) == _files(source)
@@ -72,22 +71,20 @@ def test_float32_round_trip_is_bit_identical(
 def test_transformers_loads_a_bfloat16_export(tmp_path):
     source, target = tmp_path / "in", tmp_path / "out"
     theirs = reference.make(source, tie_word_embeddings=False)
-    model = Decoder(DecoderConfig.from_folder(source))
-    params = load_params(source, model, mesh_of(1, 2, 1))
+    model, params = reference.load(source, (1, 2, 1))
     save_folder(target, params, model.config, assets=source)
     loaded = transformers.AutoModelForCausalLM.from_pretrained(target)
     assert loaded.dtype == torch.bfloat16
     for name, value in theirs.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], value.bfloat16()), name
     # An export is itself a model that we read.
-    again = load_params(target, model, mesh_of())
+    _, again = reference.load(target)
     assert jax.tree.leaves(again)[0].dtype == np.float32
 
 
 def test_an_export_holds_two_layers_at_a_time(tmp_path, monkeypatch):
     reference.make(tmp_path, num_hidden_layers=4)
-    model = Decoder(DecoderConfig.from_folder(tmp_path))
-    params = load_params(tmp_path, model, mesh_of())
+    model, params = reference.load(tmp_path)
     made, held = [], []
 
     def counted(*arguments):
@@ -137,8 +134,7 @@ def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
     said = json.loads((source / "config.json").read_text())
     assert said.pop("architectures") == ["Qwen3ForCausalLM"]
     (source / "config.json").write_text(json.dumps(said))
-    model = Decoder(DecoderConfig.from_folder(source))
-    params = load_params(source, model, mesh_of())
+    model, params = reference.load(source)
     save_folder(target, params, model.config, assets=source, dtype="float32")
     told = json.loads((target / "config.json").read_text())
     assert told == said | {"architectures": ["Qwen3ForCausalLM"]}
@@ -150,14 +146,13 @@ def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
 )
 def test_weights_that_are_not_finite_are_not_exported(tmp_path, value, dtype):
     reference.make(tmp_path / "in")
-    config = DecoderConfig.from_folder(tmp_path / "in")
-    params = load_params(tmp_path / "in", Decoder(config, mesh=mesh_of()), mesh_of())
+    model, params = reference.load(tmp_path / "in")
     out = tmp_path / "out"
-    save_folder(out, params, config, assets=tmp_path / "in", dtype=dtype)
+    save_folder(out, params, model.config, assets=tmp_path / "in", dtype=dtype)
     before = (out / "model.safetensors").read_bytes()
     params["layers"]["up"] = params["layers"]["up"].at[1, 2, 3].set(value)
     with pytest.raises(ValueError) as caught:
-        save_folder(out, params, config, assets=tmp_path / "in", dtype=dtype)
+        save_folder(out, params, model.config, assets=tmp_path / "in", dtype=dtype)
     name = "model.layers.1.mlp.up_proj.weight"
     size = params["layers"]["up"][1].size
     assert f"in {dtype}, {name} is not finite in 1 of {size:,} entries; use a" in str(
@@ -310,25 +305,14 @@ def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
 @pytest.mark.failure(33)
 def test_damaged_weights_are_refused_by_name(tmp_path):
     reference.make(tmp_path)
-    model = Decoder(DecoderConfig.from_folder(tmp_path))
     path = tmp_path / "model.safetensors"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-100])
-    with pytest.raises(ValueError, match="model.safetensors: damaged .* not fully"):
-        load_params(tmp_path, model, mesh_of())
-    path.write_bytes(b"\xff" * 64)
-    with pytest.raises(ValueError, match="model.safetensors: damaged safetensors"):
-        load_params(tmp_path, model, mesh_of())
-    path.write_bytes(whole)
-    tensors = safetensors.numpy.load_file(path)
-    del tensors["model.layers.1.mlp.up_proj.weight"]
-    safetensors.numpy.save_file(tensors, path)
-    with pytest.raises(ValueError, match=r"layers\.1\.mlp\.up_proj\.weight is missing"):
-        load_params(tmp_path, model, mesh_of())
-    tensors["model.layers.1.mlp.up_proj.weight"] = np.zeros((3, 3), np.float32)
-    safetensors.numpy.save_file(tensors, path)
-    with pytest.raises(ValueError, match=r"has shape \(3, 3\), but .* \(112, 64\)"):
-        load_params(tmp_path, model, mesh_of())
+    for damaged, message in (
+        (path.read_bytes()[:-100], "damaged .* not fully"),
+        (b"\xff" * 64, "damaged safetensors"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"model.safetensors: {message}"):
+            reference.load(tmp_path)
 
 
 @pytest.mark.failure(128)
@@ -456,12 +440,13 @@ def test_a_tied_head_that_is_stored_is_the_embedding(tmp_path, same):
     head = tensors["model.embed_tokens.weight"] + (not same)
     tensors["lm_head.weight"] = head
     safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
-    ours = Decoder(DecoderConfig.from_folder(tmp_path))
-    if same:
-        load_params(tmp_path, ours, mesh_of())
-        return
-    with pytest.raises(ValueError, match="lm_head.weight differs from"):
-        load_params(tmp_path, ours, mesh_of())
+    expected = (
+        contextlib.nullcontext()
+        if same
+        else pytest.raises(ValueError, match="lm_head.weight differs from")
+    )
+    with expected:
+        reference.load(tmp_path)
 
 
 def test_quantised_weights_are_named(tmp_path):

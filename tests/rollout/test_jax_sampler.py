@@ -26,9 +26,15 @@ STOP = (95,)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def theirs(tmp_path_factory):
+    """A model of transformers and its folder."""
     path = tmp_path_factory.mktemp("model")
     return path, reference.make(path)
+
+
+@pytest.fixture(scope="module")
+def path(theirs):
+    return theirs[0]
 
 
 def _sampler(path, shape=(1, 1, 1), slots=8, tensor=0, **how):
@@ -38,20 +44,27 @@ def _sampler(path, shape=(1, 1, 1), slots=8, tensor=0, **how):
     return JaxSampler(layout, load_params(path, model, mesh))
 
 
+def _assert_same(groups, others, atol=1e-4):
+    """Compares completions: equal tokens, close log-probabilities."""
+    for x, y in zip(sum(groups, []), sum(others, []), strict=True):
+        assert x.token_ids.tolist() == y.token_ids.tolist()
+        np.testing.assert_allclose(x.sampler_logprobs, y.sampler_logprobs, atol=atol)
+
+
 def _prompts(n=5, seed=0):
     rng = np.random.default_rng(seed)
     return [rng.integers(0, 95, rng.integers(1, 12)).tolist() for _ in range(n)]
 
 
-def test_greedy_equals_transformers(folder):
-    path, theirs = folder
+def test_greedy_equals_transformers(theirs):
+    path, model = theirs
     params = SamplingParams(
         max_tokens=30, temperature=0, stop_token_ids=(), ignore_stop=True
     )
     ours = _sampler(path).sample(_prompts(), params, seed=0)
     for prompt, (completion,) in zip(_prompts(), ours, strict=True):
         with torch.no_grad():
-            expected = theirs.generate(
+            expected = model.generate(
                 torch.tensor([prompt]),
                 attention_mask=torch.ones(1, len(prompt)),
                 max_new_tokens=30,
@@ -78,9 +91,8 @@ PACE = PlatformSettings(
     # Two kv heads on four devices.
     [((1, 1, 1), 1, CPU), ((2, 2, 2), 4, PACE)],
 )
-def test_a_common_page_is_held_once(folder, shape, tensor, settings, monkeypatch):
+def test_a_common_page_is_held_once(path, shape, tensor, settings, monkeypatch):
     """One that is nearly the prefix must not be read as it: the last token of PAGE."""
-    path, _ = folder
     params = SamplingParams(n=3, max_tokens=20, stop_token_ids=STOP)
     prompts = [PAGE + prompt for prompt in _prompts(7)]
     how = dict(prompt_length=48, response_length=20)
@@ -95,24 +107,19 @@ def test_a_common_page_is_held_once(folder, shape, tensor, settings, monkeypatch
     for asked in (prompts, [*prompts, other], [PAGE + [7]], [other]):
         ours = sampler.sample(asked, params, seed=5)
         alone = whole.sample(asked, params, seed=5)
-        for x, y in zip(sum(ours, []), sum(alone, []), strict=True):
-            assert x.token_ids.tolist() == y.token_ids.tolist()
-            np.testing.assert_allclose(
-                x.sampler_logprobs, y.sampler_logprobs, atol=1e-4
-            )
+        _assert_same(ours, alone)
     # As with splash attention: each prompt is read with the prefix before it.
     shared = sampler.sample(prompts, params, seed=5)
     monkeypatch.setattr(jax_sampler, "SHARES_PREFIXES", ())
-    for x, y in zip(sampler.sample(prompts, params, seed=5), shared, strict=True):
-        assert [c.token_ids.tolist() for c in x] == [c.token_ids.tolist() for c in y]
+    _assert_same(sampler.sample(prompts, params, seed=5), shared)
 
 
-def test_a_page_is_held_where_it_pays(folder):
-    assert _sampler(folder[0], common=63)._layout.prefix == 0
-    assert _sampler(folder[0], common=64)._layout.prefix == 64
+def test_a_page_is_held_where_it_pays(path):
+    assert _sampler(path, common=63)._layout.prefix == 0
+    assert _sampler(path, common=64)._layout.prefix == 64
     # A kernel reads the whole cache, or none of it.
     never = CPU._replace(min_prefix=0)
-    assert _sampler(folder[0], common=90, settings=never)._layout.prefix == 0
+    assert _sampler(path, common=90, settings=never)._layout.prefix == 0
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -133,8 +140,7 @@ def _logits(sampler, weights, prompt, completion):
 
 @pytest.mark.failure(2)
 @pytest.mark.parametrize("temperature,top_p", [(1.0, 1.0), (0.6, 1.0), (0.7, 0.8)])
-def test_logprobs_are_those_of_the_distribution_drawn_from(folder, temperature, top_p):
-    path, _ = folder
+def test_logprobs_are_those_of_the_distribution_drawn_from(path, temperature, top_p):
     sampler = _sampler(path)
     params = SamplingParams(
         n=4, max_tokens=24, temperature=temperature, top_p=top_p, stop_token_ids=STOP
@@ -163,9 +169,8 @@ def test_logprobs_are_those_of_the_distribution_drawn_from(folder, temperature, 
 @pytest.mark.failure(6)
 @pytest.mark.failure(7)
 @pytest.mark.failure(8)
-def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
+def test_after_a_publish_the_new_weights_draw_and_no_old_one(path):
     """Weights, keys and values of a prompt that was asked before, the tied head."""
-    path, _ = folder
     sampler = _sampler(path)
     params = SamplingParams(n=2, max_tokens=12, stop_token_ids=STOP)
     old = sampler._params
@@ -211,22 +216,14 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
         ((8, 1, 1), 1, PACE),
     ],
 )
-def test_any_mesh_gives_the_same_completions(folder, shape, tensor, settings):
-    path, _ = folder
+def test_any_mesh_gives_the_same_completions(path, shape, tensor, settings):
     params = SamplingParams(n=4, max_tokens=40, stop_token_ids=STOP)
     one = _sampler(path, slots=4).sample(_prompts(), params, seed=5)
     many = _sampler(path, shape, slots=16, tensor=tensor, settings=settings)
-    many = many.sample(_prompts(), params, seed=5)
-    for a, b in zip(one, many, strict=True):
-        for x, y in zip(a, b, strict=True):
-            assert x.token_ids.tolist() == y.token_ids.tolist()
-            np.testing.assert_allclose(
-                x.sampler_logprobs, y.sampler_logprobs, atol=1e-4
-            )
+    _assert_same(one, many.sample(_prompts(), params, seed=5))
 
 
-def test_where_not_all_copies_read_the_completions_are_the_same(folder):
-    path, _ = folder
+def test_where_not_all_copies_read_the_completions_are_the_same(path):
     params = SamplingParams(n=2, max_tokens=20, stop_token_ids=STOP)
     prompts = [prompt * 5 for prompt in _prompts(9)]
     how = dict(slots=16, tensor=2, prompt_length=64, response_length=20)
@@ -235,15 +232,12 @@ def test_where_not_all_copies_read_the_completions_are_the_same(folder):
     assert few._layout.prefill_shape(16, 1) == (2, 64)
     assert all_read._layout.prefill_shape(16, 1) == (4, 64)
     groups = [s.sample(prompts, params, seed=5) for s in (few, all_read)]
-    for x, y in zip(*(sum(group, []) for group in groups), strict=True):
-        assert x.token_ids.tolist() == y.token_ids.tolist()
-        np.testing.assert_allclose(x.sampler_logprobs, y.sampler_logprobs, atol=1e-5)
+    _assert_same(*groups, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 2, 2)])
-def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch):
+def test_the_decode_batch_narrows_as_completions_end(path, shape, monkeypatch):
     """Nothing is left to begin: slots that are done must not cost to the last."""
-    path, _ = folder
     sampler = _sampler(path, shape, slots=16, prompt_length=12, response_length=64)
     sampler.warm_up()
     compiles, steps, longest = Compiles(), {}, 0
@@ -269,15 +263,11 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     # 16 slots to the last would do this many rows of work.
     assert sum(size * n for size, n in steps.items()) < 0.6 * 16 * max(lengths)
     monkeypatch.undo()
-    alone = _sampler(path, slots=1).sample(_prompts(4), params, seed=3)
-    assert [[c.token_ids.tolist() for c in group] for group in groups] == [
-        [c.token_ids.tolist() for c in group] for group in alone
-    ]
+    _assert_same(groups, _sampler(path, slots=1).sample(_prompts(4), params, seed=3))
 
 
 @pytest.mark.failure(24)
-def test_finish_reason_says_what_ended_a_completion(folder):
-    path, _ = folder
+def test_finish_reason_says_what_ended_a_completion(path):
     seen = {"stop": 0, "length": 0}
     finished = []
     params = SamplingParams(n=16, max_tokens=20, stop_token_ids=(95, 3, 4, 5))
@@ -297,8 +287,7 @@ def test_finish_reason_says_what_ended_a_completion(folder):
     assert sorted(finished) == [(p, s) for p in range(5) for s in range(16)]
 
 
-def test_a_pause_comes_where_no_completion_ends_and_may_raise(folder):
-    path, _ = folder
+def test_a_pause_comes_where_no_completion_ends_and_may_raise(path):
     sampler = _sampler(path)
     params = SamplingParams(n=2, max_tokens=20, stop_token_ids=(), ignore_stop=True)
     finished, pauses = [], []
@@ -346,8 +335,7 @@ def _in_parts(sampler, trained, prompts, params, pauses):
     ("shape", "prefix", "temperature"),
     [((1, 1, 1), [], 0.0), ((1, 1, 1), [], 1.0), ((2, 1, 2), PAGE, 1.0)],
 )
-def test_another_call_goes_on(folder, shape, prefix, temperature):
-    path, _ = folder
+def test_another_call_goes_on(path, shape, prefix, temperature):
     sampler = _sampler(path, shape, settings=CPU, common=len(prefix))
     assert sampler._layout.prefix == len(prefix)
     alone = sampler if shape == (1, 1, 1) else _sampler(path)
@@ -384,8 +372,8 @@ def test_another_call_goes_on(folder, shape, prefix, temperature):
                 assert c.token_ids.tolist() == other.token_ids.tolist()
 
 
-def test_what_does_not_fit_what_is_begun_is_refused(folder):
-    sampler = _sampler(folder[0])
+def test_what_does_not_fit_what_is_begun_is_refused(path):
+    sampler = _sampler(path)
     params = SamplingParams(n=2, max_tokens=9, stop_token_ids=STOP)
     partial = sampler.sample(_prompts(), params, seed=0, on_pause=lambda: True)
     with pytest.raises(ValueError, match="must have n=2 entries for each prompt"):
@@ -395,8 +383,7 @@ def test_what_does_not_fit_what_is_begun_is_refused(folder):
         sampler.sample(_prompts(), params, seed=0, partial=partial)
 
 
-def test_too_long_a_request_is_refused_with_both_numbers(folder):
-    path, _ = folder
+def test_too_long_a_request_is_refused_with_both_numbers(path):
     params = SamplingParams(max_tokens=120, stop_token_ids=STOP)
     with pytest.raises(
         ValueError, match="12 must be .* 8 .128 tokens less max_tokens=120"
@@ -404,9 +391,8 @@ def test_too_long_a_request_is_refused_with_both_numbers(folder):
         _sampler(path).sample([[1] * 12], params, seed=0)
 
 
-def test_no_publish_holds_two_copies(folder):
+def test_no_publish_holds_two_copies(path):
     # A start publishes twice, and a skipped step frees no memory before a publish.
-    path = folder[0]
     mesh = mesh_of()
     # Of another dtype than the masters, so that the copy shares nothing with them.
     config = DecoderConfig.from_folder(path)

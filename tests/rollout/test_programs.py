@@ -107,6 +107,10 @@ def exchanges(text):
     return found
 
 
+def _exchanged(layout, name="decode"):
+    return exchanges(programs(layout)[name].lower().compile().as_text())
+
+
 def _first_group(of):
     """The devices of a collective's first group, written out or as `[2,4]<=[8]`."""
     if iota := re.fullmatch(r"\[\d+,(\d+)\]<=\[\d+\]", of):
@@ -126,7 +130,7 @@ def _elements(shape):
 def test_between_two_looks_only_sums_within_a_copy_are_exchanged(tensor):
     """At 4 and 8 each kv head is on several devices."""
     layout = _layout(tensor)
-    found = exchanges(programs(layout)["decode"].lower().compile().as_text())
+    found = _exchanged(layout)
     rows = 16 // layout.copies
     tokens = [one for one in found if one[0] >= 2]
     for _, kind, shape, of in tokens:
@@ -146,7 +150,7 @@ def test_with_the_trainers_layout_weights_would_be_gathered_for_every_token():
     """The reader sees what it is to see: the same program on the mesh of the update."""
     layout = _layout(1)
     vars(layout)["mesh"] = layout.trained.mesh
-    found = exchanges(programs(layout)["decode"].lower().compile().as_text())
+    found = _exchanged(layout)
     gathered = [e for e in found if e[0] >= 2 and e[1] == "all-gather"]
     assert max(n for e in gathered for n in _elements(e[2])) >= 64 * 128
 
@@ -172,8 +176,7 @@ def test_a_page_is_resident_once_in_each_copy(tensor):
     assert device_bytes([resident, _whole(layout)]) == layout_bytes(layout)
     # 2 arrays of 3 layers, 2 kv heads (split by tensor) of width 16, 12 positions.
     assert device_bytes(state.cache.prefix) == 2 * 3 * 2 // tensor * 16 * 12 * 4
-    exchanged = exchanges(programs(layout)["decode"].lower().compile().as_text())
-    assert not [e for e in exchanged if e[0] >= 2 and e[1] == "all-gather"]
+    assert not [e for e in _exchanged(layout) if e[0] >= 2 and e[1] == "all-gather"]
 
 
 def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
@@ -220,7 +223,8 @@ class _Device:
 
 
 def _of_7b(copies, **how):
-    config = DecoderConfig(
+    config = dataclasses.replace(
+        CONFIG,
         vocab_size=152064,
         hidden_size=3584,
         intermediate_size=18944,
@@ -228,9 +232,6 @@ def _of_7b(copies, **how):
         num_heads=28,
         num_kv_heads=4,
         head_dim=128,
-        rope_theta=1e6,
-        rms_norm_eps=1e-6,
-        tie_word_embeddings=False,
         max_positions=4096,
     )
     mesh = make_mesh(fsdp=copies, devices=[_Device(n) for n in range(copies)])
@@ -260,10 +261,9 @@ def test_what_every_copy_has_whole_is_counted_and_does_not_grow_with_the_copies(
 
 def test_published_weights_travel_a_layer_at_a_time():
     layout = _layout(8)
-    text = programs(layout)["publish_layers"].lower().compile().as_text()
     # The largest weight of a layer has 64 x 128 entries, of all three 64 x 384.
     largest = collections.Counter()
-    for depth, _, shape, _ in exchanges(text):
+    for depth, _, shape, _ in _exchanged(layout, "publish_layers"):
         largest[depth] = max(largest[depth], *_elements(shape))
     assert largest[1] <= 64 * 128
 
@@ -314,10 +314,9 @@ def test_published_weights_stand_where_the_layout_says(shape, tensor):
 def test_no_device_gathers_more_of_a_weight_than_its_part():
     """A device of a copy of two gets its half of a weight, and never the other."""
     layout = _layout(2, settings=APART)
-    text = programs(layout)["publish_layers"].lower().compile().as_text()
     gathered = [
         max(_elements(shape))
-        for _, kind, shape, _ in exchanges(text)
+        for _, kind, shape, _ in _exchanged(layout, "publish_layers")
         if kind == "all-gather"
     ]
     assert max(gathered) == 64 * 128 // 2
