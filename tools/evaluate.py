@@ -70,10 +70,10 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 def _sample(args: argparse.Namespace) -> None:
     workdir, held_out = pathlib.Path(args.model), "held_out"
     if held_out in args.benchmarks:
-        if not (workdir / HELD_OUT).is_file():
-            raise ValueError(f"--model={workdir}: no {HELD_OUT}; give a run's workdir")
         keys = "eval.reward", "reward.function"
         args.reward = judging_reward(args.reward, workdir / "config.json", *keys)
+        if not (workdir / HELD_OUT).is_file():
+            raise ValueError(f"--model={workdir}: no {HELD_OUT}; give a run's workdir")
     if args.template == "run":
         config = files.read_json(path := workdir / "config.json")
         with files.damaged(path, "give a run's workdir as --model"):
