@@ -91,16 +91,11 @@ def test_without_the_problem_copies_would_be_credited(shared_data):
 
 
 @pytest.mark.parametrize(
-    "answer", [r"\frac{17\cdot24}{1}", r"17\cdot24\cdot1^5", r"\frac{24 \cdot 17}{1^2}"]
-)
-def test_ones_hide_no_copy(answer):
-    verdict = judge(rf"\boxed{{{answer}}}", "408", r"Compute $17\cdot24$.")
-    assert (verdict.correct, verdict.rule) == (False, "echo")
-
-
-@pytest.mark.parametrize(
     ("problem", "answer", "gold"),
     [
+        (r"Compute $17\cdot24$.", r"\frac{17\cdot24}{1}", "408"),
+        (r"Compute $17\cdot24$.", r"17\cdot24\cdot1^5", "408"),
+        (r"Compute $17\cdot24$.", r"\frac{24 \cdot 17}{1^2}", "408"),
         ("Expand $(x-3)^2$.", "(3-x)^2", "x^2-6x+9"),
         ("Expand $(x+2)^2$.", "(-x-2)^2", "x^2+4x+4"),
         ("Expand $(a-b)^3$.", "-(b-a)^3", "a^3-3a^2b+3ab^2-b^3"),
@@ -109,7 +104,7 @@ def test_ones_hide_no_copy(answer):
         (r"Simplify $\sqrt{(x-7)^2}$.", r"\sqrt{(7-x)^2}", "|x-7|"),
     ],
 )
-def test_signs_that_cancel_hide_no_copy(problem, answer, gold):
+def test_ones_and_signs_that_cancel_hide_no_copy(problem, answer, gold):
     verdict = judge(rf"\boxed{{{answer}}}", gold, problem)
     assert (verdict.correct, verdict.rule) == (False, "echo")
     assert judge(rf"\boxed{{{gold}}}", gold, problem).correct
