@@ -38,7 +38,7 @@ def test_the_verifiers_bench_measures_pairs(tmp_path):
     ]
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    arguments = argparse.Namespace(pairs=path, repeat=1, without_peers=False)
+    arguments = argparse.Namespace(pairs=path, repeat=1)
     result = verifier.run(arguments)
     assert result["pairs"] == 3 and result["math_verify"]["version"] == "0.9.0"
     assert result["ratios"]["all / math_verify"] > 0
@@ -58,20 +58,6 @@ def test_a_bench_runs_with_the_peers_that_are_installed(bench):
     assert min(rates.values()) > 0
     if bench is sampler:
         assert {*result["ratios"]} == {f"{name} / transformers" for name in rates}
-
-
-def test_a_curve_says_where_it_reaches_80_percent():
-    points = [(0, 0.0, 0.37), (20, 31.0, 0.79), (40, 60.0, 0.83), (60, 90.0, 0.82)]
-    curve = [dict(zip(("step", "seconds", "accuracy"), p, strict=True)) for p in points]
-    assert learning.summary(curve) == {
-        "base": 0.37,
-        "final": 0.82,
-        "seconds": 90.0,
-        "steps_to_80": 40,
-        "seconds_to_80": 60.0,
-        "curve": curve,
-    }
-    assert learning.summary(curve[:2])["seconds_to_80"] is None
 
 
 def test_a_finished_run_of_trl_is_not_repeated(tmp_path, monkeypatch):

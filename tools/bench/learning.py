@@ -12,7 +12,6 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from configs.reading import user_path
 from rl.files import read_rows
 from rl.statistics import compare_seeds
 
-_GOAL = 0.8  # held-out accuracy
 _ARMS = ("plain", "full", "trl")
 
 
@@ -39,10 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Trains each arm with each seed; returns the `summary` of each run by arm.
+    """Trains each arm with each seed; returns the learning curves by arm.
 
-    If TRL is an arm, also returns a difference for each other arm: the arm's mean final
-    accuracy minus TRL's and, with two seeds or more, a 95% interval and p-value.
+    The points of a curve have step, seconds and accuracy. If TRL is an arm, also
+    returns a difference for each other arm: the arm's mean final accuracy minus TRL's
+    and, with two seeds or more, a 95% interval and p-value.
     """
     names, steps, updates = arguments.arms, arguments.steps, arguments.updates_per_step
     arms: dict[str, Any] = {name: [] for name in names}
@@ -53,33 +52,18 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 curve = trl_curve(folder, seed, steps, updates)
             else:
                 curve = _this_project(folder, arm, seed, steps, updates)
-            arms[arm].append(summary(curve) | {"seed": seed})
+            base, final = curve[0]["accuracy"], curve[-1]["accuracy"]
+            row: dict[str, Any] = {"seed": seed, "base": base, "final": final}
+            arms[arm].append(row | {"seconds": curve[-1]["seconds"], "curve": curve})
     result: dict[str, Any] = {"steps": steps, "updates_per_step": updates, "arms": arms}
     finals = {name: [row["final"] for row in rows] for name, rows in arms.items()}
     if trl := finals.pop("trl", None):
         for name, values in finals.items():
-            row: dict[str, Any] = {"difference": float(np.mean(values) - np.mean(trl))}
+            row = {"difference": float(np.mean(values) - np.mean(trl))}
             if found := compare_seeds(trl, values):
                 row |= {"interval": found[0], "p_value": found[1]}
             result[f"{name} - trl"] = row
     return result
-
-
-def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Summarizes a learning curve; its points have step, seconds and accuracy.
-
-    `steps_to_80` and `seconds_to_80` are the step and the seconds of the first point
-    with an accuracy of at least 80%, or None.
-    """
-    reached = next((p for p in curve if p["accuracy"] >= _GOAL), None)
-    return {
-        "base": curve[0]["accuracy"],
-        "final": curve[-1]["accuracy"],
-        "seconds": curve[-1]["seconds"],
-        "steps_to_80": reached and reached["step"],
-        "seconds_to_80": reached and reached["seconds"],
-        "curve": list(curve),
-    }
 
 
 def _this_project(

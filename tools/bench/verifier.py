@@ -19,6 +19,7 @@ from rl.files import read_rows
 from rl.verifier import is_equivalent
 from tools.bench.work import THIS, compare
 
+Judge = Callable[[str, str], bool]  # of a prediction and a gold
 _WARM_UP = ("\\sin x + \\sqrt[3]{2}", "\\int_0^1 x dx")
 # Groups of sources in the result, by prefix; the first match counts.
 _GROUPS = {
@@ -33,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = pathlib.Path(os.environ.get("SHARED_DATA", "../shared/data"))
     parser.add_argument("--pairs", type=user_path, default=data / "verifier_dev.jsonl")
     parser.add_argument("--repeat", type=int, default=3, help="passes over the pairs")
-    parser.add_argument("--without_peers", action="store_true")
 
 
 def run(arguments: argparse.Namespace) -> dict:
@@ -46,18 +46,16 @@ def run(arguments: argparse.Namespace) -> dict:
         )
     measured = _measure(rows, is_equivalent, arguments.repeat)
     result: dict = {"pairs": len(rows), THIS: measured}
-    if not arguments.without_peers:
-
-        def measure() -> dict:
-            return _measure(rows, _math_verify(), arguments.repeat)
-
-        compare(result, "math_verify", measure, rate="pairs_per_second")
+    compare(
+        result,
+        "math_verify",
+        lambda: _measure(rows, _math_verify(), arguments.repeat),
+        rate="pairs_per_second",
+    )
     return result
 
 
-def _measure(
-    rows: list[dict], judge: Callable[[str, str], bool], repeat: int
-) -> dict[str, dict]:
+def _measure(rows: list[dict], judge: Judge, repeat: int) -> dict[str, dict]:
     judge(*_WARM_UP)
     seconds = np.zeros((repeat, len(rows)))
     verdicts = np.zeros(len(rows), bool)
@@ -88,7 +86,7 @@ def _measure(
     }
 
 
-def _math_verify() -> Callable[[str, str], bool]:
+def _math_verify() -> Judge:
     from math_verify import parse, verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)

@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A shared CPU needs more time.
         seconds = min(PARTS[name][1] * (20 if args.tiny else 1), end - began)
         statuses.append(_start(name, args.tiny, max(0, seconds), args.out))
-        print(f"{name:14} status {statuses[-1]}, {time.monotonic() - began:.0f} s")
+        outcome = f"status {statuses[-1]}, {time.monotonic() - began:.0f} s"
+        print(f"{name:14} {outcome}", flush=True)
     return int(any(statuses))
 
 

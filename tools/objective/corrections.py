@@ -133,17 +133,12 @@ def _weights(batches: Sequence[Batch]) -> np.ndarray:
 
 def _make_values() -> dict[str, np.ndarray]:
     """Returns random values of each token; about 70% of the tokens are off-policy."""
-    rng, size = np.random.default_rng(2), len(OWNER)
+    rng, size, values = np.random.default_rng(2), len(OWNER), trial.make_values()
     off_policy = rng.random(size) < 0.7
     gap = np.take(_GAPS, OWNER % len(_GAPS)) + rng.normal(0, 0.5, size)
-    old = rng.normal(-2, 0.5, size)
-    policy = old + rng.normal(0, 0.02, size)
-    return {
-        "policy": policy,
-        "old": old,
-        "sampler": old - np.where(off_policy, gap, 0.0),
-        "reference": policy + rng.normal(0, 0.3, size),
-        "entropy": rng.uniform(0.5, 2, size),
+    return values | {
+        "sampler": values["old"] - np.where(off_policy, gap, 0.0),
+        "reference": values["policy"] + rng.normal(0, 0.3, size),
         "off_policy": off_policy,
     }
 

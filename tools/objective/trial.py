@@ -12,9 +12,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from rl.groups.packing import pack, weigh
-from rl.types import Batch, Hyper, Segment, make_hyper
+from rl.types import Batch, Segment
 from rl.update.objective import Objective
 from sharding.rules import put_sharded
+from tools.bench.work import SCALARS
 
 # For each group, the token counts of the prompt and of each completion.
 _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
@@ -158,7 +159,8 @@ class Trial:
             if rows is not None:
                 laid = put_sharded(laid, rows)
             policy, entropy, placed = laid
-            weights, hyper = weight * placed.loss_weights, _hyper(first)
+            hyper = SCALARS.replace(first_update=np.bool_(first))
+            weights = weight * placed.loss_weights
             result = self._program(policy, entropy, weights, placed, hyper)
             (loss, stats), slopes = jax.device_get(result)
             found["loss"] += loss
@@ -190,7 +192,7 @@ class Trial:
             policy, entropy, batch = case
             # The loss is linear in the weights, so this gradient is each token's part.
             slope = jax.grad(self._loss, 2, has_aux=True)
-            return slope(policy, entropy, batch.loss_weights, batch, _hyper(False))[0]
+            return slope(policy, entropy, batch.loss_weights, batch, SCALARS)[0]
 
         by_case = jax.jit(
             lambda cases: jax.lax.map(parts, cases), compiler_options=_QUICK
@@ -201,9 +203,3 @@ class Trial:
         changed[:, token_numbers(batch)[scored]] = different[:, scored]
         names = np.array([name for name, _ in cases[1:]])
         return {name: changed[names == name] for name in values}
-
-
-def _hyper(first: bool) -> Hyper:
-    return make_hyper(
-        learning_rate=1, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=first
-    )
