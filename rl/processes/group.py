@@ -4,6 +4,8 @@ The leader (process 0) hosts JAX's coordination service. The leader writes each 
 to a numbered key of the service's key-value store; the last follower that reads the key
 deletes it. The store transfers only 10 MB/s, so a long command is broadcast over the
 devices and the store holds only its size. JAX's heartbeats detect dead processes.
+
+Any process ends the run by setting the key `_END`, at which all processes exit.
 """
 
 import contextlib
@@ -25,7 +27,7 @@ from jax._src.distributed import global_state
 from jax.experimental import multihost_utils
 
 from rl.processes.messages import Message, decode, encode
-from rl.processes.stopping import ERROR, SingleProcess
+from rl.processes.stopping import ERROR, SingleProcess, say
 
 HEARTBEAT_SECONDS = 30
 _BARRIER_SECONDS = 60
@@ -34,11 +36,11 @@ _POLL_SECONDS = 1.0
 _CAUSE_SECONDS = 2.0
 # Longest time that a process waits until the others have read the exit status.
 _LEAVE_SECONDS = 5
-_DAY_MS = 24 * 3600 * 1000
+_YEAR_MS = 365 * 24 * 3600 * 1000
 _LOST = "see its output, then start all processes again"
 _CALL, _SIGNAL, _END = "rl/call", "rl/signal", "rl/end"
 _STORE_BYTES = 1 << 16  # maximum size of a command in the key-value store
-_CHUNK = 1 << 18  # number of uint32 values in one broadcast over the devices
+_CHUNK = 1 << 20  # bytes of one broadcast over the devices
 
 Errors = tuple[type[Exception], ...]
 
@@ -57,18 +59,20 @@ class _Group(SingleProcess):
         self._index = jax.process_index()
         self._everyone = list(range(jax.process_count()))
         self._calls = (f"{_CALL}/{number}" for number in itertools.count())
-        self._ended = threading.Event()
-        self._watchers: list[threading.Thread] = []
-        self._watch(self._watch_end)
+        _in_thread(self._watch_end)
         self._barrier("start")
-        self._watch(self._watch_processes)
+        _in_thread(self._watch_processes)
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # already set
             self._client.key_value_set(_SIGNAL, str(number))
 
     def abandon(self, status: int) -> None:
-        self._end_all(status, "")
+        self._end_all(status)
+
+    def end(self, status: int) -> None:
+        self._barrier("done")
+        self._end_all(status)
 
     def __exit__(self, kind, error, trace) -> None:
         if error is None:
@@ -76,20 +80,15 @@ class _Group(SingleProcess):
         if isinstance(error, jax.errors.JaxRuntimeError):
             # Usually a collective lost a process; let a watcher report which one.
             time.sleep(HEARTBEAT_SECONDS + 10)
-        with contextlib.suppress(OSError):  # stdout or stderr may be a closed pipe
-            if not isinstance(error, self._expected):
+        if not isinstance(error, self._expected):
+            with contextlib.suppress(OSError):  # stderr may be a closed pipe
                 traceback.print_exception(error)
-            sys.stdout.flush()
         self._end_all(ERROR, str(error) or repr(error), self._index)
-
-    def _watch(self, watcher: Callable[[], None]) -> None:
-        thread = threading.Thread(target=watcher, daemon=True)
-        thread.start()
-        self._watchers.append(thread)
 
     def _watch_processes(self) -> None:
         first: dict[int, int] = {}
-        while not self._ended.wait(_POLL_SECONDS):
+        while True:
+            time.sleep(_POLL_SECONDS)
             try:
                 live = self._client.get_live_nodes(self._everyone)
             except jax.errors.JaxRuntimeError:
@@ -97,8 +96,7 @@ class _Group(SingleProcess):
             first = first or live
             for index in self._everyone:
                 if live.get(index) != first.get(index, -1):  # died or was restarted
-                    if self._ended.wait(_CAUSE_SECONDS):
-                        return
+                    time.sleep(_CAUSE_SECONDS)
                     self._end_all(ERROR, f"process {index} died or hangs; {_LOST}")
 
     def _watch_end(self) -> None:
@@ -106,12 +104,10 @@ class _Group(SingleProcess):
         try:
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
-            if not self._ended.is_set():
-                end_process(ERROR, f"process 0 died or cannot be reached; {_LOST}")
-            return
-        other = end["process"] not in (None, self._index)
+            end_process(ERROR, f"process 0 died or cannot be reached; {_LOST}")
+        failed, reason = end["process"], end["reason"]
         _report(
-            f"process {end['process']}: {end['reason']}" if other else end["reason"]
+            reason if failed in (None, self._index) else f"process {failed}: {reason}"
         )
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             self._client.wait_at_barrier("rl/left", 1000 * _LEAVE_SECONDS)
@@ -119,14 +115,16 @@ class _Group(SingleProcess):
             time.sleep(0.3)
         os._exit(end["status"])
 
-    def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
-        """Ends every process, unless the run has ended.
+    def _end_all(
+        self, status: int, reason: str = "", process: int | None = None
+    ) -> NoReturn:
+        """Ends every process; each prints `reason`, unless it is empty.
 
-        Every process prints `reason`, unless it is empty. `process` is the index of the
-        process with the error, if known; the others print it before `reason`.
+        `process` is the index of the process with the error, if known; the others print
+        it before `reason`. Only the first call in all processes has an effect.
         """
-        if self._ended.is_set():
-            return
+        with contextlib.suppress(OSError):  # stdout may be a closed pipe
+            sys.stdout.flush()
         end = {"status": status, "reason": reason, "process": process}
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # already set
             self._client.key_value_set(_END, json.dumps(end))
@@ -134,36 +132,17 @@ class _Group(SingleProcess):
         end_process(status, reason)
 
     def _wait_for(self, key: str) -> bytes:
-        while True:
-            try:
-                return self._client.blocking_key_value_get_bytes(key, _DAY_MS)
-            except jax.errors.JaxRuntimeError as error:
-                if "DEADLINE_EXCEEDED" not in str(error):
-                    raise
+        return self._client.blocking_key_value_get_bytes(key, _YEAR_MS)
 
     def _barrier(self, name: str) -> None:
         self._client.wait_at_barrier(f"rl/{name}", 1000 * _BARRIER_SECONDS)
-
-    def _disconnect(self) -> None:
-        self._barrier("ended")
-        self._ended.set()
-        if self.leads:  # the leader hosts the service: the others disconnect first
-            while len(self._client.get_live_nodes(self._everyone)) > 1:
-                pass
-        jax.distributed.shutdown()
-        for thread in self._watchers:
-            thread.join(_LEAVE_SECONDS)
 
 
 class Leader(_Group):
     """Represents process 0, which runs the training loop and sends commands."""
 
     def watch_signals(self, on_signal: Callable[[int], None]) -> None:
-        def watch() -> None:
-            with contextlib.suppress(jax.errors.JaxRuntimeError):
-                on_signal(int(self._wait_for(_SIGNAL)))
-
-        self._watch(watch)
+        _in_thread(lambda: on_signal(int(self._wait_for(_SIGNAL))))
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Sends a command to all followers; must be called in the main thread."""
@@ -182,7 +161,7 @@ class Leader(_Group):
 
     def end(self, status: int) -> None:
         self.announce("end", status)
-        self._disconnect()
+        super().end(status)
 
 
 class Follower(_Group):
@@ -199,9 +178,6 @@ class Follower(_Group):
         size = int.from_bytes(value[:8], "little")
         return decode(value[8:] or _broadcast(size))
 
-    def end(self, status: int) -> None:
-        self._disconnect()
-
 
 Processes = SingleProcess | Leader | Follower
 
@@ -209,18 +185,20 @@ Processes = SingleProcess | Leader | Follower
 def _broadcast(size: int, message: bytes = b"") -> bytes:
     """Broadcasts the leader's message of `size` bytes over the devices; returns it."""
     chunks = []
-    for start in range(0, size, 4 * _CHUNK):
-        part = message[start : start + 4 * _CHUNK].ljust(4 * _CHUNK, b"\0")
+    for start in range(0, size, _CHUNK):
+        part = message[start : start + _CHUNK].ljust(_CHUNK, b"\0")
         chunk = multihost_utils.broadcast_one_to_all(np.frombuffer(part, np.uint32))
         chunks.append(np.asarray(chunk).tobytes())
     return b"".join(chunks)[:size]
 
 
+def _in_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, daemon=True).start()
+
+
 def _report(reason: str) -> None:
-    # One write, since JAX may be aborting the process in another thread.
-    with contextlib.suppress(OSError):
-        if reason:
-            os.write(2, f"error: {' '.join(reason.split())}\n".encode())
+    if reason:
+        say(f"error: {' '.join(reason.split())}")
 
 
 def end_process(status: int, reason: str) -> NoReturn:

@@ -37,22 +37,19 @@ def start(
     all processes connect within 5 minutes, this process ends. Raises ValueError if a
     flag is invalid, the connection fails, or JAX finds no devices.
     """
-    given = (coordinator, num_processes, process_id)
     if num_processes == 1 and process_id in (None, 0):
         return group.SingleProcess()
     arguments: dict[str, Any] = {}
-    if given == (None, None, None):
-        source = _named_in_environment()
-        if not source:
-            if importlib.util.find_spec("libtpu") is None:
-                return group.SingleProcess()
-            source = _TPU  # libtpu's metadata lists the processes of a pod
-    else:
-        source = (
-            f"--coordinator={coordinator} --num_processes={num_processes}"
-            f" --process_id={process_id}"
-        )
-        arguments = _check_flags(source, *given)
+    given = dict(
+        coordinator=coordinator, num_processes=num_processes, process_id=process_id
+    )
+    source = " ".join(f"--{k}={v}" for k, v in given.items() if v is not None)
+    if source:
+        arguments = _check_flags(source, coordinator, num_processes, process_id)
+    elif not (source := _named_in_environment()):
+        if importlib.util.find_spec("libtpu") is None:
+            return group.SingleProcess()
+        source = _TPU  # libtpu's metadata lists the processes of a pod
     # JAX's own timeout would abort with a page of text.
     late = (
         f"{source}: not all processes connected within {_START_SECONDS} seconds; check"
@@ -92,8 +89,7 @@ def _check_flags(
 ) -> dict[str, Any]:
     """Returns arguments of `jax.distributed.initialize` from the checked flags."""
     if coordinator is None or num_processes is None or process_id is None:
-        given = " ".join(p for p in source.split() if not p.endswith("=None"))
-        raise ValueError(f"{given}: {_FLAGS} must be given together")
+        raise ValueError(f"{source}: {_FLAGS} must be given together")
     if num_processes < 1:
         raise ValueError(f"--num_processes={num_processes}: must be at least 1")
     if not 0 <= process_id < num_processes:

@@ -38,12 +38,19 @@ STOPPING = (
 )  # fmt: skip
 
 PATIENCE_SECONDS = 1.5
-_FROM_OTHER = 0x80  # marks a signal that another process received
+_POLL_SECONDS = 0.1
 
 
 def one_line(error: BaseException) -> str:
     """Returns an error's message as one line; its `repr` if it has no message."""
     return " ".join(str(error).split()) or repr(error)
+
+
+def say(line: str) -> None:
+    """Writes a line to stderr in one call, also if this process is being aborted."""
+    # Not print: the main thread may hold its lock.
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())
 
 
 def status_of(number: int) -> int:
@@ -109,6 +116,7 @@ class StopSignals:
         self._message = message
         self._processes = SingleProcess()
         self._number: int | None = None
+        self._arrived = math.inf  # time of the first signal to any process
         self._raised = False
         self._phase = _Phase(interrupts=True, patience=PATIENCE_SECONDS)
 
@@ -185,51 +193,41 @@ class StopSignals:
         if self._processes.alone and self._phase.interrupts and not self._raised:
             self.check()
 
-    def _receive(self, number: int) -> None:
-        """Passes a signal that another process received to the thread of `_watch`."""
-        with contextlib.suppress(OSError):
-            os.write(self._writing, bytes([_FROM_OTHER | number]))
-
     def _watch(self) -> None:
         # In a thread, since the main thread may be in a long compilation.
-        arrived, own = 0.0, False
+        own = False
         while True:
-            if select.select([self._reading], [], [], 0.1 if arrived else None)[0]:
-                read = os.read(self._reading, 1)
-                if not read:
+            if select.select([self._reading], [], [], _POLL_SECONDS)[0]:
+                if not (read := os.read(self._reading, 1)):
                     os.close(self._reading)
                     return
-                number, other = read[0] & ~_FROM_OTHER, bool(read[0] & _FROM_OTHER)
-                if not arrived:
-                    arrived = time.monotonic()
-                    self._begin(number)
-                elif own and not other:
-                    os._exit(status_of(number))
                 # A scheduler signals every process: a second signal counts only if this
                 # process received the first one itself.
-                own |= not other
+                if own:
+                    os._exit(status_of(read[0]))
+                own = True
+                self._receive(read[0])
             phase = self._phase
-            deadline = max(arrived, phase.began) + phase.patience
-            if time.monotonic() > deadline and self._processes.leads:
-                self._abandon(number)
+            late = time.monotonic() > max(self._arrived, phase.began) + phase.patience
+            if late and self._processes.leads:
+                self._abandon()
 
-    def _begin(self, number: int) -> None:
+    def _receive(self, number: int) -> None:
+        """Begins to stop because this or another process received a signal."""
+        if self._arrived < math.inf:
+            return
         self._number = self._number or number
+        self._arrived = time.monotonic()
         name = signal.Signals(number).name
-        self._say(f"{name}: stopping; a second signal ends the process at once")
+        say(f"{name}: stopping; a second signal ends the process at once")
         self._processes.signal(number)
 
-    def _abandon(self, number: int) -> NoReturn:
+    def _abandon(self) -> NoReturn:
+        assert self._number is not None
         self.finish()
-        self._say(self._message)
-        self._processes.abandon(status_of(number))
-        os._exit(status_of(number))
-
-    def _say(self, line: str) -> None:
-        # Not print: the main thread may hold its lock. One write keeps a line and its
-        # newline together.
-        with contextlib.suppress(OSError):
-            os.write(2, f"{line}\n".encode())
+        say(self._message)
+        self._processes.abandon(status_of(self._number))
+        os._exit(status_of(self._number))
 
 
 def run(message: str, command: Callable[[StopSignals], int]) -> int:
@@ -243,6 +241,6 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
         except Stopped as stopped:
             sys.stdout.flush()
             sys.stderr.flush()
-            stop._say(message)
+            say(message)
             # Everything is closed; waiting threads would delay a normal exit.
             os._exit(status_of(stopped.signal))

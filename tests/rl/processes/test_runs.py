@@ -263,8 +263,9 @@ def test_a_signal_interrupts_sampling_between_completions(alone, cache, tmp_path
     "changes,of_second,failed,message",
     [
         ({"mesh.data": 3, "mesh.fsdp": 1}, [], 0,
-         "mesh data=3 fsdp=1 tensor=1: the product is 3, but the number of"),
-        ({"data.train": "missing.jsonl"}, [], 0, "missing.jsonl: no such file"),
+         "config.mesh data=3 fsdp=1 tensor=1: the product is 3, but the number"),
+        ({"data.train": "missing.jsonl"}, [], 0,
+         "config.data.train='missing.jsonl': missing.jsonl: no such file"),
         ({}, ["--config.rollout.group_size=8"], 1,
          "config.rollout.group_size=8: process 0 has 4"),
         ({"reward.function": "tests.rl.faults:failing_reward"}, [], 0,

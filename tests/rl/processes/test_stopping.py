@@ -11,6 +11,7 @@ import time
 import pytest
 
 from rl.processes import stopping
+from tests.other_processes import eventually
 from tests.rl.test_train import ROOT
 
 SCRIPT = """
@@ -167,13 +168,6 @@ class Processes(stopping.SingleProcess):
         self.reported.append(("abandon", status))
 
 
-def _eventually(condition):
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert condition()
-
-
 def test_a_follower_reports_to_the_leader_and_waits_for_it(monkeypatch):
     monkeypatch.setattr(os, "_exit", lambda status: pytest.fail(f"ended: {status}"))
     monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.3)
@@ -181,7 +175,7 @@ def test_a_follower_reports_to_the_leader_and_waits_for_it(monkeypatch):
     with stopping.StopSignals("again") as stop:
         stop.join(follower)
         os.kill(os.getpid(), signal.SIGTERM)
-        _eventually(lambda: follower.reported == [("signal", signal.SIGTERM)])
+        eventually(lambda: follower.reported == [("signal", signal.SIGTERM)])
         time.sleep(stopping.PATIENCE_SECONDS + 0.3)  # it is the leader that decides
 
 
@@ -197,9 +191,9 @@ def test_a_leader_is_not_interrupted_and_a_schedulers_signals_count_as_one(monke
         with pytest.raises(stopping.Stopped, match="SIGTERM"), stop.interruptible():
             leader.on_signal(signal.SIGTERM)
             leader.on_signal(signal.SIGTERM)
-            _eventually(lambda: leader.reported)
+            eventually(lambda: leader.reported)
             time.sleep(stopping.PATIENCE_SECONDS + 0.3)
             verified = not ended
         assert verified
-        _eventually(lambda: ("abandon", 143) in leader.reported)
+        eventually(lambda: ("abandon", 143) in leader.reported)
     assert set(ended) == {143}
