@@ -97,8 +97,7 @@ def test_the_line_of_a_step_fits_a_terminal():
 
 def test_hyperparameters(tmp_path):
     config = {"objective.eps_high": 0.28, "batch.row_lengths": [32, 64], "on": True}
-    writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, config=config)
-    writer.close()
+    write(tmp_path, [], config=config)
     board = read(tmp_path)
     content = board.summary_metadata[hparams.SESSION_START_INFO_TAG].plugin_data.content
     found = hparams.parse_session_start_info_plugin_data(content).hparams
@@ -183,22 +182,16 @@ def test_files_are_closed_though_a_stop_ends_the_close_of_a_sink(tmp_path):
             write(1, {})
 
 
-def test_a_sink_that_is_none_is_one_line():
+def test_a_sink_that_cannot_be_loaded_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert load_sinks(sinks=()) == {}
     for name, told in (
         ("csv", "config.log.sinks='csv': must be one of wandb, or 'module:function'"),
         ("nosuch:sink", "config.log.sinks='nosuch:sink': cannot be imported"),
+        ("wandb", "wandb is not installed; run pip install wandb$"),
     ):
         with pytest.raises(ValueError, match=told):
             load_sinks(sinks=(name,))
-
-
-def test_wandb_is_asked_for_only_where_it_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    assert load_sinks(sinks=()) == {}
-    with pytest.raises(
-        ValueError, match="wandb is not installed; run pip install wandb$"
-    ):
-        load_sinks(sinks=("wandb",))
 
 
 @pytest.mark.failure(74)

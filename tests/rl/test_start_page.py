@@ -123,20 +123,17 @@ def test_the_size_of_a_checkpoint_includes_a_saved_reference(config, tmp_path):
     assert checkpoint_bytes(5) > checkpoint_bytes(0) > 0
 
 
-def test_a_dry_run_opens_the_weights(config, tmp_path):
+@pytest.mark.parametrize("section,key", [("model", "path"), ("objective", "reference")])
+def test_a_dry_run_opens_the_weights(config, tmp_path, section, key):
     folder = base_folder(from_config(config), described_in=tmp_path)
-    config.model.maker, config.model.path = "", str(folder)
+    config.objective.kl_penalty = 0.1
+    if section == "model":
+        config.model.maker = ""
+    config[section][key] = str(folder)
     with pytest.raises(ValueError, match=r"model.safetensors: no such file; download"):
         validate(from_config(config))
     (folder / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ValueError, match=r"is a Git LFS pointer.*`git lfs pull`$"):
-        validate(from_config(config))
-
-
-def test_a_dry_run_opens_the_weights_of_the_reference(config, tmp_path):
-    folder = base_folder(from_config(config), described_in=tmp_path)
-    config.objective.reference, config.objective.kl_penalty = str(folder), 0.1
-    with pytest.raises(ValueError, match=r"model.safetensors: no such file; download"):
         validate(from_config(config))
 
 
