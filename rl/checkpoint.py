@@ -2,13 +2,13 @@
 
     state/      the train state, which can be restored on any mesh
     loop/       the state of the training loop, as JSON
-    checksums/  checksums of both, see `rl.checksums`
+    checksums/  the `rl.checksums.Record`, with checksums of the tensors
+    SHA256SUMS  checksums of all files
 
-A step's folder gets its final name when all three parts are on the disk. A run resumes
+A step's folder gets its final name when all of these are on the disk. A run resumes
 from the newest intact checkpoint and renames newer, corrupt ones to `STEP.damaged`.
 """
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -16,7 +16,6 @@ import os
 import pathlib
 import re
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
+from orbax.checkpoint.path import atomicity
 
 from models.decoder import Params
 from rl import checksums
@@ -37,7 +37,15 @@ from rl.update.step import TrainState
 ASSETS = "assets"
 DAMAGED = ".damaged"
 _DELETED = ".deleted"
-_LEFTOVER_SECONDS = 10.0
+UNFINISHED = "*.orbax-checkpoint-tmp*"  # folders of saves that failed or were killed
+
+
+class _StepFolder(atomicity.AtomicRenameTemporaryPath):
+    """Writes `SHA256SUMS` before a step's folder gets its final name."""
+
+    async def finalize(self) -> None:
+        checksums.write_sums(pathlib.Path(self.get()))
+        self.get().rename(self.get_final())
 
 
 class Checkpoints:
@@ -54,8 +62,7 @@ class Checkpoints:
         self._folder, self._keep = folder.absolute(), keep
         self._records: dict[int, Record] = {}
         self._manager: ocp.CheckpointManager | None = None
-        self._background = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
-        self._pending: tuple[int, concurrent.futures.Future] | None = None
+        self._saving: int | None = None  # step of the save in the background
 
     def latest(self) -> int | None:
         return max(steps_in(self._folder), default=None)
@@ -84,9 +91,9 @@ class Checkpoints:
             return
         found = check_finite(state, f"the checkpoint of step {step} is not saved")
         if jax.process_index() == 0:
-            self._check_space(sum(x.nbytes for x in jax.tree.leaves(state)))
+            self._make_space(sum(x.nbytes for x in jax.tree.leaves(state)))
+        self._manager = self._manager or self._open()
         loop = json.loads(json.dumps(loop))  # a copy, since it is written later
-        manager = self._open()
         self._records[step] = record = Record(
             step=step,
             updates=int(state.updates),
@@ -102,66 +109,39 @@ class Checkpoints:
             checksums=ocp.args.JsonSave(dataclasses.asdict(record)),
         )
         try:
-            manager.save(step, args=items, force=True)
+            self._manager.save(step, args=items, force=True)
         except Exception as error:
             raise self._failed(step, error) from None
-        self._pending = step, self._background.submit(self._finish, manager, step)
+        self._saving = step
+
+    def _open(self) -> ocp.CheckpointManager:
+        self._records = records_in(self._folder)
+        return ocp.CheckpointManager(
+            self._folder,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=self,
+                # Otherwise the error of a folder that cannot be created is raised only
+                # after five minutes.
+                async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+                temporary_path_class=_StepFolder,
+                # Move a step's folder here before it is deleted, so that no partly
+                # deleted checkpoint remains if the process is killed.
+                todelete_subdir=_DELETED,
+                lightweight_initialize=True,
+                save_root_metadata=False,
+            ),
+        )
 
     def should_preserve(self, checkpoints: Any, *, context: Any) -> Sequence[bool]:
         # A method of Orbax's `PreservationPolicy`, which Orbax calls.
         retained = retained_steps(self._records, self._keep)
         return [checkpoint.step in retained for checkpoint in checkpoints]
 
-    def _open(self) -> ocp.CheckpointManager:
-        if self._manager is None:
-            self._records = records_in(self._folder)
-            self._manager = ocp.CheckpointManager(
-                self._folder,
-                options=ocp.CheckpointManagerOptions(
-                    preservation_policy=self,
-                    cleanup_tmp_directories=True,
-                    # Otherwise the error of a folder that cannot be created is raised
-                    # only after five minutes.
-                    async_options=ocp.AsyncOptions(
-                        create_directories_asynchronously=False
-                    ),
-                    # Move a step's folder here before it is deleted, so that no
-                    # partly deleted checkpoint remains if the process is killed.
-                    todelete_subdir=_DELETED,
-                    lightweight_initialize=True,
-                    save_root_metadata=False,
-                ),
-            )
-        # Ignore the error of a failed deletion, which `_finish` has printed.
-        with contextlib.suppress(Exception):
-            self._manager.wait_until_finished()
-        return self._manager
-
-    def _failed(self, step: int, error: Exception) -> OSError:
-        self._records.pop(step, None)
-        if self._manager is not None:
-            with contextlib.suppress(Exception):  # raises the same error again
-                self._manager.close()
-            self._manager = None
-        if jax.process_index() == 0:
-            # Writes that have not ended recreate their folder: remove it repeatedly.
-            until = time.monotonic() + _LEFTOVER_SECONDS
-            while left := list(self._folder.glob(f"{step}.*tmp*")):
-                for folder in left:
-                    shutil.rmtree(folder, ignore_errors=True)
-                if time.monotonic() > until:
-                    break
-                time.sleep(0.5)
-        latest = self.latest()
-        newest = "start" if latest is None else f"checkpoint of step {latest}"
-        return OSError(
-            f"{self._folder}: saving the checkpoint of step {step} failed"
-            f" ({one_line(error)[:300]}); remove the cause, then resume from the"
-            f" {newest} with the same command"
-        )
-
-    def _check_space(self, nbytes: int) -> None:
+    def _make_space(self, nbytes: int) -> None:
+        """Removes unfinished saves; raises OSError if less than `nbytes` are free."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        for unfinished in self._folder.glob(UNFINISHED):
+            shutil.rmtree(unfinished, ignore_errors=True)
         free, needed = shutil.disk_usage(self._folder).free, 1.05 * nbytes
         if free < needed:
             raise OSError(
@@ -170,28 +150,15 @@ class Checkpoints:
                 " the same command"
             )
 
-    def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
-        folder = self._folder / str(step)
-        try:
-            manager.wait_until_finished()
-        except Exception as error:
-            if not folder.is_dir():
-                raise
-            print(
-                f"WARNING: {self._folder}: an old checkpoint was not deleted"
-                f" ({one_line(error)}); delete it if you need its space",
-                flush=True,
-            )
-        if jax.process_index() == 0:
-            checksums.write_sums(folder)
-            try:
-                remove(deleted := self._folder / _DELETED)
-            except OSError as error:
-                print(
-                    f"WARNING: {deleted}: could not be deleted ({error.strerror});"
-                    " the next save, if any, tries again",
-                    flush=True,
-                )
+    def _failed(self, step: int, error: Exception) -> OSError:
+        self._records.pop(step, None)
+        latest = self.latest()
+        newest = "start" if latest is None else f"checkpoint of step {latest}"
+        return OSError(
+            f"{self._folder}: saving the checkpoint of step {step} failed"
+            f" ({one_line(error)[:300]}); remove the cause, then resume from the"
+            f" {newest} with the same command"
+        )
 
     def record_score(self, step: int, score: float) -> None:
         """Adds an evaluation score to the checkpoint of `step`, which must exist."""
@@ -200,25 +167,35 @@ class Checkpoints:
             checksums.write_score(self._folder / str(step), score)
             self._records |= records_in(self._folder)
 
-    def finish(self) -> None:
-        """Waits for the save in the background; does not raise an error if it fails."""
-        if pending := self._pending:
-            concurrent.futures.wait([pending[1]])
-
     def check(self) -> None:
         """Raises OSError if the save in the background has failed; does not wait."""
-        if self._pending and self._pending[1].done():
+        if self._manager is not None and not self._manager.is_saving_in_progress():
             self.wait()
 
     def wait(self) -> None:
         """Waits for the save in the background; raises OSError if it failed."""
-        if self._pending is None:
+        step, self._saving = self._saving, None
+        if self._manager is None or step is None:
             return
-        (step, future), self._pending = self._pending, None
         try:
-            future.result()
+            self._manager.wait_until_finished()
+            if jax.process_index() == 0:
+                remove(self._folder / _DELETED)
         except Exception as error:  # of Orbax, tensorstore or the operating system
-            raise self._failed(step, error) from None
+            if not (self._folder / str(step)).is_dir():
+                raise self._failed(step, error) from None
+            self._manager.reload()
+            print(
+                f"WARNING: {self._folder}: an old checkpoint was not deleted"
+                f" ({one_line(error)}); the next save, if any, tries again",
+                flush=True,
+            )
+
+    def finish(self) -> None:
+        """Waits in another thread for the save; `wait` raises the error if it fails."""
+        if self._manager is not None:
+            with contextlib.suppress(Exception):
+                self._manager.wait_until_finished()
 
     def restore(
         self, abstract: TrainState, *, make_room: Callable[[], None] = lambda: None
@@ -249,8 +226,6 @@ class Checkpoints:
                 continue
             if jax.process_index() == 0:
                 self._set_aside(corrupt, step)
-                if not (folder / checksums.SUMS).exists():  # killed before writing it
-                    checksums.write_sums(folder)
             return step, state, loop
         return None
 
@@ -295,9 +270,8 @@ class Checkpoints:
         try:
             self.wait()
         finally:
-            self._background.shutdown()
             if self._manager is not None:
-                self._open().close()
+                self._manager.close()
 
 
 def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[str]]:

@@ -1,13 +1,12 @@
 """Computes and checks a checkpoint's checksums.
 
-Each checkpoint contains a `Record`. When the checkpoint is complete, checksums of its
-files are written to `SHA256SUMS`, which `sha256sum -c` can check.
+Each checkpoint contains a `Record`, and checksums of its files in `SHA256SUMS`, which
+`sha256sum -c` can check.
 """
 
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -117,9 +116,6 @@ def verify(folder: pathlib.Path) -> None:
         if not part.with_name("manifest.ocdbt").is_file():
             raise CorruptCheckpointError(f"{part}: was not merged with other parts")
     sums = folder / SUMS
-    # The file is missing if the run was killed just after the save.
-    if not os.path.lexists(sums):
-        return
     try:
         pairs = [line.split("  ", 1) for line in sums.read_text().splitlines()]
         stated = {name: sha for sha, name in pairs}

@@ -226,7 +226,7 @@ class _Run:
         with self.stop.saving():
             self.parts.engine.save(self.done, state, healthy=healthy, score=score)
             if wait:
-                self.parts.engine.checkpoints.finish()
+                self.parts.engine.checkpoints.wait()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Runs `work`; after a stop or an expected error, saves the state from before.
@@ -243,8 +243,7 @@ class _Run:
                 self.save(before, healthy=self.healthy, wait=True)
                 if isinstance(end, Stopped):
                     saved = self.parts.engine.checkpoints.latest()
-                    if saved is not None:  # otherwise `close` raises the error
-                        print(f"{end}: saved after step {saved}", flush=True)
+                    print(f"{end}: saved after step {saved}", flush=True)
             raise
 
     @contextlib.contextmanager
@@ -280,7 +279,7 @@ class _Run:
         """Writes, once, the dump of a step with skipped updates; returns metrics."""
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
-            engine.checkpoints.finish()
+            engine.checkpoints.wait()
             dump_updates(self.workdir, step, groups, batches, hypers, updates)
         micro = [batch for mini_batch in batches for batch in mini_batch]
         tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))

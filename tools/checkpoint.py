@@ -97,7 +97,7 @@ def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
     folder = workdir / "checkpoints"
     with files.locked(workdir):
         removed = [r["name"] for r in rows if not r["kept"] and not r["damage"]]
-        removed += [p.name for p in folder.glob("*.orbax-checkpoint-tmp*")]
+        removed += [p.name for p in folder.glob(checkpoint.UNFINISHED)]
         removed += [p.name for p in folder.glob(f"*{checkpoint.DAMAGED}")]
         for name in removed:
             checkpoint.remove(folder / name)

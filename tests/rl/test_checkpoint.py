@@ -1,11 +1,14 @@
 """Checkpoints: damaged, half-written, without space, rotated."""
 
 import collections
+import concurrent.futures
+import contextlib
 import json
 import os
 import random
 import resource
 import shutil
+import time
 
 import jax
 import jax.numpy as jnp
@@ -197,20 +200,19 @@ OF_FOLDERS = {
     "a score without its checksum": lambda f: (f / checksums.SCORE).write_text(
         '{"score": 1.0}'
     ),
+    "no sums": lambda f: (f / checksums.SUMS).unlink(),
+    "empty sums": lambda f: (f / checksums.SUMS).write_text(""),
     "sums that are no text": lambda f: (f / checksums.SUMS).write_bytes(b"\xff\xfe"),
     "sums that are no sums": lambda f: (f / checksums.SUMS).write_text("\n{}\n"),
-    # As a kill leaves them, just before they are written; and then damaged.
-    "no sums, another loop": lambda f: (
-        (f / checksums.SUMS).unlink(),
-        _edit(f, checksums.LOOP_FILE, seeds=13),
-    ),
-    "no sums, a record that is deep": lambda f: (
-        (f / checksums.SUMS).unlink(),
+    # With sums of the changed files.
+    "another loop": lambda f: (_edit(f, checksums.LOOP_FILE, seeds=13), write_sums(f)),
+    "a record that is deep": lambda f: (
         (f / checksums.RECORD_FILE).write_text("[" * 100_000),
+        write_sums(f),
     ),
-    "no sums, other tensors": lambda f: (
-        (f / checksums.SUMS).unlink(),
+    "tensors that cannot be read": lambda f: (
         _flip(_largest(f), random.Random(3)),
+        write_sums(f),
     ),
 }
 CORRUPTIONS = {
@@ -307,23 +309,41 @@ def test_with_none_that_is_intact_nothing_is_touched(made, pair, tmp_path, opene
         load_run_params(folder, 1, _abstract(made).params)
 
 
-@pytest.mark.failure(36)
-def test_tensors_are_compared_with_what_was_on_the_devices(
-    made, pair, tmp_path, opened
-):
-    folder = shutil.copytree(pair, tmp_path / "c")
-    # Intact files that hold something else than the devices did: one bit of one entry.
+def _another_tensor(folder, made):
+    """One bit of one entry."""
     wrong = made[1].params["layers"]["q"].at[0, 3, 0, 0].multiply(-1)
     layers = {**made[1].params["layers"], "q": wrong}
     other = made[1].replace(params={**made[1].params, "layers": layers})
-    _saved(tmp_path / "other", (made[0], other), (2,))
-    shutil.rmtree(folder / "2" / "state")
-    shutil.copytree(tmp_path / "other" / "2" / "state", folder / "2" / "state")
+    saved = _saved(folder.with_name("other"), (made[0], other), (2,))
+    shutil.rmtree(folder / "state")
+    shutil.copytree(saved / "2" / "state", folder / "state")
+    shutil.rmtree(saved)
+
+
+def _no_tensor(folder, made):
+    path = folder / "state" / "_METADATA"
+    content = json.loads(path.read_text())
+    del content["tree_metadata"]["('params', 'embedding')"]
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.failure(36)
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        (_another_tensor, "2: tensor params/layers/q: wrong checksum"),
+        (_no_tensor, "params/embedding is missing"),
+    ],
+)
+def test_tensors_are_compared_with_what_was_on_the_devices(
+    made, pair, tmp_path, opened, change, message
+):
+    """Intact files that hold something else than the devices did."""
+    folder = shutil.copytree(pair, tmp_path / "c")
+    change(folder / "2", made)
     write_sums(folder / "2")
     verify(folder / "2")
-    with pytest.raises(
-        CorruptCheckpointError, match="2: tensor params/layers/q: wrong checksum"
-    ):
+    with pytest.raises(CorruptCheckpointError, match=message):
         load_run_params(folder, 2, _abstract(made).params)
     assert opened(folder).restore(_abstract(made))[0] == 1
 
@@ -341,19 +361,6 @@ def test_no_memory_is_not_a_corrupt_checkpoint(
     with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
         opened(folder).restore(_abstract(made))
     assert {p.name for p in folder.iterdir()} == {"1", "2"}
-
-
-@pytest.mark.failure(36)
-def test_a_tensor_that_the_files_lack_is_not_left_out(made, pair, tmp_path, opened):
-    folder = shutil.copytree(pair, tmp_path / "c")
-    path = folder / "2" / "state" / "_METADATA"
-    content = json.loads(path.read_text())
-    del content["tree_metadata"]["('params', 'embedding')"]
-    path.write_text(json.dumps(content))
-    write_sums(folder / "2")
-    with pytest.raises(CorruptCheckpointError, match="params/embedding is missing"):
-        load_run_params(folder, 2, _abstract(made).params)
-    assert opened(folder).restore(_abstract(made))[0] == 1
 
 
 def test_another_models_checkpoint_is_not_taken_for_a_corrupt_one(made, pair, opened):
@@ -376,7 +383,7 @@ def test_a_half_written_checkpoint_is_passed_over(made, pair, tmp_path, opened):
     folder = shutil.copytree(pair, tmp_path / "c")
     # What a kill in the middle of a save leaves behind, and of a removal.
     (folder / "2").rename(folder / "2.orbax-checkpoint-tmp")
-    (folder / "2.orbax-checkpoint-tmp" / "commit_success.txt").unlink()
+    (folder / "2.orbax-checkpoint-tmp" / checksums.SUMS).unlink()
     shutil.copytree(pair / "1", folder / ".deleted" / "0")
     again = opened(folder)
     assert again.latest() == 1
@@ -385,14 +392,6 @@ def test_a_half_written_checkpoint_is_passed_over(made, pair, tmp_path, opened):
     again.wait()
     assert {p.name for p in folder.iterdir()} == {"1", "2"}
     verify(folder / "2")
-
-
-def test_sums_that_a_kill_left_out_are_added(made, pair, tmp_path, opened):
-    folder = shutil.copytree(pair, tmp_path / "c")
-    before = (folder / "2" / checksums.SUMS).read_bytes()
-    (folder / "2" / checksums.SUMS).unlink()
-    assert opened(folder).restore(_abstract(made))[0] == 2
-    assert (folder / "2" / checksums.SUMS).read_bytes() == before
 
 
 @pytest.mark.failure(31)
@@ -415,7 +414,8 @@ def test_a_disk_that_fills_up_while_saving(made, pair, tmp_path, opened, noticed
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         checkpoints.save(3, made[1], LOOP)
-        checkpoints.finish()
+        with concurrent.futures.ThreadPoolExecutor(1) as other:
+            other.submit(checkpoints.finish).result()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     act = {
@@ -430,9 +430,13 @@ def test_a_disk_that_fills_up_while_saving(made, pair, tmp_path, opened, noticed
     assert checkpoint.steps_in(folder) == {1, 2}
     verify(folder / "2")
     # Once there is room again, it is written, and what was left of the first try goes.
-    again = opened(folder) if noticed == "close" else checkpoints
-    again.save(3, made[1], LOOP)
-    again.wait()
+    again = opened(folder)
+    for _ in range(20):  # in this process, writes of the first try may not have ended
+        with contextlib.suppress(OSError):
+            again.save(3, made[1], LOOP)
+            again.wait()
+            break
+        time.sleep(0.5)
     verify(folder / "3")
     assert {p.name for p in folder.iterdir()} == {"1", "2", "3"}
     checkpoints.close()
@@ -491,7 +495,7 @@ def test_an_old_one_that_cannot_be_removed(
     """Such as one whose files another machine still reads."""
     folder = shutil.copytree(pair, tmp_path / "c")
 
-    def busy(path, *args, **kwargs):
+    def busy(path):
         raise OSError(16, "Device or resource busy", str(path))
 
     checkpoints = opened(folder, keep=1)
@@ -501,9 +505,7 @@ def test_an_old_one_that_cannot_be_removed(
         checkpoints.wait()
     assert {p.name for p in folder.iterdir()} == {"4", ".deleted"}
     text = capsys.readouterr().out
-    assert (
-        text.count(f"WARNING: {folder}/.deleted: could not be deleted (Device or") == 2
-    )
+    assert text.count(f"WARNING: {folder}: an old checkpoint was not deleted (") == 2
     monkeypatch.undo()
     checkpoints.save(5, made[1], LOOP)
     checkpoints.wait()
