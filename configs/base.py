@@ -285,7 +285,8 @@ class Optimizer(Section):
     b1: Decay = 0.9  # decay of AdamW's first moment
     b2: Decay = 0.99  # decay of AdamW's second moment
     weight_decay: NotNegative = 0.0  # decoupled; not applied to norms and biases
-    max_grad_norm: Positive = 1.0  # gradients are clipped to this global norm
+    # Gradients are clipped to this global norm; 0 disables clipping.
+    max_grad_norm: NotNegative = 1.0
     moments_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of both moments
 
 

@@ -71,7 +71,9 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
         key, unknown = _unknown_key(error, flags.FLAGS["config"].value)
         if not key:
-            sys.exit(f"error: {' '.join(str(error).split())}")
+            text = " ".join(str(error).split())
+            advice = "; see --help" if text.startswith("flag --config.") else ""
+            sys.exit(f"error: {text}{advice}")
         # `key` is only a part of the dotted key that the flag names.
         given = [a for a in argv if re.search(rf"\.{key}(?:[.=]|$)", a)]
         where = given[0].partition("=")[0].lstrip("-") if given else "config"

@@ -200,6 +200,10 @@ def _example(spec: RunSpec) -> dict[str, str]:
     return {
         "first prompt": json.dumps(prompt, ensure_ascii=False),
         "as tokens": f"{len(ids):,}: {' '.join(tokens)}",
+        "stop tokens": " ".join(
+            json.dumps(spec.decode_prompt([i]), ensure_ascii=False)
+            for i in spec.sampling_params.stop_token_ids
+        ),
         "its gold": json.dumps(gold, ensure_ascii=False),
         "rewards": "; ".join(rewards),
     }

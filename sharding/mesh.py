@@ -102,8 +102,8 @@ def resolve_shape(
     if -1 not in sizes and known != n_devices:
         raise ValueError(
             f"{given}: the product is {known}, but the number of devices is"
-            f" {n_devices}; check that JAX finds the accelerators, or set one size"
-            " to -1"
+            f" {n_devices}; check that JAX finds the accelerators (on a CPU: check"
+            " XLA_FLAGS), or set one size to -1"
         )
     if n_devices % known:
         raise ValueError(

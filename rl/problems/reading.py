@@ -82,7 +82,9 @@ def _made(source: str, key: str, arguments: Mapping[str, Any]) -> Iterator[_Row]
     @functools.wraps(function)
     def make(**given):
         with blamed(where):
-            return list(function(**given))
+            if not isinstance(problems := function(**given), Iterable):
+                raise ValueError(f"must return problems, not {problems!r:.60}")
+            return list(problems)
 
     section = re.sub(r"^config\.(data\.\w+)", r"\1_args", key)
     for i, problem in enumerate(call(make, section, arguments), 1):

@@ -5,6 +5,7 @@ takes seconds and hundreds of megabytes. This module hides torch during the impo
 transformers, unless the process has already imported torch.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -113,23 +114,36 @@ def decode_completion(
 ) -> str:
     """Returns a completion as text, without a special stop token at its end.
 
-    Other special tokens stay, because a reward may read them. Ids beyond the
-    tokenizer's last one, which pad the vocabulary, are left out. With `show_unknown`,
-    such ids are written in the form `<|id 151700|>`.
+    A space at the start stays, although Llama's tokenizers drop it from a text that
+    they decode alone. Other special tokens stay too, because a reward may read them.
+    Ids beyond the tokenizer's last one, which pad the vocabulary, are left out. With
+    `show_unknown`, such ids are written in the form `<|id 151700|>`.
     """
     ids = list(token_ids)
     if ids and ids[-1] in stop_token_ids:
         if not tokenizer.decode(ids[-1:], skip_special_tokens=True):
             ids.pop()
+    before, length = _some_text(tokenizer)
+
+    def decode(ids: list[int]) -> str:
+        return str(tokenizer.decode(before + ids))[length:]
+
     if not show_unknown:
-        return str(tokenizer.decode(ids))
+        return decode(ids)
     text, size = "", len(tokenizer)
     for known, run in itertools.groupby(ids, key=lambda i: i < size):
         if known:
-            text += str(tokenizer.decode(list(run)))
+            text += decode(list(run))
         else:
             text += "".join(f"<|id {i}|>" for i in run)
     return text
+
+
+@functools.lru_cache(maxsize=1)
+def _some_text(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], int]:
+    """Returns the ids of a short text, and the length of their decoded text."""
+    ids = tokenizer.encode("0", add_special_tokens=False)
+    return ids, len(tokenizer.decode(ids))
 
 
 def _stated(path: pathlib.Path) -> set[int]:

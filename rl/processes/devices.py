@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 import pathlib
+import re
 import tempfile
 import warnings
 from typing import Any
@@ -135,6 +136,13 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
             raise ValueError(
                 f"{name.upper()}={own}: a run {why}; unset this environment variable"
             )
+    flags, count = os.environ.get("XLA_FLAGS", ""), c.mesh.cpu_devices
+    own_count = re.search(r"xla_force_host_platform_device_count=(\d+)", flags)
+    if own_count and count not in (0, int(own_count[1])):
+        raise ValueError(
+            f"config.mesh.cpu_devices={count}: XLA_FLAGS has {own_count[0]}; remove one"
+            " of the two, or set both to the same number"
+        )
     if c.model.dtype == "float32":
         # "default" is TF32 on GPUs (three digits) and a single bfloat16 pass on TPUs.
         jax.config.update("jax_default_matmul_precision", c.model.matmul_precision)

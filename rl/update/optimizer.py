@@ -1,5 +1,6 @@
 """Defines the optimizer, the learning-rate schedule and the `Hyper` of each update."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -27,7 +28,7 @@ def make_optimizer(
     other setting that then applies is `max_grad_norm`.
     """
     function = settings.function
-    clip = optax.clip_by_global_norm(settings.max_grad_norm)
+    clip = optax.clip_by_global_norm(settings.max_grad_norm or math.inf)
     if function != ADAMW:
         key = "config.optimizer.function"
         make = load_named(function, {ADAMW: optax.adamw}, key=key)

@@ -34,8 +34,14 @@ MAY_CHANGE = """
     config.model.path config.model.maker config.model.maker_args config.data.train
     config.data.train_args config.data.fields config.data.template
 """.split()
-# Keys that change what an accuracy on held-out problems means.
-_EVALUATION = ("data.held_out", "config.eval.temperature", "config.eval.reward")
+_APART = "; accuracies before and after this change cannot be compared"
+# Explanations of changes in messages, by key.
+_NOTES = {
+    "data.train": " (hash of the training problems, their order, answers and prompts)",
+    "data.held_out": _APART,
+    "config.eval.temperature": _APART,
+    "config.eval.reward": _APART,
+}
 # Settings of JAX, with defaults, that affect results; the environment may set them.
 _JAX_DEFAULTS = {
     "jax_default_prng_impl": "threefry2x32",
@@ -61,8 +67,7 @@ class Change(NamedTuple):
     refused: bool  # whether the run resumes only with --accept_changes
 
     def __str__(self) -> str:
-        apart = "; accuracies before and after this change cannot be compared"
-        note = apart if self.key in _EVALUATION else ""
+        note = _NOTES.get(self.key, "")
         return f"{self.key}: {_short(self.before)} -> {_short(self.now)}{note}"
 
 

@@ -446,6 +446,7 @@ def checkout(tmp_path):
     return tmp_path / "checkout"
 
 
+@pytest.mark.failure(172)
 def test_a_dry_run_writes_nothing(tmp_path, checkout):
     """Nor in the home folder or that of temporary files, when it has ended."""
     homes = {"HOME": tmp_path / "home", "TMPDIR": tmp_path / "tmp"}
@@ -469,6 +470,7 @@ def test_a_dry_run_writes_nothing(tmp_path, checkout):
     assert "512 rows, 512 used\n" in done.stdout
     assert 'first prompt         "0+0?\\n"\n' in done.stdout
     assert 'as tokens            5: "0" "+" "0" "?" "\\n"\n' in done.stdout
+    assert 'stop tokens          "<|endoftext|>"\n' in done.stdout
     assert r"rewards              \boxed{0} 1; \boxed{1} -1" in done.stdout
     assert done.stdout.count("\n") < 80
     assert "updates per step     2" in done.stdout

@@ -2,8 +2,8 @@ import json
 import types
 
 import pytest
-from tokenizers import Tokenizer, pre_tokenizers, processors
-from tokenizers.models import WordLevel
+from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
+from tokenizers.models import BPE, WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rl.problems import arithmetic
@@ -242,6 +242,20 @@ def test_a_completion_is_its_text_without_the_stop_token():
     assert decode_completion(tokenizer, ids, {end, brace}) == text  # no special token
     assert decode_completion(tokenizer, [end], {end}) == ""
     assert decode_completion(tokenizer, [], {end}) == ""
+
+
+@pytest.mark.failure(167)
+def test_a_completion_keeps_its_first_space():
+    """Llama's decoder drops it from a text that is decoded alone."""
+    model = Tokenizer(BPE({"</s>": 0, "▁": 1, "0": 2, "4": 3, "▁4": 4}, [("▁", "4")]))
+    strip = decoders.Strip(" ", left=1, right=0)
+    model.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), strip]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=model, eos_token="</s>")
+    assert tokenizer.decode([4, 2]) == "40"
+    assert decode_completion(tokenizer, [4, 2, 0], {0}) == " 40"
+    assert decode_completion(tokenizer, [1, 4], {0}, show_unknown=True) == "  4"
 
 
 @pytest.mark.failure(91)

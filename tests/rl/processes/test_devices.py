@@ -77,6 +77,15 @@ def test_a_setting_of_jax_that_ends_a_run_is_refused(config, name, value):
         start_devices(from_config(quickstart.get_config()))
 
 
+@pytest.mark.failure(171)
+def test_two_numbers_of_devices_are_refused(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+    c = quickstart.get_config()
+    c.mesh.cpu_devices = 2
+    with pytest.raises(ValueError, match="^config.mesh.cpu_devices=2: .*_count=4; rem"):
+        start_devices(from_config(c))
+
+
 @pytest.mark.failure(98)
 def test_damaged_programs_of_the_cache_are_one_warning(tmp_path, config, capsys):
     keep_programs(str(tmp_path))

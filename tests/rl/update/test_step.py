@@ -318,6 +318,19 @@ def test_a_state_keeps_its_dtypes(masters, moments):
     assert dtypes[0] == dtypes[1]
 
 
+@pytest.mark.failure(170)
+def test_a_largest_norm_of_zero_disables_clipping():
+    """It is not a clip to 0, after which no parameter would change."""
+    params, grads = {"norm": jnp.ones(3)}, {"norm": jnp.full(3, 50.0)}
+    free, unclipped = (
+        make_optimizer(base.Optimizer(function="optax:identity", max_grad_norm=norm))
+        for norm in (0, 1e9)
+    )
+    for optimizer in (free, unclipped):
+        updates, _ = optimizer.update(grads, optimizer.init(params), params)
+        np.testing.assert_array_equal(updates["norm"], grads["norm"])
+
+
 @pytest.mark.failure(18)
 def test_the_schedule_counts_updates():
     schedule = make_schedule(

@@ -121,7 +121,8 @@ REFUSED = [
     ("the template", _set("data.template", "{problem}="), "data.train: "),
     ("a weight of the base", _one_weight, "base.model.safetensors: "),
     ("a gold answer", _rows(_other_answer), "data.train: "),
-    ("the order of problems", _rows(lambda rows: rows[::-1]), "data.train: "),
+    ("the order of problems", _rows(lambda rows: rows[::-1]),
+     " (hash of the training problems, their order, answers and prompts)"),
     ("fewer problems", _rows(lambda rows: rows[:-1]), "data.train: "),
     ("a level", _rows(_other_level), "data.train: "),
     ("the tokenizer's config", _of_a_tokenizer, "base.tokenizer_config.json: "),
@@ -158,6 +159,7 @@ def test_what_may_change_goes_on_and_is_recorded(workdir, changed, change):
     assert len(history) == 2 and len(history[1]["changes"]) == len(said)
 
 
+@pytest.mark.failure(169)
 @pytest.mark.failure(37)
 @pytest.mark.parametrize(
     "change,message", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED]

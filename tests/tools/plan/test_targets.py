@@ -67,8 +67,8 @@ def test_a_known_model_has_its_positions():
             "h100:8",
             4,
             "--target=h100:8: config.mesh data=1 fsdp=4 tensor=1: the product is 4, but"
-            " the number of devices is 8; check that JAX finds the accelerators, or set"
-            " one size to -1",
+            " the number of devices is 8; check that JAX finds the accelerators (on a"
+            " CPU: check XLA_FLAGS), or set one size to -1",
         ),
     ],
 )
