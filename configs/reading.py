@@ -75,8 +75,10 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
             advice = "; see --help" if text.startswith("flag --config.") else ""
             sys.exit(f"error: {text}{advice}")
         # `key` is only a part of the dotted key that the flag names.
-        given = [a for a in argv if re.search(rf"\.{key}(?:[.=]|$)", a)]
-        where = given[0].partition("=")[0].lstrip("-") if given else "config"
+        given = [a.partition("=")[0].lstrip("-") for a in argv]
+        valid = _keys_named(key, flags.FLAGS["config"].value)
+        given = [k for k in given if re.search(rf"\.{key}(\.|$)", k)]
+        where = next((k for k in given if k not in valid), "config")
         above = where.rpartition(".")[0]
         if above.endswith(("_args", ".fields")) and "mean" not in unknown:
             advice = f"""write --{above}="{{'{key}': 'VALUE'}}\""""

@@ -87,7 +87,7 @@ _MOMENTS = {
     "refill": ("rl.groups.collect:Collector._round", 3, 0.01),
     "update": ("rl.engine:Engine.update", 3, 0.3),
     "save": ("rl.checkpoint:Checkpoints.save", 3, 0.01),
-    "commit": ("rl.checkpoint:Checkpoints._finish", 3, 0.05),
+    "commit": ("rl.checksums:write_sums", 3, 0.05),
     "publish": ("rl.engine:Engine.publish", 3, 0.01),
     "evaluate": ("rl.setup:evaluate_sets", 3, 0.5),
     "metrics": ("rl.metrics:MetricsWriter.scalars", 3, 0.01),
