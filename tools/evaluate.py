@@ -109,12 +109,18 @@ def _judge(
         own = problems_file(folder, name)
         known = own.is_file() and read_problems(own)
         # A folder may have only completions.
-        problems[name] = known or benchmarks.load_benchmark(name, args.data_dir)
-        ids = {problem.id for problem in problems[name]}
-        if unknown := [id for id, _ in drawn if id not in ids]:
+        known = known or benchmarks.load_benchmark(name, args.data_dir)
+        sampled = conditions.get("benchmarks", {}).get(name, {})
+        problems[name] = known[: sampled.get("problems")]
+        hashed, fault = benchmarks.content_hash(problems[name]), ""
+        if sampled.get("sha256", hashed) != hashed:
+            fault = "was sampled from other problems or answers"
+        elif unknown := {id for id, _ in drawn} - {p.id for p in problems[name]}:
+            fault = f"has no problem {min(unknown)!r}"
+        if fault:
             raise ValueError(
-                f"{folder / COMPLETIONS}: {name} has no problem {unknown[0]!r}; restore"
-                f" {own}, or give the sampled copy's folder as --data_dir"
+                f"{folder / COMPLETIONS}: {name} {fault}; restore {own}, or give the"
+                " sampled copy's folder as --data_dir"
             )
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}

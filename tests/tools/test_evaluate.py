@@ -107,6 +107,11 @@ def test_copies_with_other_problems_are_never_mixed(model, tmp_path, capsys):
     folders = [str(tmp_path / name / "out") for name in ("1", "2")]
     assert main(["--compare", *folders]) == 2
     assert "have different problems or answers with" in capsys.readouterr().err
+    first, second = (f"{folder}/problems/own.jsonl" for folder in folders)
+    shutil.copy(second, first)
+    assert main(["--rescore", folders[0]]) == 2
+    fault = f"own was sampled from other problems or answers; restore {first}"
+    assert fault in capsys.readouterr().err
 
 
 def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
