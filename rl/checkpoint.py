@@ -44,7 +44,9 @@ class _StepFolder(atomicity.AtomicRenameTemporaryPath):
     """Writes `SHA256SUMS` before a step's folder gets its final name."""
 
     async def finalize(self) -> None:
-        checksums.write_sums(pathlib.Path(self.get()))
+        if store := self._checkpoint_metadata_store:  # None for the parts of a step
+            store.wait_until_finished()
+            checksums.write_sums(pathlib.Path(self.get()))
         self.get().rename(self.get_final())
 
 
@@ -120,9 +122,13 @@ class Checkpoints:
             self._folder,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=self,
-                # Otherwise the error of a folder that cannot be created is raised only
-                # after five minutes.
-                async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+                async_options=ocp.AsyncOptions(
+                    # The processes wait until process 0 has hashed all files.
+                    timeout_secs=6 * 3600,
+                    # Otherwise the error of a folder that cannot be created is raised
+                    # only after five minutes.
+                    create_directories_asynchronously=False,
+                ),
                 temporary_path_class=_StepFolder,
                 # Move a step's folder here before it is deleted, so that no partly
                 # deleted checkpoint remains if the process is killed.
@@ -152,6 +158,8 @@ class Checkpoints:
 
     def _failed(self, step: int, error: Exception) -> OSError:
         self._records.pop(step, None)
+        if jax.process_index() == 0:
+            self._make_space(0)
         latest = self.latest()
         newest = "start" if latest is None else f"checkpoint of step {latest}"
         return OSError(

@@ -145,12 +145,12 @@ class Curriculum:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a `state()`; raises ValueError if it does not fit the stages."""
-        totals = dict(state["totals"])
+        totals = dict(state.get("totals", ()))
         stages = len(self._stages)
         if totals.keys() != self._totals.keys() or state["stage"] >= stages:
             raise ValueError(
-                "the checkpoint was written with other stages or levels; resume with"
-                " the same config.curriculum and config.data"
+                "the checkpoint was written with other stages or levels, or by another"
+                " version; resume with the same config.curriculum, config.data and code"
             )
         self._stage, self._steps = state["stage"], state["steps"]
         self._window = [dict(counts) for counts in state["window"]]

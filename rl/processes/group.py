@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import json
 import os
-import sys
 import threading
 import time
 import traceback
@@ -123,8 +122,6 @@ class _Group(SingleProcess):
         `process` is the index of the process with the error, if known; the others print
         it before `reason`. Only the first call in all processes has an effect.
         """
-        with contextlib.suppress(OSError):  # stdout may be a closed pipe
-            sys.stdout.flush()
         end = {"status": status, "reason": reason, "process": process}
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # already set
             self._client.key_value_set(_END, json.dumps(end))

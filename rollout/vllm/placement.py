@@ -50,7 +50,7 @@ def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
         its memory are not both set, or are more than 1 together.
     """
     machine, own = _gpus_of_machine(), _gpus_of_jax()
-    if machine and not own and (visible := _visible()):
+    if machine and not devices and not own and (visible := _visible()):
         machine = [gpu for gpu in machine if gpu in visible]
     if devices:
         try:

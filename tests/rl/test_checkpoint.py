@@ -14,6 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from orbax.checkpoint._src.metadata.checkpoint import (
+    _NonBlockingMetadataStore as NonBlocking,
+)
 
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
@@ -395,6 +398,25 @@ def test_a_half_written_checkpoint_is_passed_over(made, pair, tmp_path, opened):
 
 
 @pytest.mark.failure(31)
+def test_the_sums_are_written_after_all_other_files(
+    made, tmp_path, opened, monkeypatch, capsys
+):
+    update = NonBlocking._update_and_log
+
+    def slow(self, *args, **kwargs):
+        time.sleep(0.5)
+        update(self, *args, **kwargs)
+
+    monkeypatch.setattr(NonBlocking, "_update_and_log", slow)
+    checkpoints = opened()
+    checkpoints.save(1, made[1], LOOP)
+    checkpoints.wait()
+    verify(tmp_path / "c" / "1")
+    assert "WARNING" not in capsys.readouterr().out
+    assert [*tmp_path.rglob(checksums.SUMS)] == [tmp_path / "c" / "1" / checksums.SUMS]
+
+
+@pytest.mark.failure(31)
 def test_a_full_disk_is_noticed_at_once(made, pair, tmp_path, opened, monkeypatch):
     checkpoints = opened(shutil.copytree(pair, tmp_path / "c"))
     usage = collections.namedtuple("usage", "total used free")
@@ -440,6 +462,21 @@ def test_a_disk_that_fills_up_while_saving(made, pair, tmp_path, opened, noticed
     verify(folder / "3")
     assert {p.name for p in folder.iterdir()} == {"1", "2", "3"}
     checkpoints.close()
+
+
+@pytest.mark.failure(31)
+def test_a_failed_save_leaves_no_files(made, pair, tmp_path, opened, monkeypatch):
+    folder = shutil.copytree(pair, tmp_path / "c")
+
+    def full(path):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(checksums, "write_sums", full)
+    checkpoints = opened(folder)
+    checkpoints.save(3, made[1], LOOP)
+    with pytest.raises(OSError, match=r"step 3 failed \(.*No space left on device"):
+        checkpoints.wait()
+    assert {p.name for p in folder.iterdir()} == {"1", "2"}
 
 
 @pytest.mark.failure(31)
