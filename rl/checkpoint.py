@@ -123,8 +123,8 @@ class Checkpoints:
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=self,
                 async_options=ocp.AsyncOptions(
-                    # The processes wait until process 0 has hashed all files.
-                    timeout_secs=6 * 3600,
+                    # Twice the default, as process 0 also hashes the files.
+                    timeout_secs=2 * 1200,
                     # Otherwise the error of a folder that cannot be created is raised
                     # only after five minutes.
                     create_directories_asynchronously=False,

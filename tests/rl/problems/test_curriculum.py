@@ -257,5 +257,6 @@ def test_stages_that_cannot_work_are_refused():
     with pytest.raises(ValueError, match=r"\[1\].levels: no problem has level 5"):
         make((Stage(name="a", steps=1), Stage(name="b", levels={5: 1.0})))
     other = make((Stage(name="a", levels={1: 1.0}),))
-    with pytest.raises(ValueError, match="written with other stages"):
-        other.restore(make().state())
+    for state in (make().state(), {"stage": 0}):  # the second as of another version
+        with pytest.raises(ValueError, match="written with other stages"):
+            other.restore(state)

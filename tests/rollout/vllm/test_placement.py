@@ -51,6 +51,8 @@ def test_gpus_that_are_not_visible_get_no_server_if_jax_uses_none(monkeypatch):
     for visible, found in (("3,1", [(1,), (3,)]), ("", [(0,), (1,), (2,), (3,)])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert device_sets("", 0.0) == found
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-4aa0-11")
+    assert device_sets("0;2", 0.0) == [(0,), (2,)]
 
 
 def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
