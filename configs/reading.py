@@ -274,7 +274,8 @@ def changes(config: Mapping[str, Any]) -> dict[str, Any]:
     base = get_config()
     expand_home(base)
     default = flatten(json.loads(config_json(base)))
-    return {k: v for k, v in flatten(config).items() if v != default.get(k)}
+    given = flatten(config).items()
+    return {k: v for k, v in given if k not in default or v != default[k]}
 
 
 def describe_keys() -> str:

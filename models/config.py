@@ -165,7 +165,8 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise ValueError(
             f"{path}: no such file; a {kind} folder must contain it: convert another"
-            " format, such as Meta's consolidated.*.pth, to Hugging Face format"
+            " format, such as Meta's consolidated.*.pth, to Hugging Face format, or"
+            " rename this local folder to use the Hub's model of its name"
         ) from None
     except ValueError as error:
         refuse_pointer(path, path.read_bytes())

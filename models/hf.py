@@ -306,8 +306,9 @@ def replaced_folder(
 ) -> Iterator[pathlib.Path]:
     """Yields a new folder, which replaces `folder` at the end of the `with` block.
 
-    If the block raises, `folder` is not changed. If `folder` is a symbolic link, its
-    target is replaced. If several processes do this, the folder of the last remains.
+    If the block raises, `folder` is not changed. If it has files that the new folder
+    lacks, it is not deleted but renamed. If `folder` is a symbolic link, its target is
+    replaced. If several processes do this, the folder of the last remains.
 
     Args:
       unless_has: the name of a file. If `folder` has this file at the end of the block,
@@ -328,6 +329,11 @@ def replaced_folder(
             shutil.rmtree(replaced, ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):  # another process moved it
                 folder.rename(replaced)
+        if others := _names(replaced) - _names(folder):
+            kept = folder.with_name(f"{folder.name}.replaced-{secrets.token_hex(4)}")
+            replaced.rename(kept)
+            names = ", ".join(sorted(others))
+            print(f"WARNING: {folder}: had other files ({names}); moved to {kept}")
     except BaseException as error:
         with contextlib.suppress(OSError):  # usually, `folder` was not moved
             replaced.rename(folder)
@@ -338,6 +344,10 @@ def replaced_folder(
         os.close(lock)  # NFS keeps a removed file, and so its folder, while it is open
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _names(folder: pathlib.Path) -> set[str]:
+    return {path.name for path in folder.glob("*")}
 
 
 def _renamed(partial: pathlib.Path, folder: pathlib.Path) -> bool:

@@ -218,6 +218,12 @@ def _lead(
 def _follow(config: RunConfig, workdir: pathlib.Path, leader: group.Follower) -> int:
     def make_own(of_leader: str) -> Engine:
         check_same(config, of_leader)
+        written = workdir / "config.json"
+        if not written.is_file() or written.read_text("utf-8") != of_leader + "\n":
+            raise ValueError(
+                f"--workdir={workdir}: process 0 has another workdir; give all"
+                " processes the same one, on a file system that they share"
+            )
         return make_engine(validate(config), workdir)
 
     return joint.follow(leader, make_own)

@@ -7,9 +7,11 @@ python -m tools.checkpoint prune WORKDIR [--keep N]  retains the N newest, the l
 """
 
 import argparse
+import contextlib
 import datetime
 import pathlib
 import sys
+import time
 from typing import Any
 
 from configs.reading import user_path
@@ -63,23 +65,21 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
     kept = checkpoint.retained_steps(records, keep)
     rows = []
     for step in sorted(checkpoint.steps_in(folder)):
-        path, damage = folder / str(step), None
-        try:
-            stored = read_record(path)
-            if every_byte:
-                verify(path)
-                read_loop(path, stored)
-        except CorruptCheckpointError as error:
-            if not path.is_dir():  # a run has deleted it meanwhile
-                continue
-            damage = str(error)
-        record, sums, saved = records.get(step), path / SUMS, None
-        if sums.exists():
-            saved = datetime.datetime.fromtimestamp(sums.stat().st_mtime, datetime.UTC)
+        path = folder / str(step)
+        nbytes, damage = _examine(path, every_byte)
+        if damage:  # unless it is being deleted
+            time.sleep(1)
+            nbytes, damage = _examine(path, every_byte)
+        if not path.is_dir():
+            continue
+        record, saved = records.get(step), None
+        with contextlib.suppress(FileNotFoundError):
+            seconds = (path / SUMS).stat().st_mtime
+            saved = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
         row = {
             "name": str(step),
             "step": step,
-            "bytes": checkpoint.size_of(path),
+            "bytes": nbytes,
             "saved": saved and saved.isoformat(),
             "kept": kept.get(step, []),
             "damage": damage,
@@ -87,6 +87,20 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
         of_record = ("updates", "healthy", "score")
         rows.append(row | {key: record and getattr(record, key) for key in of_record})
     return rows
+
+
+def _examine(path: pathlib.Path, every_byte: bool) -> tuple[int, str | None]:
+    """Returns the size of a checkpoint and its damage, if any."""
+    nbytes = 0
+    try:
+        nbytes = checkpoint.size_of(path)
+        stored = read_record(path)
+        if every_byte:
+            verify(path)
+            read_loop(path, stored)
+    except (CorruptCheckpointError, FileNotFoundError) as error:
+        return nbytes, str(error)
+    return nbytes, None
 
 
 def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:

@@ -62,6 +62,12 @@ def start(
         if not _initialize(source, arguments):
             return group.SingleProcess()
         all_devices()  # the processes exchange their lists of devices
+        connected = len({device.process_index for device in jax.devices()})
+        if num_processes and connected != num_processes:
+            raise ValueError(
+                f"--num_processes={num_processes}: the run has {connected} process(es);"
+                " give every process the same number"
+            )
         if jax.process_count() == 1:
             return group.SingleProcess()
         if jax.process_index() == 0:

@@ -31,6 +31,10 @@ ADAPTER = "policy-adapter"  # the name of the served adapters
 _REQUEST = "generate-tokens-"  # the prefix that vLLM adds to request names
 _CONTROL = ("/collective_rpc", "/pause", "/resume", "/update_weight_version")
 _WORDS = 512  # 32-bit words per row of a checksum
+_ADVICE = (
+    "give the address of a vLLM server (docs/vllm.md) in config.rollout.vllm.url or"
+    " --url, and its key in VLLM_API_KEY"
+)
 
 
 class ServerGone(ConnectionError):
@@ -111,7 +115,7 @@ class VllmClient:
                 f"server url {url!r}: must be http://HOST:PORT; correct"
                 " config.rollout.vllm.url or --url"
             )
-        self.url = url.rstrip("/")
+        self.url = f"http://{parts.netloc}"  # without a path such as /v1
         self._address = host, port
         self._headers = {"Content-Type": "application/json"}
         if api_key:
@@ -144,8 +148,7 @@ class VllmClient:
             return json.loads(text) if text else None
         except ValueError:
             raise ServerRefused(
-                f"{self.url}{path}: the answer is not JSON; give the address of a vLLM"
-                " server in config.rollout.vllm.url or --url"
+                f"{self.url}{path}: the answer is not JSON; {_ADVICE}"
             ) from None
 
     def _exchange(
@@ -173,6 +176,8 @@ class VllmClient:
             raise ServerBusy(message)
         if answer.status >= 500:
             raise ServerBroken(message)
+        if answer.status in (401, 403, 404):
+            message += f"; {_ADVICE}"
         if answer.status != 200:
             raise ServerRefused(message, answer.status)
         return text
@@ -435,7 +440,7 @@ def _error_text(answer: bytes) -> str:
     try:
         error = json.loads(answer)
     except ValueError:
-        return answer.decode(errors="replace")[:500]
+        return " ".join(answer.decode(errors="replace").split())[:500]
     for key in ("error", "message", "detail"):
         if isinstance(error, dict) and key in error:
             error = error[key]

@@ -131,12 +131,16 @@ def test_home_is_written_out_in_paths_alone(monkeypatch):
     assert config.is_locked
 
 
+@pytest.mark.failure(180)
 def test_changes_are_those_from_the_base():
     c = base.get_config()
     expand_home(c)
     assert changes(json.loads(config_json(c))) == {}
     c.steps = 7
-    assert changes(json.loads(config_json(c))) == {"steps": 7}
+    c.data.train_args = {"limit": None}
+    assert changes(json.loads(config_json(c))) == {
+        "steps": 7, "data.train_args.limit": None
+    }  # fmt: skip
 
 
 def test_the_folder_of_a_result_is_created(tmp_path):

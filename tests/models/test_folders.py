@@ -174,7 +174,7 @@ REFUSED = {
     git_lfs_config: "config.json: is a Git LFS pointer, not the file",
     missing_shard: "model-00002-of-0000.*: no such file",
     missing_index: "model.safetensors.index.json: no such file; download it",
-    meta_format: "config.json: no such file; .* convert another format, .* Hugging",
+    meta_format: "config.json: no such file; .* convert another format, .* rename this",
     adapters: "LoRA adapters, not a model; merge them with .*--peft .* --out MERGED",
     hub_cache: "folder of the Hub's cache, not a model; use .*/snapshots",
     workdir: "folder of a run, not a model; use .*/hf$",
@@ -220,6 +220,7 @@ def test_logits_are_those_of_transformers(tmp_path, name):
     np.testing.assert_array_equal(logits(out)[0], found)
 
 
+@pytest.mark.failure(178)
 @pytest.mark.failure(146)
 @pytest.mark.failure(128)
 @pytest.mark.failure(89)

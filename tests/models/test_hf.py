@@ -175,6 +175,18 @@ def test_a_link_to_a_folder_is_followed(tmp_path):
     assert [path.name for path in disk.iterdir()] == ["new"]
 
 
+@pytest.mark.failure(177)
+def test_other_files_of_a_replaced_folder_are_kept(tmp_path, capsys):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    with replaced_folder(folder) as partial:
+        (partial / "new").touch()
+    (kept,) = tmp_path.glob("hf.replaced-*")
+    assert (kept / "notes.txt").read_text() == "mine"
+    assert f"had other files (notes.txt); moved to {kept}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("is_cache", [False, True])
 def test_two_processes_can_write_one_folder(tmp_path, is_cache):
     folder = tmp_path / "hf"

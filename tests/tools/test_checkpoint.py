@@ -86,6 +86,22 @@ def test_a_step_that_a_run_deletes_meanwhile_is_not_damaged(
     assert "no checkpoints" in capsys.readouterr().out
 
 
+@pytest.mark.failure(173)
+def test_a_step_that_changes_while_it_is_read_is_read_again(
+    workdir, capsys, monkeypatch
+):
+    gone, size_of = [FileNotFoundError("state/d")], checkpoint.checkpoint.size_of
+
+    def size(path):
+        if gone:
+            raise gone.pop()
+        return size_of(path)
+
+    monkeypatch.setattr(checkpoint.checkpoint, "size_of", size)
+    _run("list", workdir)
+    assert "DAMAGED" not in capsys.readouterr().out
+
+
 def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):
     folder = workdir / "checkpoints"
     (folder / "10.orbax-checkpoint-tmp").mkdir()

@@ -7,6 +7,7 @@ an absolute tolerance and `subject` the field of mathematics.
 import hashlib
 import json
 import pathlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -94,7 +95,11 @@ def load_benchmark(
     if spec in BENCHMARKS:
         return _known(spec, data_dir)[:limit]
     if spec.startswith(HUB) or spec.endswith(".jsonl"):
-        return read_problems(fetched(spec), fields)[:limit]
+        problems = read_problems(fetched(spec), fields)
+        if (name := benchmark_name(spec)) in BENCHMARKS and _differs(name, problems):
+            published = f"the published {title(name)}"
+            print(f"WARNING: {spec}: differs from {published}", file=sys.stderr)
+        return problems[:limit]
     raise ValueError(
         f"benchmark {spec!r}: must be one of {', '.join(BENCHMARKS)}, a .jsonl file,"
         f" {HUB}OWNER/DATASET/FILE.jsonl, {PERTURBED}BENCHMARK:DATE, or held_out (only"
@@ -114,15 +119,20 @@ def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
             f"benchmark {name!r}: neither {candidates[0]} nor {candidates[1]} exists;"
             " correct --data_dir, or config.data_dir of tools.curate"
         )
-    problems, known = read_problems(path), BENCHMARKS[name]
-    if len(problems) != known.rows or not content_hash(problems).startswith(
-        known.sha256
-    ):
+    problems = read_problems(path)
+    if _differs(name, problems):
         raise ValueError(
-            f"{path}: differs from the published {name}, which has {known.rows} rows;"
-            " download it with tools.fetch, or, to use this copy, give its path"
+            f"{path}: differs from the published {name}, which has"
+            f" {BENCHMARKS[name].rows} rows; download it with tools.fetch, or, to use"
+            " this copy, give its path"
         )
     return problems
+
+
+def _differs(name: str, problems: Sequence[Problem]) -> bool:
+    known = BENCHMARKS[name]
+    same = content_hash(problems).startswith(known.sha256)
+    return len(problems) != known.rows or not same
 
 
 def content_hash(problems: Iterable[Problem]) -> str:

@@ -171,6 +171,13 @@ def test_flags_that_do_not_fit_are_one_line(flags, message):
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
 
 
+@pytest.mark.failure(174)
+def test_another_number_of_processes_than_connected_is_one_line(monkeypatch):
+    monkeypatch.setattr(start, "_initialize", lambda *_: True)
+    with pytest.raises(ValueError, match=r"--num_processes=3: the run has 1 process"):
+        start.start("h:1", 3, 1, expected_errors=())
+
+
 @pytest.mark.failure(100)
 def test_a_port_that_another_process_uses_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -32,6 +32,8 @@ def draw(prompt, seed, sampling):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        if self.path == "/none":
+            return self.send_error(404)
         options = self.server.options
         entry = {
             "id": options.served_model_name,

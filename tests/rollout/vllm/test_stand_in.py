@@ -12,6 +12,7 @@ import pytest
 
 from rollout.types import SamplingParams
 from rollout.vllm import supervisor
+from rollout.vllm.client import ServerRefused, VllmClient
 from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec, command
 from tests.other_processes import make_program
 from tests.rollout.vllm import stand_in
@@ -168,6 +169,13 @@ def test_a_server_with_another_model_is_a_warning(sampler, capsys):
     for name, warned in (("policy", False), ("another", True)):
         serve_fixed(urls=[url], max_model_len=64, names=(name,)).close()
         assert ("serves the model 'policy'" in capsys.readouterr().err) == warned
+
+
+@pytest.mark.failure(179)
+def test_an_address_without_a_vllm_server_says_what_is_needed(sampler):
+    client = VllmClient(sampler._fleet.members[0].client.url + "/v1")
+    with pytest.raises(ServerRefused, match=r":\d+/none: 404 .*vLLM server .*--url"):
+        client.call("GET", "/none", timeout=10)
 
 
 @pytest.mark.failure(149)

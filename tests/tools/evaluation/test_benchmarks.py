@@ -44,6 +44,13 @@ def test_a_changed_answer_is_refused(shared_data, tmp_path):
     assert load_benchmark(str(path))[7].answers == ("025",)
 
 
+@pytest.mark.failure(176)
+def test_a_file_with_the_name_of_a_benchmark_is_compared_with_it(tmp_path, capsys):
+    (tmp_path / "math500.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n')
+    load_benchmark(str(tmp_path / "math500.jsonl"))
+    assert "differs from the published MATH-500" in capsys.readouterr().err
+
+
 def test_specs():
     assert benchmark_name("math500") == "math500"
     assert benchmark_name("runs/q/held_out.jsonl") == "held_out"
