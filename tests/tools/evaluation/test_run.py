@@ -26,10 +26,17 @@ SAMPLED = Conditions(
 GREEDY = dataclasses.replace(SAMPLED, samples=1, temperature=0.0, chunk=4)
 
 
-MODEL = types.SimpleNamespace(
-    stop_token_ids=(0,),
-    tokenizer=types.SimpleNamespace(decode=lambda ids, **_: decode(ids)),
-)
+class Characters:
+    """A tokenizer with one token per character."""
+
+    def encode(self, text, **_):
+        return encode(text)
+
+    def decode(self, ids, **_):
+        return decode(ids)
+
+
+MODEL = types.SimpleNamespace(stop_token_ids=(0,), tokenizer=Characters())
 
 
 def seeded(prompt, index, sample, seed):
