@@ -2,7 +2,7 @@
 
 If torch is installed, transformers would import it with the first tokenizer, which
 takes seconds and hundreds of megabytes. This module hides torch during the import of
-transformers, unless the process has already imported torch.
+transformers, unless the process has already imported one of the two.
 """
 
 import functools
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from rl.files import LFS_POINTER, damaged
 
-_HIDE = "torch" not in sys.modules
+_HIDE = not {"torch", "transformers"} & sys.modules.keys()
 if _HIDE:
     sys.modules["torch"] = None  # type: ignore[assignment]  # makes imports fail
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")

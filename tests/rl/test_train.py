@@ -18,9 +18,6 @@ import transformers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from configs import quickstart
-from configs.base import from_config
-from configs.schema import config_json
-from rl import train
 from rl.checkpoint import steps_in
 from tests import forked
 from tests.metrics_page import documented
@@ -731,17 +728,3 @@ def test_a_bucket_is_no_workdir(early):
         "error: flag --workdir=gs://bucket/run: gs://bucket/run: is an address, not a"
         " path of a file system; give a local or mounted path"
     )
-
-
-@pytest.mark.failure(175)
-@pytest.mark.parametrize("text", [None, "{}"])
-def test_a_process_with_another_workdir_is_refused(tmp_path, text):
-    class Leader:
-        def receive(self):
-            return "begin", [config_json(config)], {}
-
-    config = from_config(quickstart.get_config())
-    if text:
-        (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ValueError, match=r"--workdir=.*: process 0 has another"):
-        train._follow(config, tmp_path, Leader())

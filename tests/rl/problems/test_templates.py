@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import types
 
 import pytest
@@ -325,3 +327,8 @@ def test_a_generation_config_that_cannot_be_read_is_named(tmp_path, text):
         default_stop_ids(tmp_path, word, vocab_size=9)
     assert str(caught.value).startswith(f"{path}: damaged (")
     assert str(caught.value).endswith("; correct eos_token_id")
+
+
+def test_transformers_may_be_imported_before():
+    code = "import transformers, rl.problems.tokenizer"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

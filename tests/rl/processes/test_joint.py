@@ -8,6 +8,10 @@ import types
 
 import pytest
 
+from configs import quickstart
+from configs.base import from_config
+from configs.schema import config_json
+from rl import train
 from rl.engine import Engine
 from rl.processes import joint
 from rl.processes.group import SingleProcess
@@ -110,3 +114,17 @@ def test_only_joint_calls_are_made():
     line.announce("__init__")
     with pytest.raises(ValueError, match="unknown command '__init__'"):
         joint.follow(line, lambda config: Together(None, line))
+
+
+@pytest.mark.failure(175)
+@pytest.mark.parametrize("text", [None, "{}"])
+def test_a_process_with_another_workdir_is_refused(tmp_path, text):
+    class Leader:
+        def receive(self):
+            return "begin", [config_json(config)], {}
+
+    config = from_config(quickstart.get_config())
+    if text:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"--workdir=.*: process 0 has another"):
+        train._follow(config, tmp_path, Leader())
