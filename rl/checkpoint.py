@@ -93,7 +93,8 @@ class Checkpoints:
             return
         found = check_finite(state, f"the checkpoint of step {step} is not saved")
         if jax.process_index() == 0:
-            self._make_space(sum(x.nbytes for x in jax.tree.leaves(state)))
+            self._remove_unfinished()
+            self._check_space(sum(x.nbytes for x in jax.tree.leaves(state)))
         self._manager = self._manager or self._open()
         loop = json.loads(json.dumps(loop))  # a copy, since it is written later
         self._records[step] = record = Record(
@@ -143,11 +144,12 @@ class Checkpoints:
         retained = retained_steps(self._records, self._keep)
         return [checkpoint.step in retained for checkpoint in checkpoints]
 
-    def _make_space(self, nbytes: int) -> None:
-        """Removes unfinished saves; raises OSError if less than `nbytes` are free."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+    def _remove_unfinished(self) -> None:
         for unfinished in self._folder.glob(UNFINISHED):
             shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _check_space(self, nbytes: int) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
         free, needed = shutil.disk_usage(self._folder).free, 1.05 * nbytes
         if free < needed:
             raise OSError(
@@ -159,7 +161,7 @@ class Checkpoints:
     def _failed(self, step: int, error: Exception) -> OSError:
         self._records.pop(step, None)
         if jax.process_index() == 0:
-            self._make_space(0)
+            self._remove_unfinished()
         latest = self.latest()
         newest = "start" if latest is None else f"checkpoint of step {latest}"
         return OSError(

@@ -36,9 +36,9 @@ from absl import app, flags, logging
 from configs import reading
 from configs.base import RunConfig, from_config
 from configs.schema import check_same
-from rl import checkpoint, files
+from rl import files
 from rl.alarms import Alarm
-from rl.checkpoint import steps_in
+from rl.checkpoint import check_path, steps_in
 from rl.engine import Engine
 from rl.evaluate import headline
 from rl.loop import train
@@ -181,7 +181,7 @@ def _lead(
     stop: stopping.StopSignals,
 ) -> int:
     with phase("plan", "checks the config, the model and the data"):
-        checkpoint.check_path("--workdir", workdir)
+        check_path("--workdir", workdir)
         if not _ACCEPT_CHANGES.value:
             manifest.check_folder(workdir)
         spec = validate(config)

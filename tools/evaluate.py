@@ -107,9 +107,10 @@ def _judge(
     problems = {}
     for name, drawn in completions.items():
         own = problems_file(folder, name)
-        known = own.is_file() and read_problems(own)
-        # A folder may have only completions.
-        known = known or benchmarks.load_benchmark(name, args.data_dir)
+        if own.is_file():
+            known = read_problems(own)
+        else:  # a folder may have only completions
+            known = benchmarks.load_benchmark(name, args.data_dir)
         sampled = conditions.get("benchmarks", {}).get(name, {})
         problems[name] = known[: sampled.get("problems")]
         hashed, fault = benchmarks.content_hash(problems[name]), ""

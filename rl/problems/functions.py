@@ -43,12 +43,12 @@ def load_named(
     return known[where]
 
 
-def error_place(error: BaseException, *, besides: str) -> str:
-    """Returns "FILE:LINE" of the innermost frame outside libraries and `besides`."""
+def error_place(error: BaseException, *, skip: str) -> str:
+    """Returns "FILE:LINE" of the innermost frame outside libraries and file `skip`."""
     folders = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
-    others = (besides, "<", *folders)
+    skipped = (skip, "<", *folders)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(others):
+        if not frame.filename.startswith(skipped):
             return f"{short_path(frame.filename)}:{frame.lineno}"
     return ""
 
@@ -69,7 +69,7 @@ def blamed(where: str) -> Iterator[None]:
     except Exception as error:  # a user's function may raise anything
         reason = " ".join(str(error).split())
         if not isinstance(error, ValueError):
-            place = error_place(error, besides=__file__)
+            place = error_place(error, skip=__file__)
             kind = type(error).__name__
             reason = ": ".join(filter(None, (place, kind, reason)))
         raise ValueError(f"{where}: {reason}") from error

@@ -9,7 +9,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from configs.schema import call
 from rl.files import HUB, fetched, read_rows, replace_rows
@@ -181,7 +181,7 @@ def _read(
             )
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value.strip())
 
 
@@ -211,7 +211,7 @@ def _parse(
             value = _as_text(value)
         if not _is_text(value):
             raise wrong(name, "text")
-        return str(value)
+        return value
 
     answers = row.get(columns["answers"])
     # A column that was chosen as the answer is used instead of `answers`.

@@ -106,7 +106,7 @@ def open_function(
         except _Broken as broken:
             what = f"{form.place}: {broken}"
         except Exception as error:  # a user's function may raise anything
-            place = error_place(error, besides=__file__) or form.place
+            place = error_place(error, skip=__file__) or form.place
             message = " ".join(str(error).split())
             what = f"{place}: {type(error).__name__}: {message}"
         return Fault(f"{named}: {what}; {describe_item(problem, texts[suspect])}")

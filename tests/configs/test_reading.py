@@ -227,11 +227,11 @@ def test_a_file_that_python_can_import_is_read(tmp_path, start):
 @pytest.mark.parametrize("name", ["mine.py", "link.py"])
 def test_a_file_or_a_link_to_it_finds_the_modules_beside_the_file(tmp_path, name):
     (tmp_path / "real").mkdir()
-    beside = f"beside_{name.removesuffix('.py')}"
-    (tmp_path / "real" / f"{beside}.py").write_text("STEPS = 7")
+    module = f"module_{name.removesuffix('.py')}"
+    (tmp_path / "real" / f"{module}.py").write_text("STEPS = 7")
     file = tmp_path / "real" / "mine.py"
     text = "    c = base.get_config()\n    c.steps = STEPS\n    return c\n"
-    file.write_text(f"from {beside} import STEPS\n{GOOD}{text}")
+    file.write_text(f"from {module} import STEPS\n{GOOD}{text}")
     (tmp_path / "link.py").symlink_to(file)
     found = file if name == "mine.py" else tmp_path / name
     assert read_config(str(found)).steps == 7

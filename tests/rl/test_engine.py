@@ -198,7 +198,7 @@ BEGUN = [[EMPTY, ENDED, EMPTY], [EMPTY] * 3]
 
 
 def test_sampling_passes_everything_on_and_asks_whether_to_stop():
-    told = []
+    events = []
 
     class Sampler:
         def sample(self, prompts, params, *, seed, partial, on_finished, on_pause):
@@ -209,7 +209,7 @@ def test_sampling_passes_everything_on_and_asks_whether_to_stop():
 
     engine = types.SimpleNamespace(
         sampler=Sampler(),
-        check_stop=lambda: told.append("pause"),
+        check_stop=lambda: events.append("pause"),
         processes=SingleProcess(),
         embedded=True,
     )
@@ -219,7 +219,7 @@ def test_sampling_passes_everything_on_and_asks_whether_to_stop():
         SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,)),
         seed=7,
         partial=BEGUN,
-        on_finished=lambda *of: told.append(of),
+        on_finished=lambda *of: events.append(of),
         on_pause=lambda: "enough",
     )
-    assert got == "completions" and told == [(1, 2, "a completion"), "pause"]
+    assert got == "completions" and events == [(1, 2, "a completion"), "pause"]

@@ -29,15 +29,19 @@ def tokenizer(shared_data):
 def test_qwen_math_equals_the_models_own_chat_template(tokenizer):
     """The Qwen2.5-Math template is the chat template with its default system turn."""
     problem = "What is $1+1$? <b> {problem} \\boxed{} é 你好\n"
-    ours = encode_text(tokenizer, "qwen_math", problem)
+    encoded = encode_text(tokenizer, "qwen_math", problem)
     chat = tokenizer.apply_chat_template(
         [{"role": "user", "content": problem}],
         add_generation_prompt=True,
         return_dict=False,
     )
-    assert ours == chat == encode_text(tokenizer, "model", problem)
+    assert encoded == chat == encode_text(tokenizer, "model", problem)
     # <|im_start|> is one token; read as plain text it would be six.
-    assert ours[0] == 151644 and ours.count(151644) == 3 and ours.count(151645) == 2
+    assert (
+        encoded[0] == 151644
+        and encoded.count(151644) == 3
+        and encoded.count(151645) == 2
+    )
 
 
 def test_qwen_math_needs_no_chat_template(tokenizer, shared_data):
