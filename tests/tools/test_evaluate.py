@@ -197,6 +197,8 @@ def uninterrupted(model, sums, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.failure(35)
 def test_killed_and_stopped_and_started_again(model, sums, uninterrupted, tmp_path):
     again = command(model, sums, tmp_path / "cut", *SAMPLED)

@@ -3,10 +3,6 @@
 import contextlib
 import io
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -18,8 +14,6 @@ from tools.curation.row import Row
 from tools.curation.screen import screen
 from tools.grade import _parse, main
 from tools.grade import grade as describe
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def grade(*arguments):
@@ -51,14 +45,8 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     before = (tmp_path / "out/completions.jsonl").read_bytes()
     # A kill in the middle of the last row: it and what it was is drawn again.
     (tmp_path / "out/completions.jsonl").write_bytes(before[:-30])
-    again = subprocess.run(
-        [sys.executable, "-m", "tools.grade", *map(str, command)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "HF_HUB_OFFLINE": "1"},
-    )
-    assert again.returncode == 0, again.stderr
+    status, said = grade(*command)
+    assert status == 0, said
     assert sorted((tmp_path / "out/completions.jsonl").read_bytes().splitlines()) == (
         sorted(before.splitlines())
     )
