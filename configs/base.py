@@ -385,6 +385,24 @@ def get_config() -> ConfigDict:
     return ConfigDict(tree).lock()
 
 
+def in_stage(c: RunConfig, stage: Stage) -> RunConfig:
+    """Returns the config of a stage's steps: that of the run with its settings."""
+    r, o, s = c.rollout, c.objective, c.schedule
+    return dataclasses.replace(
+        c,
+        rollout=dataclasses.replace(
+            r,
+            max_response_tokens=stage.max_response_tokens or r.max_response_tokens,
+            group_size=stage.group_size or r.group_size,
+            temperature=stage.temperature or r.temperature,
+        ),
+        objective=dataclasses.replace(o, eps_high=stage.eps_high or o.eps_high),
+        schedule=dataclasses.replace(
+            s, learning_rate=stage.learning_rate or s.learning_rate
+        ),
+    )
+
+
 def from_config(config: ConfigDict) -> RunConfig:
     """Converts a config to its dataclass.
 

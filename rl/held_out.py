@@ -1,6 +1,5 @@
 """Evaluates the policy on held-out problems during a run."""
 
-import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from rl.progress import duration, phase
 from rl.reward.verifier import Reward
 from rl.run_spec import ProblemSet, RunSpec
 from rollout.seeds import Stream, run_seed
-from rollout.types import Sampler
+from rollout.types import Sampler, SamplingParams
 
 
 def evaluate_sets(
@@ -49,7 +48,12 @@ def _evaluate_set(
     seed = run_seed(spec.config.seed, Stream.EVALUATING, 0)
 
     def evaluate(n: int, temperature: float) -> list[Scored]:
-        params = dataclasses.replace(spec.sampling_params, n=n, temperature=temperature)
+        params = SamplingParams(
+            n=n,
+            max_tokens=spec.config.rollout.max_response_tokens,
+            temperature=temperature,
+            stop_token_ids=spec.stop_token_ids,
+        )
         drawn = draw(
             problems,
             prompts,

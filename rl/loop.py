@@ -112,8 +112,7 @@ def train(
                         extra_groups=parts.extra_groups,
                     )
                     hypers = make_hypers(
-                        c,
-                        stats.stage,
+                        stats.config,
                         updates=engine.updates,
                         mini_batches=len(batches),
                     )

@@ -42,7 +42,6 @@ from rl.update.objective import Objective, objective_from_config
 from rl.update.optimizer import make_optimizer
 from rl.update.rejection import load_rejection
 from rollout.layout import check_tensor
-from rollout.types import SamplingParams
 from sharding.mesh import abstract_mesh, all_devices, resolve_shape
 from sharding.rules import shards
 
@@ -71,7 +70,7 @@ class RunSpec:
     config: RunConfig
     model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
-    sampling_params: SamplingParams  # of training; a stage may override some
+    stop_token_ids: tuple[int, ...]  # ids that end a completion
     train_set: ProblemSet
     held_out: Sequence[ProblemSet]  # the first set's score selects the best checkpoint
     prompts: Mapping[str, np.ndarray]  # int32 [P] by problem text, template applied
@@ -95,15 +94,15 @@ class RunSpec:
         return decode_completion(
             self.tokenizer,
             token_ids,
-            self.sampling_params.stop_token_ids,
+            self.stop_token_ids,
             show_unknown=show_unknown,
         )
 
     def tokenize(self, text: str) -> list[int]:
         """Returns a completion's token ids, with a stop token at the end."""
         end = self.tokenizer.eos_token_id
-        if end not in self.sampling_params.stop_token_ids:
-            end = self.sampling_params.stop_token_ids[0]
+        if end not in self.stop_token_ids:
+            end = self.stop_token_ids[0]
         return [*self.tokenizer.encode(text, add_special_tokens=False), end]
 
     def decode_prompt(self, token_ids: Sequence[int]) -> str:
@@ -208,17 +207,11 @@ def validate(c: RunConfig) -> RunSpec:
             )
         )
     stages, gaps = _stages(c, readable, sets[0].problems)
-    sampling_params = SamplingParams(
-        n=c.rollout.group_size,
-        max_tokens=c.rollout.max_response_tokens,
-        temperature=c.rollout.temperature,
-        stop_token_ids=tuple(stop_ids),
-    )
     return RunSpec(
         config=c,
         model=model,
         tokenizer=tokenizer,
-        sampling_params=sampling_params,
+        stop_token_ids=tuple(stop_ids),
         train_set=sets[0],
         held_out=sets[1:],
         prompts=prompts,

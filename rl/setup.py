@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from configs.base import Lora, RunConfig
-from configs.checks import filter_on
+from configs.base import Lora, RunConfig, in_stage
 from configs.schema import config_json
 from models import hf, lora
 from models.attention import SHARES_PREFIXES
@@ -137,11 +136,8 @@ def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collecto
             settings=c.reward,
         ),
         prompts=spec.prompts,
-        sampling_params=spec.sampling_params,
-        seed=c.seed,
-        prompts_per_step=c.batch.prompts_per_step,
-        filter_on=filter_on(c),
-        settings=c.dynamic_sampling,
+        stop_token_ids=spec.stop_token_ids,
+        config=c,
     )
 
 
@@ -163,8 +159,8 @@ def make_engine(
         hf.copy_assets(folder, workdir / "assets")
         serve_as_trained(
             workdir / "assets",
-            stop_token_ids=spec.sampling_params.stop_token_ids,
-            temperature=spec.stages[-1].temperature or c.rollout.temperature,
+            stop_token_ids=spec.stop_token_ids,
+            temperature=in_stage(c, spec.stages[-1]).rollout.temperature,
             template=c.data.template,
             tokenizer=spec.tokenizer,
         )

@@ -12,7 +12,7 @@ import sys
 
 import jax
 
-from configs.base import RunConfig
+from configs.base import RunConfig, in_stage
 from configs.checks import settings_without_effect, updates_per_step
 from configs.reading import changes
 from configs.schema import config_json
@@ -48,7 +48,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     dtype, adapted = c.model.dtype, c.model.lora.rank
     shapes, _ = lora.split(abstract_params(model_from_config(c, spec.model, None))[0])
     count = sum(x.size for x in jax.tree.leaves(shapes))
-    group = max(stage.group_size or c.rollout.group_size for stage in spec.stages)
+    group = max(in_stage(c, stage).rollout.group_size for stage in spec.stages)
     completions = c.batch.prompts_per_step * group
     tokens = completions * (c.rollout.max_prompt_tokens + c.rollout.max_response_tokens)
     dynamic = c.dynamic_sampling
@@ -202,7 +202,7 @@ def _example(spec: RunSpec) -> dict[str, str]:
         "as tokens": f"{len(ids):,}: {' '.join(tokens)}",
         "stop tokens": " ".join(
             json.dumps(spec.decode_prompt([i]), ensure_ascii=False)
-            for i in spec.sampling_params.stop_token_ids
+            for i in spec.stop_token_ids
         ),
         "its gold": json.dumps(gold, ensure_ascii=False),
         "rewards": "; ".join(rewards),

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from configs.base import DynamicSampling
+from configs.base import RunConfig, in_stage
+from configs.checks import filter_on
 from rl.groups.draws import Draw, Draws
 from rl.groups.state import from_json, to_json
-from rl.groups.stats import FilterOn, RolloutStats, informative
+from rl.groups.stats import RolloutStats, informative
 from rl.types import Group
 from rollout.seeds import Stream, run_seed
 from rollout.types import EMPTY, Completion, SamplingParams
@@ -57,28 +58,29 @@ class Collector:
     If sampler and judge are deterministic, the groups depend only on `state()`, the
     weights and the step.
 
-    Without `settings.filter`, every group with two or more verdicts counts as
-    informative. With `settings.carry` (APRIL, arXiv 2509.18521), a round may end before
-    all of its groups are complete: once enough groups are informative, and all groups
-    older than `max_age` steps are complete. The rest continues in the next round.
+    Without `dynamic_sampling.filter`, every group with two or more verdicts counts as
+    informative. With `dynamic_sampling.carry` (APRIL, arXiv 2509.18521), a round may
+    end before all of its groups are complete: once enough groups are informative, and
+    all groups older than `max_age` steps are complete. The rest continues in the next
+    round.
     """
 
     draws: Draws
     sample: Callable[..., list[list[Completion]]]  # like `Sampler.sample`
     judge: Callable[..., list[Group]]  # `build_groups`, with its settings bound
     prompts: Mapping[str, np.ndarray]  # int32 [P] by problem text, template applied
-    sampling_params: SamplingParams  # of the run; a stage may override some
-    seed: int
-    prompts_per_step: int
-    filter_on: FilterOn
-    settings: DynamicSampling
+    stop_token_ids: tuple[int, ...]  # ids that end a completion
+    config: RunConfig  # of the run; `in_stage` applies the settings of a stage
 
     def __post_init__(self) -> None:
+        self.settings = self.config.dynamic_sampling
+        self.prompts_per_step = self.config.batch.prompts_per_step
+        self.filter_on = filter_on(self.config)
         self._max_age = self.settings.max_age + self.settings.carry
         self._left: list[Group] = []
         self._partial: list[PartialGroup] = []
         self._rounds, self._shortfalls, self._acceptance = 0, 0, 1.0
-        self._temperature = self.sampling_params.temperature
+        self._temperature = self.config.rollout.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Collects `prompts_per_step` informative groups in up to `max_rounds` rounds.
@@ -89,14 +91,14 @@ class Collector:
         an empty list has no update. `MAX_SHORTFALLS` such steps in a row raise
         Shortfall.
         """
-        stage = self.draws.begin(step)
-        params = dataclasses.replace(
-            self.sampling_params,
-            n=stage.group_size or self.sampling_params.n,
-            max_tokens=stage.max_response_tokens or self.sampling_params.max_tokens,
-            temperature=stage.temperature or self.sampling_params.temperature,
+        config = in_stage(self.config, self.draws.begin(step))
+        params = SamplingParams(
+            n=config.rollout.group_size,
+            max_tokens=config.rollout.max_response_tokens,
+            temperature=config.rollout.temperature,
+            stop_token_ids=self.stop_token_ids,
         )
-        stats, size = RolloutStats(stage, self.filter_on), self.prompts_per_step
+        stats, size = RolloutStats(config, self.filter_on), self.prompts_per_step
         began = time.perf_counter()
         # All groups of an update must have the same temperature.
         alike = params.temperature == self._temperature
@@ -168,7 +170,7 @@ class Collector:
 
     def _teaches(self, group: Group) -> bool:
         # A single judged completion cannot be compared with others.
-        if len(group.completions) < min(2, self.sampling_params.n):
+        if len(group.completions) < 2:
             return False
         return not self.settings.filter or informative(group, on=self.filter_on)
 
@@ -186,7 +188,7 @@ class Collector:
         else:
             count = min(math.ceil(needed), int(oversample * self.prompts_per_step))
         number, self._rounds = self._rounds, self._rounds + 1
-        seed = run_seed(self.seed, Stream.SAMPLING, number)
+        seed = run_seed(self.config.seed, Stream.SAMPLING, number)
         groups = [
             group if group.tokens else dataclasses.replace(group, created_step=step)
             for group in self._partial
@@ -214,7 +216,7 @@ class Collector:
                 completions=[completions[i] for i in ended],
                 created_step=[groups[i].created_step for i in ended],
                 max_tokens=params.max_tokens,
-                seed=run_seed(self.seed, Stream.SHUFFLING, number),
+                seed=run_seed(self.config.seed, Stream.SHUFFLING, number),
             )
             for i, group in zip(ended, found, strict=True):
                 judged[i] = group

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from configs.base import Stage
+from configs.base import RunConfig
 from rl.groups.draws import Draw
 from rl.problems.curriculum import Counts
 from rl.types import Group
@@ -58,7 +58,7 @@ class RolloutStats:
     Groups without tokens do not count in `aged_out`, `partial` and `unfinished`.
     """
 
-    stage: Stage
+    config: RunConfig  # of the step's stage; see `configs.base.in_stage`
     filter_on: FilterOn = "correct"
     # Metrics of curriculum and draws, set when sampling of the step ends.
     curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -99,18 +99,18 @@ def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
     return schedule
 
 
-def make_hypers(
-    c: base.RunConfig, stage: base.Stage, *, updates: int, mini_batches: int
-) -> list[Hyper]:
-    """Returns a `Hyper` for each update of a step; `updates` counts earlier updates."""
+def make_hypers(c: base.RunConfig, *, updates: int, mini_batches: int) -> list[Hyper]:
+    """Returns a `Hyper` for each update of a step.
+
+    `c` is the config of the step's stage. `updates` counts earlier updates.
+    """
     schedule = make_schedule(c.schedule)
-    scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate
     return [
         make_hyper(
-            learning_rate=scale * schedule(updates + i),
+            learning_rate=schedule(updates + i),
             eps_low=c.objective.eps_low,
-            eps_high=stage.eps_high or c.objective.eps_high,
-            temperature=stage.temperature or c.rollout.temperature,
+            eps_high=c.objective.eps_high,
+            temperature=c.rollout.temperature,
             first_update=i == 0,
         )
         for i in range(mini_batches * c.batch.ppo_epochs)

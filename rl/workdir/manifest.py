@@ -83,7 +83,7 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
         "data": {
             "train": _hash_problems(spec, spec.train),
             "held_out": _hash_problems(spec, held_out),
-            "stop": _hash([repr(tuple(spec.sampling_params.stop_token_ids))]),
+            "stop": _hash([repr(spec.stop_token_ids)]),
         },
         "versions": {
             "python": platform.python_version(),

@@ -122,11 +122,19 @@ def make_collector(
             settings=shaping or base.Reward(),
         ),
         prompts={p.problem: np.array([int(p.id[1:])], np.int32) for p in problems},
-        sampling_params=sampling_params,
-        seed=seed,
-        prompts_per_step=prompts_per_step,
-        filter_on=filter_on,
-        settings=base.DynamicSampling(**{"max_rounds": 6, **settings}),
+        stop_token_ids=sampling_params.stop_token_ids,
+        config=base.RunConfig(
+            seed=seed,
+            rollout=base.Rollout(
+                group_size=sampling_params.n,
+                max_response_tokens=sampling_params.max_tokens,
+                temperature=sampling_params.temperature,
+            ),
+            batch=base.Batch(prompts_per_step=prompts_per_step),
+            dynamic_sampling=base.DynamicSampling(
+                **{"max_rounds": 6, "filter_on": filter_on, **settings}
+            ),
+        ),
     )
 
 

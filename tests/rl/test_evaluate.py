@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from configs.base import Stage
+from configs.base import RunConfig
 from rl.evaluate import SampledCompletion, Scored, draw, headline, score, summarise
 from rl.groups.draws import Draw
 from rl.groups.rates import Rate
@@ -155,7 +155,7 @@ def test_one_definition_of_repetitive_serves_training_and_evaluation():
     summary = summarise(scored)
     assert [s.drawn.repetitive for s in scored] == [False, True]
     assert summary["repeated"] == 0.5 and summary["truncated"] == 0.5
-    stats = RolloutStats(Stage(name="all"))
+    stats = RolloutStats(RunConfig())
     group = make_group([False, False])
     group = dataclasses.replace(group, completions=(plain, loop))
     stats.add(Draw(problem, 0, 1.0, Rate(1.0, 1.0)), group, size=2)

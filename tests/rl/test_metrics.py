@@ -13,7 +13,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata as hparams
 
-from configs.base import Stage
+from configs.base import RunConfig
 from rl.groups.draws import Draw
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
@@ -235,7 +235,7 @@ def decode(ids):
 
 
 def stats_of(*groups):
-    stats = RolloutStats(Stage(name="all"))
+    stats = RolloutStats(RunConfig())
     for group in groups:
         size = len(group.completions)
         draw = Draw(problem=group.problem, index=0, chance=1.0, rate=Rate(1.0, 1.0))

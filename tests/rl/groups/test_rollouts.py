@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from configs.base import Stage
+from configs.base import RunConfig
 from rl.groups.rollouts import Rollouts, staleness_metrics
 from rl.groups.stats import RolloutStats
 from tests.rl.examples import make_group
@@ -35,7 +35,7 @@ class Loop:
             self.count += 1
             self.begun.notify_all()
         self.drawn.append((step, began, self.version))
-        return [step], RolloutStats(Stage(name="all"))
+        return [step], RolloutStats(RunConfig())
 
     def update(self, step):
         begun = min(step + self.ahead + 1, self.steps)
@@ -119,7 +119,7 @@ def test_a_failure_in_the_background_ends_the_step_that_needs_the_batch():
         def collect(self, step):
             if step == 2:
                 raise Broken
-            return [step], RolloutStats(Stage(name="all"))
+            return [step], RolloutStats(RunConfig())
 
     rollouts = Rollouts(Collector(), schedule="one_step_off", max_staleness=1, steps=5)
     rollouts.take(0)
