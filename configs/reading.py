@@ -43,7 +43,8 @@ def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
 def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequence[str]:
     """Parses the flags for `app.run`; exits after `--help`, or with a one-line error.
 
-    `keys` returns the text that `--help` prints about the keys of the config.
+    Replaces `~` in the config. `keys` returns the text that `--help` prints about the
+    keys of the config.
     """
     if {"--help", "-help", "-h", "--helpfull"} & set(argv):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--help | head` ends quietly
@@ -58,7 +59,12 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
                 cause = "this argument is not valid UTF-8; rename the file or folder"
             sys.exit(f"error: {argument!r}: {cause}")
     try:
-        return flags.FLAGS(argv)
+        rest = flags.FLAGS(argv)
+        if len(rest) > 1:
+            sys.exit(f"error: unexpected argument {rest[1]!r}; write --NAME=VALUE")
+        if flags.FLAGS["config"].value is not None:
+            expand_home(flags.FLAGS["config"].value)
+        return rest
     except UnreadableConfig as error:
         sys.exit(f"error: {error}")
     except flags.UnrecognizedFlagError as error:

@@ -129,11 +129,8 @@ def main(argv: Sequence[str]) -> None:
     for name in ("asyncio", "absl"):
         standard_logging.getLogger(name).setLevel(standard_logging.CRITICAL)
     warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)
-    if len(argv) > 1:
-        sys.exit(f"error: unexpected argument {argv[1]!r}; write --NAME=VALUE")
     if _CONFIG.value is None or _WORKDIR.value is None:
         sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
-    reading.expand_home(_CONFIG.value)
     outlast_output()
     status = stopping.run(_RESUMES, functools.partial(_command, _WORKDIR.value))
     sys.stdout.flush()

@@ -54,8 +54,6 @@ _JSON = flags.DEFINE(PathParser(output_file), "json", None, "Also write the resu
 
 
 def main(argv: Sequence[str]) -> None:
-    if len(argv) > 1:
-        sys.exit(f"error: unexpected argument {argv[1]!r}; give flags only")
     if _CONFIG.value is None:
         sys.exit("error: --config is missing; give --config=configs/ablations.py:NAME")
     logging.set_verbosity(logging.WARNING)

@@ -21,7 +21,6 @@ from configs.reading import (
     PathParser,
     comma_separated,
     define_config,
-    expand_home,
     output_file,
     parse_flags,
 )
@@ -49,10 +48,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def main(argv: Sequence[str]) -> None:
-    if len(argv) > 1:
-        sys.exit(f"error: unexpected argument {argv[1]!r}; see --help for the flags")
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
-    expand_home(_CONFIG.value)
     sys.exit(command.run(_curate, argparse.Namespace(json=_JSON.value)))
 
 

@@ -18,7 +18,6 @@ from configs.reading import (
     PathParser,
     define_config,
     describe_keys,
-    expand_home,
     output_file,
     parse_flags,
 )
@@ -53,11 +52,8 @@ _JSON = flags.DEFINE(PathParser(output_file), "json", None, "Also write the plan
 
 
 def main(argv: Sequence[str]) -> None:
-    if len(argv) > 1:
-        sys.exit(f"error: unexpected argument {argv[1]!r}; give flags only")
     if _CONFIG.value is None or not _TARGET.value:
         sys.exit("error: give --config=configs/NAME.py and --target=CHIP:SHAPE")
-    expand_home(_CONFIG.value)
     logging.set_verbosity(logging.WARNING)
     sys.exit(run("plan: stopped; compiled programs are cached", _plan))
 
