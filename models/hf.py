@@ -13,7 +13,7 @@ import pathlib
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import huggingface_hub
@@ -26,7 +26,7 @@ from models import lora
 from models.claims import OWNER, claim, remove_abandoned
 from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.names import EMBEDDING, HEAD, rows, tensor_specs
+from models.names import EMBEDDING, HEAD, TABLE, Weight, rows, tensor_specs
 from models.safetensors_io import read_tensors, write_tensors
 from sharding.rules import named_sharding, put_sharded
 
@@ -145,10 +145,25 @@ def load_params(
                 f"{folder}: {HEAD} differs from {EMBEDDING}, but config.json ties them;"
                 " set its tie_word_embeddings to false"
             )
+    return place_tensors(tensors, model, mesh, on_loaded=on_loaded)
+
+
+def place_tensors(
+    tensors: Mapping[str, np.ndarray],
+    model: Decoder,
+    mesh: Mesh,
+    *,
+    table: Sequence[Weight] = TABLE,
+    on_loaded: Callable[[int], None] = lambda count: None,
+) -> Params:
+    """Converts tensors by Hugging Face name to parameters on the mesh.
+
+    Raises ValueError if a parameter cannot be sharded.
+    """
     shapes, _ = abstract_params(model)
     shardings = param_shardings(model, mesh)
     params: dict[str, Any] = {lora.LAYERS: {}}
-    for name, weight, layer in rows(config):
+    for name, weight, layer in rows(model.config, table):
         shape = weight.siblings(shapes)[weight.name]
         sharding = weight.siblings(shardings)[weight.name]
         loaded = weight.siblings(params)
@@ -180,16 +195,17 @@ def export_tensors(
     params: Params,
     config: DecoderConfig,
     dtype: np.dtype,
+    table: Sequence[Weight] = TABLE,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(Hugging Face name, host array)` of each tensor, with adapters merged.
+    """Yields `(Hugging Face name, host array)` of each tensor in `table`.
 
-    The order is that of `models.names.rows`. `params` may be sharded. With several
-    processes, all of them must exhaust the iterator, because each tensor is gathered
-    collectively.
+    Adapters are merged into the weights of `TABLE`. The order is that of
+    `models.names.rows`. `params` may be sharded. With several processes, all of them
+    must exhaust the iterator, because each tensor is gathered collectively.
     """
     hf_names: tuple[str, ...] = ()
     arrays: tuple[jax.Array, ...] = ()
-    for next_names, arguments in conversions(params, config, dtype):
+    for next_names, arguments in conversions(params, config, dtype, table):
         ahead = convert_group(*arguments)  # converted while the caller writes `arrays`
         yield from _to_host(hf_names, arrays)
         hf_names, arrays = next_names, ahead  # frees all layers but the next one
@@ -200,6 +216,7 @@ def conversions(
     params: Params,
     config: DecoderConfig,
     dtype: np.dtype,
+    table: Sequence[Weight] = TABLE,
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
     """Yields Hugging Face names and arguments of `convert_group` for each group.
 
@@ -209,7 +226,7 @@ def conversions(
     sharding = None
     if jax.process_count() > 1:
         sharding = named_sharding(jax.tree.leaves(params)[0].sharding.mesh)
-    for layer, group in itertools.groupby(rows(config), key=lambda row: row[2]):
+    for layer, group in itertools.groupby(rows(config, table), key=lambda row: row[2]):
         hf_names, weights, _ = zip(*group, strict=True)
         arrays = tuple(
             lora.parts(weight.siblings(params), weight.name) for weight in weights

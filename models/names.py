@@ -1,14 +1,14 @@
-"""Maps the decoder's parameters to Hugging Face tensor names and shapes."""
+"""Maps the decoder's parameters to tensor names and shapes of Hugging Face files."""
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from models.config import DecoderConfig
-from models.lora import LAYERS
+from models.lora import KERNELS, LAYERS, A, B
 from models.safetensors_io import Specs
 
 
@@ -45,6 +45,7 @@ class Weight:
             "Q": config.num_heads * config.head_dim,
             "K": config.num_kv_heads * config.head_dim,
             "H": config.head_dim,
+            "R": config.lora.rank if config.lora else 0,
         }
         return tuple(sizes[axis] for axis in self.hf_axes)
 
@@ -82,30 +83,51 @@ TABLE: tuple[Weight, ...] = (
     Weight("model.norm.weight", "final_norm", "D"),
     Weight(HEAD, "head", "VD", "untied"),
 )
+# The adapters of the kernels, in the files of the package `peft`.
+ADAPTERS: tuple[Weight, ...] = tuple(
+    Weight(
+        f"base_model.model.{kernel.hf_name.replace('weight', part)}.weight",
+        kernel.name + suffix,
+        axes,
+        kernel.name,
+    )
+    for kernel in TABLE
+    if kernel.name in KERNELS["all"]
+    for part, suffix, axes in (
+        ("lora_A", A, "R" + kernel.hf_axes[1]),
+        ("lora_B", B, kernel.hf_axes[0] + "R"),
+    )
+)
 
 
-def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
+def rows(
+    config: DecoderConfig, table: Sequence[Weight] = TABLE
+) -> Iterator[tuple[str, Weight, int | None]]:
     """Yields `(Hugging Face name, Weight, layer index or None)` for each tensor.
 
-    The order is that of `TABLE`, with the weights of each layer together.
+    The order is that of `table`, with the weights of each layer together. With
+    `ADAPTERS`, only the adapters that the model has are included.
     """
     conditions = {
         "": True,
         "qkv_bias": config.qkv_bias,
         "qk_norm": config.qk_norm,
         "untied": not config.tie_word_embeddings,
+        **dict.fromkeys(config.lora.kernels if config.lora else (), True),
     }
-    table = [weight for weight in TABLE if conditions[weight.only]]
-    for layered, group in itertools.groupby(table, key=lambda weight: weight.layered):
+    there = [weight for weight in table if conditions.get(weight.only)]
+    for layered, group in itertools.groupby(there, key=lambda weight: weight.layered):
         weights = list(group)
         for layer in range(config.num_layers) if layered else [None]:
             for weight in weights:
                 yield weight.hf_name.format(layer), weight, layer
 
 
-def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
+def tensor_specs(
+    config: DecoderConfig, dtype: np.dtype, table: Sequence[Weight] = TABLE
+) -> Specs:
     """Returns `(shape, dtype)` of every tensor by Hugging Face name."""
     return {
         name: (weight.hf_shape(config), np.dtype(dtype))
-        for name, weight, _ in rows(config)
+        for name, weight, _ in rows(config, table)
     }

@@ -7,32 +7,23 @@ adapter_model.safetensors    lora_A [rank, in] and lora_B [out, rank] of each ke
 import collections
 import dataclasses
 import json
-import math
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from models import lora
 from models.config import DecoderConfig, JsonFields, read_json
-from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.hf import replaced_folder
+from models.decoder import Decoder, Params
+from models.hf import export_tensors, place_tensors, replaced_folder
 from models.hub import split_id
-from models.names import TABLE
-from models.safetensors_io import Specs, read_tensors, write_tensors
-from sharding.rules import put_sharded
+from models.names import ADAPTERS, rows, tensor_specs
+from models.safetensors_io import read_tensors, write_tensors
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# The Hugging Face module of each kernel, with `{}` in place of the layer index.
-_MODULES = {
-    weight.name: weight.hf_name.removesuffix(".weight")
-    for weight in TABLE
-    if weight.name in lora.KERNELS["all"]
-}
 # Settings that change the output of an adapter, with their only supported values.
 _SUPPORTED: Mapping[str, Any] = {
     "peft_type": "LORA",
@@ -55,7 +46,7 @@ def describe(config: DecoderConfig, *, base: str) -> str:
     assert config.lora is not None
     repository, revision = split_id(base)
     alpha = config.lora.alpha
-    modules = [_MODULES[name].rpartition(".")[2] for name in config.lora.kernels]
+    modules = {name.split(".")[-3] for name, _, _ in rows(config, ADAPTERS)}
     content = {
         **_SUPPORTED,
         "task_type": "CAUSAL_LM",
@@ -70,44 +61,6 @@ def describe(config: DecoderConfig, *, base: str) -> str:
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
-def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
-    assert config.lora is not None
-    rank = config.lora.rank
-    specs: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-    for weight in TABLE:
-        if weight.name in config.lora.kernels:
-            out, into = weight.hf_shape(config)
-            for layer in range(config.num_layers):
-                a, b = _names(weight.name, layer)
-                specs |= {a: ((rank, into), dtype), b: ((out, rank), dtype)}
-    return specs
-
-
-def _names(kernel: str, layer: int) -> tuple[str, str]:
-    module = f"base_model.model.{_MODULES[kernel].format(layer)}"
-    return f"{module}.lora_A.weight", f"{module}.lora_B.weight"
-
-
-def export_tensors(
-    params: Params, config: DecoderConfig, dtype: np.dtype
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(name in the file, host array)` of each adapter in a parameter tree.
-
-    With several processes, all processes must exhaust the iterator.
-    """
-    assert config.lora is not None
-    rank, layers = config.lora.rank, params[lora.LAYERS]
-    for kernel in config.lora.kernels:
-        pair = layers[kernel + lora.A], layers[kernel + lora.B]
-        if not pair[0].is_fully_addressable:
-            pair = multihost_utils.process_allgather(pair, tiled=True)
-        a, b = map(np.asarray, pair)
-        for layer in range(config.num_layers):
-            name_a, name_b = _names(kernel, layer)
-            yield name_a, a[layer].reshape(-1, rank).T.astype(dtype)
-            yield name_b, b[layer].reshape(rank, -1).T.astype(dtype)
-
-
 def save_folder(
     folder: str | os.PathLike, params: Params, config: DecoderConfig, *, base: str
 ) -> None:
@@ -117,13 +70,14 @@ def save_folder(
     several processes, all must call this function, and the first one writes.
     """
     dtype = np.dtype(np.float32)
-    stream = export_tensors(params, config, dtype)
+    stream = export_tensors(params, config, dtype, ADAPTERS)
     if jax.process_index():
         collections.deque(stream, maxlen=0)
         return
     with replaced_folder(pathlib.Path(folder)) as partial:
         (partial / CONFIG).write_text(describe(config, base=base), encoding="utf-8")
-        write_tensors(partial / WEIGHTS, tensor_specs(config, dtype), stream)
+        specs = tensor_specs(config, dtype, ADAPTERS)
+        write_tensors(partial / WEIGHTS, specs, stream)
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:
@@ -178,7 +132,7 @@ def load_adapters(
     config = dataclasses.replace(model.config, lora=sizes)
     model = model.clone(config=config)
     tensors = read_tensors(path) if path.is_file() else {}
-    specs = tensor_specs(config, np.dtype(np.float32))
+    specs = tensor_specs(config, np.dtype(np.float32), ADAPTERS)
     names = content.get("target_modules")  # with a dot: only in some layers
     modules = names if isinstance(names, list) and "." not in "".join(names) else []
     absent = [n for n in specs if n.split(".")[-3] in modules and n not in tensors]
@@ -197,17 +151,6 @@ def load_adapters(
                 " and base model"
             )
     assert model.mesh is not None
-    shapes, _ = lora.split(abstract_params(model)[0])
-    shardings, _ = lora.split(param_shardings(model, model.mesh))
-    adapters = {}
-    for kernel in sizes.kernels:
-        for number, end in enumerate((lora.A, lora.B)):
-            shape = shapes[lora.LAYERS][kernel + end].shape
-            stack = np.zeros((shape[0], math.prod(shape[1:])), np.float32)
-            for layer, row in enumerate(stack):
-                found = tensors.get(_names(kernel, layer)[number])
-                if found is not None:
-                    row[:] = found.astype(np.float32).T.reshape(-1)
-            sharding = shardings[lora.LAYERS][kernel + end]
-            adapters[kernel + end] = put_sharded(stack.reshape(shape), sharding)
-    return config, {lora.LAYERS: adapters}
+    zeros = {n: np.zeros(*spec) for n, spec in specs.items() if n not in tensors}
+    adapters = place_tensors(tensors | zeros, model, model.mesh, table=ADAPTERS)
+    return config, adapters

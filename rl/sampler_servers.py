@@ -8,7 +8,6 @@ import collections
 import functools
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ from jax.experimental import multihost_utils
 from configs.base import RunConfig
 from models import hf, peft_folder
 from models.decoder import Decoder, Params
+from models.names import ADAPTERS, TABLE, tensor_specs
 from rl.base_model import base_name
 from rl.types import Batch
 from rl.update.objective import token_logprobs
@@ -53,9 +53,9 @@ def make_vllm_sampler(
 
     # Publish either all weights, with adapters merged, or only the adapters.
     adapter, written = v.publish == "adapter", hf.DTYPES[dtype]
-    tensors: Any = peft_folder if adapter else hf
+    table = ADAPTERS if adapter else TABLE
     export = functools.partial(
-        tensors.export_tensors, config=model.config, dtype=written
+        hf.export_tensors, config=model.config, dtype=written, table=table
     )
     urls = [part.strip() for part in v.url.split(",") if part.strip()]
     # Process 0 starts the servers, on the GPUs of its own machine.
@@ -98,7 +98,7 @@ def make_vllm_sampler(
             v.weight_dir,
             fallback=workdir / "weights",
             export=export,
-            specs=tensors.tensor_specs(model.config, written),
+            specs=tensor_specs(model.config, written, table),
             file=file,
             described=described,
         ),
@@ -107,7 +107,7 @@ def make_vllm_sampler(
         probe_tolerance=v.probe_tolerance or tolerances[dtype],
         max_model_len=max_model_len,
         in_flight="keep" if c.rollout.schedule == "async" else "abort",
-        model_specs=hf.tensor_specs(model.config, written) if adapter else None,
+        model_specs=tensor_specs(model.config, written) if adapter else None,
     )
 
 

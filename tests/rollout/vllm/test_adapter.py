@@ -8,6 +8,7 @@ import pytest
 
 from models import hf, lora, peft_folder
 from models.decoder import abstract_params, param_shardings
+from models.names import ADAPTERS, tensor_specs
 from rollout.vllm.client import LoadFailed
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.sampler import (
@@ -51,8 +52,8 @@ def served(tmp_path_factory):
         weights=WeightFolder(
             "/dev/shm",
             fallback=tmp,
-            export=lambda params: peft_folder.export_tensors(params, config, dtype),
-            specs=peft_folder.tensor_specs(config, dtype),
+            export=lambda params: hf.export_tensors(params, config, dtype, ADAPTERS),
+            specs=tensor_specs(config, dtype, ADAPTERS),
             file=peft_folder.WEIGHTS,
             described={peft_folder.CONFIG: text},
         ),
@@ -60,7 +61,7 @@ def served(tmp_path_factory):
         probe_prompt=policies.prompts(1, low=300, high=301)[0],
         probe_tolerance=ADAPTER_PROBE_TOLERANCE["float32"],
         max_model_len=policies.LENGTH,
-        model_specs=hf.tensor_specs(config, dtype),
+        model_specs=tensor_specs(config, dtype),
     )
     yield policy, sampler
     sampler.close()
