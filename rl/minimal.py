@@ -33,9 +33,9 @@ from rl.problems.tokenizer import (
     load_tokenizer,
 )
 from rl.processes.devices import keep_programs, start_devices
-from rl.types import Batch, Group, Problem, make_hyper
+from rl.types import Batch, Group, Problem
 from rl.update.objective import objective_from_config, update_metrics
-from rl.update.optimizer import make_optimizer, make_schedule
+from rl.update.optimizer import make_hypers, make_optimizer
 from rl.update.step import Step, TrainState, make_step
 from rl.verifier import VerifierPool
 from rollout.jax_sampler import JaxSampler
@@ -222,18 +222,8 @@ class Collector:
 def update(
     c: RunConfig, step: Step, state: TrainState, mini_batches: list[list[Batch]]
 ) -> tuple[TrainState, dict[str, float]]:
-    """Updates the policy once per mini-batch; returns the new state and metrics."""
-    schedule, done = make_schedule(c.schedule), int(state.updates)
-    hypers = [
-        make_hyper(
-            learning_rate=schedule(done + i),
-            eps_low=c.objective.eps_low,
-            eps_high=c.objective.eps_high,
-            temperature=c.rollout.temperature,
-            first_update=i == 0,
-        )
-        for i in range(len(mini_batches))
-    ]
+    """Updates the policy once per mini-batch and epoch; also returns metrics."""
+    hypers = make_hypers(c, updates=int(state.updates), mini_batches=len(mini_batches))
 
     def scored(batch: Batch) -> Batch:
         batch = jax.device_put(batch, step.rows)
@@ -244,7 +234,7 @@ def update(
     # probability ratio.
     placed = [[scored(batch) for batch in batches] for batches in mini_batches]
     stats = []
-    for batches, hyper in zip(placed, hypers, strict=True):
+    for batches, hyper in zip(placed * c.batch.ppo_epochs, hypers, strict=True):
         # Sum the gradients of the micro-batches and apply the optimizer once.
         state, of_update = step.update(state, batches, hyper)
         stats.append(jax.device_get(of_update))
