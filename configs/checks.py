@@ -1,5 +1,6 @@
 """Checks keys of a config against each other."""
 
+import math
 import re
 from operator import attrgetter
 from typing import Literal
@@ -82,10 +83,13 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
             )
 
 
-def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
+def settings_without_effect(
+    c: RunConfig, *, needs_reference: bool, row_multiple: int = 1
+) -> list[str]:
     """Returns messages about settings of a config that have no effect.
 
-    `needs_reference` says whether the loss uses a reference model.
+    `needs_reference` says whether the loss uses a reference model. `row_multiple` is
+    the number of devices over which rows are split.
     """
     d, o = c.dynamic_sampling, c.objective
     clips_ratio = o.function in ("grpo", "dual_clip", "cispo", "gspo")
@@ -94,6 +98,11 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
     stages = c.curriculum.stages
     sizes = {c.rollout.group_size, *(s.group_size or 2 for s in stages)}
     updates = c.steps * updates_per_step(c)
+    # Each row but the last holds at least `in_row` completions of the greatest length.
+    row, micro_tokens = max(c.batch.row_lengths), c.batch.micro_tokens
+    in_row = row // (c.rollout.max_prompt_tokens + c.rollout.max_response_tokens)
+    rows = math.ceil(c.batch.prompts_per_update * max(sizes) / in_row / row_multiple)
+    most = rows * row_multiple * row
     evaluated, saved = c.eval.every_steps, c.checkpoint.every_steps or c.steps
     # Whether a setting has no effect, and which.
     notes = (
@@ -108,6 +117,9 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
          f"the full config.schedule.learning_rate={c.schedule.learning_rate!r},"
          f" because the number of updates is at most {updates}; lower"
          f" config.schedule.warmup_updates={c.schedule.warmup_updates}"),
+        (micro_tokens >= most + row * row_multiple and not c.rollout.extra_groups,
+         f"the part of config.batch.micro_tokens={micro_tokens} above {most}, the most"
+         " positions that an update needs, except that it is computed as padding"),
         (c.data.eval and 0 < evaluated < c.steps and evaluated % saved,
          "evaluations at steps without a checkpoint on which checkpoint is retained"
          f" as the best, because config.eval.every_steps={evaluated} is not a"
@@ -140,11 +152,21 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
         ("objective.kl_penalty", not needs_reference,
          "objective.reference objective.reset_every"),
         ("data.train", ":" not in c.data.train.replace("hf://", ""), "data.train_args"),
+        ("data.eval", ":" not in str(c.data.eval).replace("hf://", ""),
+         "data.eval_args"),
         ("reward.function", only_verifier and not c.eval.reward, "reward.right_from"),
+        ("reward.function", "verifier" not in c.reward.function + c.eval.reward,
+         "reward.literal"),
+        ("objective.advantage", o.advantage == "maxrl", "reward.overlong_factor"),
         ("steps", c.profile.steps[:1] > (c.steps,), "profile.steps"),
         ("model.dtype", c.model.dtype != "float32", "model.matmul_precision"),
         ("rollout.backend", c.rollout.backend == "jax",
          "rollout.vllm.url rollout.vllm.devices rollout.vllm.publish"),
+        ("rollout.backend", c.rollout.backend == "vllm",
+         "rollout.tensor objective.old_logprobs"),
+        ("rollout.vllm.url", c.rollout.backend == "vllm" and c.rollout.vllm.url,
+         "rollout.vllm.devices rollout.vllm.gpu_memory_utilization"
+         " rollout.vllm.enforce_eager"),
     )  # fmt: skip
     for other, disables, keys in dependencies:
         for key in keys.split() if disables else ():

@@ -24,6 +24,14 @@ from configs.schema import config_json, flatten
 flags.disclaim_key_flags()
 
 _HERE = pathlib.Path(__file__).resolve().parent
+_WRONG_VALUE = (
+    flags.Error, AttributeError, IndexError, KeyError, TypeError, ValueError
+)  # fmt: skip
+# What to do, by a part of a message of absl or ml_collections.
+_ADVICE = {
+    ": Failed to parse": ": must be a dict, as in Python: \"{'NAME': 'VALUE'}\"",
+    ". First from": "; give --config only once",
+}
 _EMPTY = "the value is empty, perhaps because a shell variable is not set; give one"
 
 
@@ -33,7 +41,10 @@ class UnreadableConfig(flags.Error):
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
     """Defines the flag `--config`, and `--config.KEY` for each key of that config."""
-    holder = config_flags.DEFINE_config_file("config", None, help)
+    try:
+        holder = config_flags.DEFINE_config_file("config", None, help)
+    except flags.Error as error:  # a file of --flagfile cannot be read
+        sys.exit(f"error: {str(error).removeprefix('ERROR:: ')}")
     flags.FLAGS["config"].parser = _Parser()
     if default:
         flags.set_default(holder, default)
@@ -73,12 +84,20 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         if similar := re.search(r"Did you mean: (\S+) \?$", str(error)):
             meant.insert(0, f"--{similar[1]}")
         advice = f"write {' or '.join(meant)}" if meant else "see --help"
+        if error.flagname.startswith("config.") and flags.FLAGS["config"].value is None:
+            advice = "give --config=configs/NAME.py too"
         sys.exit(f"error: unknown flag --{error.flagname}; {advice}")
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+    except _WRONG_VALUE as error:
         key, unknown = _unknown_key(error, flags.FLAGS["config"].value)
         if not key:
             text = " ".join(str(error).split())
             advice = "; see --help" if text.startswith("flag --config.") else ""
+            for part, better in _ADVICE.items():
+                if part in text:
+                    text, advice = text.partition(part)[0], better
+            if isinstance(error, IndexError):
+                text = next(a for a in argv if "[" in a.partition("=")[0])
+                advice = ": no such entry can be set; set the whole list"
             sys.exit(f"error: {text}{advice}")
         # `key` is only a part of the dotted key that the flag names.
         given = [a.partition("=")[0].lstrip("-") for a in argv]

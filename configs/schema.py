@@ -74,6 +74,8 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if isinstance(hint, types.UnionType) and value is not None:
         return _convert(value, inner, name)
     if isinstance(value, list | tuple):
+        if len(value) == 1 and isinstance(value[0], str):  # as in --config.KEY=a,b
+            value = [part.strip() for part in value[0].split(",") if part.strip()]
         return tuple(_convert(v, inner, f"{name}[{i}]") for i, v in enumerate(value))
     if isinstance(value, Mapping):  # in JSON, the keys of objects are texts
         return {str(key): v for key, v in value.items()}
@@ -102,7 +104,7 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
             raise ValueError(
                 f"{key}={value!r}: unknown key; remove it ({kind} has no such argument)"
             )
-        if wrong := _wrong(value, hints.get(name, Any)):
+        if wrong := violation(value, hints.get(name, Any)):
             raise ValueError(f"{key}={value!r}: must {wrong}")
 
 
@@ -122,27 +124,27 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
     return function(**values, **others)
 
 
-def _wrong(value: Any, hint: Any) -> str:
+def violation(value: Any, hint: Any) -> str:
     """Returns what a value that does not fit a type hint must do; "" if it fits.
 
     Error messages add "must" before the result, such as "be at least 1".
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        if wrong := _wrong(value, arguments[0]):
+        if wrong := violation(value, arguments[0]):
             return wrong
         return "" if value in arguments[1] else str(arguments[1])
     if origin is Literal:
         choices = ", ".join(choice or "empty" for choice in arguments)
         return "" if value in arguments else f"be one of {choices}"
     if origin in (typing.Union, types.UnionType):
-        each = [_wrong(value, argument) for argument in arguments]
+        each = [violation(value, argument) for argument in arguments]
         return "" if "" in each else " or ".join(each)
     if origin in (Sequence, tuple):
         if not isinstance(value, list | tuple):
             return "be a list"
         for entry in value:
-            if wrong := _wrong(entry, arguments[0]):
+            if wrong := violation(entry, arguments[0]):
                 return f"have valid entries: {entry!r} must {wrong}"
         return ""
     if hint not in (int, float, str, bool, types.NoneType):
@@ -151,7 +153,13 @@ def _wrong(value: Any, hint: Any) -> str:
     fits = isinstance(value, wanted) and (hint is bool or not isinstance(value, bool))
     if fits and isinstance(value, float) and not math.isfinite(value):
         return "be finite"
-    return "" if fits else f"be of type {hint.__name__}"
+    return (
+        ""
+        if fits
+        else "be None"
+        if hint is types.NoneType
+        else f"be of type {hint.__name__}"
+    )
 
 
 def config_json(config: Any) -> str:

@@ -39,7 +39,7 @@ from rl.progress import each
 from rl.reward.rewards import Rewards, try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
-from rl.update.optimizer import make_optimizer
+from rl.update.optimizer import check_descends, make_optimizer
 from rl.update.rejection import load_rejection
 from rollout.layout import check_tensor
 from sharding.mesh import abstract_mesh, all_devices, resolve_shape
@@ -133,7 +133,8 @@ def validate(c: RunConfig) -> RunSpec:
     load_advantage(c.objective.advantage)
     load_rejection(c.objective.correction)
     load_extra_groups(c.rollout.extra_groups)
-    make_optimizer(c.optimizer)
+    optimizer = make_optimizer(c.optimizer)
+    check_descends(optimizer, key=f"config.optimizer.function={c.optimizer.function!r}")
     sinks = load_sinks(sinks=c.log.sinks)
     devices = all_devices()
     d, formulas = c.data, reward_formulas(c)

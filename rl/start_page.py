@@ -21,7 +21,7 @@ from models.decoder import abstract_params
 from rl.base_model import model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.problems.audit import describe_repeats
-from rl.reward.rewards import VERIFIER
+from rl.reward.rewards import VERIFIER, uses_verifier
 from rl.run_spec import EVALUATION, TRAINING, ProblemSet, RunSpec, reward_formulas
 from rl.update.optimizer import make_optimizer
 from rollout.cores import usable_cores
@@ -100,9 +100,26 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         )
     notes = [s.note for s in (spec.train_set, *spec.held_out)]
     notes += describe_repeats(spec.train, held_out)
+    prompt = spec.decode_prompt(spec.prompts[spec.train[0].problem].tolist())
+    notes.append(_unread_answers(c, prompt))
     text += [f"WARNING: {note}" for note in notes if note]
-    text += settings_without_effect(c, needs_reference=spec.objective.needs_reference)
+    text += settings_without_effect(
+        c,
+        needs_reference=spec.objective.needs_reference,
+        row_multiple=spec.row_multiple,
+    )
     return "\n".join(text)
+
+
+def _unread_answers(c: RunConfig, prompt: str) -> str:
+    """Describes a prompt that asks for answers where the verifier does not look."""
+    boxed = uses_verifier(c.reward.function, key=TRAINING)
+    if not boxed or "<answer>" not in prompt or "\\boxed" in prompt:
+        return ""
+    return (
+        f"config.data.template={c.data.template!r:.60} asks for <answer> tags, but the"
+        " verifier reads only \\boxed{}; ask for a box, or set config.reward.function"
+    )
 
 
 def next_commands(workdir: pathlib.Path, c: RunConfig) -> str:

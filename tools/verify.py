@@ -98,6 +98,9 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
     rows = [pair for path in paths for pair in read_rows(path)]
+    if not rows:
+        names = ", ".join(map(str, paths))
+        raise ValueError(f"{names}: contains no pairs; give rows with gold and pred")
     for where, row in each(rows, "verify", "pairs"):
         golds: Any = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
@@ -107,13 +110,19 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
                 f"{where}: 'gold' (or a list 'golds') and 'pred' must be text, not"
                 f" {golds!r:.60} and {predicted!r:.60}"
             )
-        is_response = row.get("mode") == "response"
+        label, mode = row.get("label"), row.get("mode", "answer")
+        if not isinstance(label, bool | None) or mode not in ("answer", "response"):
+            raise ValueError(
+                f"{where}: label={label!r:.60} must be true or false, and"
+                f" mode={mode!r:.60} 'answer' or 'response'; correct the row"
+            )
+        is_response = mode == "response"
         answer = extract_answer(predicted) if is_response else predicted
         correct = answer is not None and any(is_equivalent(answer, g) for g in golds)
         verdict = {"id": row.get("id"), "correct": correct, "answer": answer}
-        if isinstance(row.get("label"), bool):
-            verdict |= {"label": row["label"], "gold": golds, "pred": predicted[-200:]}
-            agreement[row["label"], correct] += 1
+        if label is not None:
+            verdict |= {"label": label, "gold": golds, "pred": predicted[-200:]}
+            agreement[label, correct] += 1
         verdicts.append(verdict)
     result: dict[str, Any] = {
         "verifier": VERSION,

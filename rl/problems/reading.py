@@ -18,6 +18,7 @@ from rl.types import Problem
 
 HELD_OUT = "held_out.jsonl"  # in a run's workdir: the problems of its evaluations
 FIELDS = ("id", "problem", "answer", "answers", "source", "level")
+_LEVEL = re.compile(r"(?:Level )?(\d{1,9})")  # MATH has texts such as "Level 3"
 _Row = tuple[str, Problem]  # where the problem is, for error messages; the problem
 
 
@@ -224,8 +225,10 @@ def _parse(
     own_id, level = row.get(columns["id"]), row.get(columns["level"])
     if isinstance(level, float) and level.is_integer():  # as pandas writes integers
         level = int(level)
+    if isinstance(level, str) and (found := _LEVEL.fullmatch(level)):
+        level = int(found[1])
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
-        raise wrong("level", "an integer")
+        raise wrong("level", "an integer (remove a column that has no levels)")
     rest = {k: v for k, v in row.items() if k not in columns.values()}
     meta = rest.pop("meta", None) or {}
     return Problem(

@@ -48,6 +48,21 @@ def make_optimizer(
     )
 
 
+def check_descends(optimizer: optax.GradientTransformation, *, key: str) -> None:
+    """Raises ValueError if an update increases the loss on a small example."""
+    params, grads = {"kernel": jnp.ones((2, 2))}, {"kernel": jnp.eye(2) - 0.5}
+    try:
+        updates, _ = optimizer.update(grads, optimizer.init(params), params)
+        change = float(jnp.vdot(updates["kernel"], grads["kernel"]))
+    except Exception:  # it may need the names or shapes of the model's parameters
+        return
+    if change > 0:
+        raise ValueError(
+            f"{key}: its updates have the sign of the gradient, which increases the"
+            " loss; end the chain with optax.scale(-1.0)"
+        )
+
+
 def _matrices(params) -> dict:
     return jax.tree_util.tree_map_with_path(
         lambda path, _: not path[-1].key.endswith(("norm", "bias")), params

@@ -259,8 +259,40 @@ def test_a_flag_that_is_unknown_or_empty_is_one_line():
         assert done.stderr.splitlines()[-1] == f"error: {message}"
 
 
-def test_a_misspelt_flag_is_named():
-    program = "from configs import reading; reading.define_config('');"
-    program += "reading.parse_flags(['', '--confg=a'])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
-    assert done.stderr == b"error: unknown flag --confg; write --config\n"
+QUICKSTART = "--config=configs/quickstart.py"
+ENTRY = "--config.curriculum.stages[0].steps=5"
+
+
+@pytest.mark.failure(186)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--confg=a"], "unknown flag --confg; write --config"),
+        (["--config.steps=4"],
+         "unknown flag --config.steps; give --config=configs/NAME.py too"),
+        ([QUICKSTART, ENTRY], f"{ENTRY}: no such entry can be set; set the whole list"),
+        ([QUICKSTART, "--config.data.fields=problem=question"],
+         "flag --config.data.fields=problem=question: must be a dict, as in Python: "
+         "\"{'NAME': 'VALUE'}\""),
+        ([QUICKSTART, "--flagfile=no"],
+         "Unable to open flagfile: [Errno 2] No such file or directory: 'no'"),
+        ([QUICKSTART, QUICKSTART, "--config.steps=4"],
+         "The flag 'config.steps' is defined twice; give --config only once"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_cannot_be_used_is_one_line(arguments, message):
+    program = "import sys; from configs import reading; reading.define_config('');"
+    program += "reading.parse_flags(sys.argv)"
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stderr == f"error: {message}\n"
+
+
+@pytest.mark.failure(187)
+@pytest.mark.parametrize(
+    "given, names", [("truncated, unjudged", ("truncated", "unjudged")), ("", ())]
+)
+def test_a_list_of_names_may_have_commas(given, names):
+    config = base.get_config()
+    config.alarms.stop_on = (given,)  # as ml_collections reads --config.KEY=a,b
+    assert base.from_config(config).alarms.stop_on == names

@@ -14,9 +14,11 @@ from configs import quickstart
 from configs.base import from_config
 from models.hf import WEIGHTS
 from rl.base_model import base_folder
+from rl.problems.templates import TEMPLATES
 from rl.run_spec import validate
 from rl.start_page import (
     _find_vllm,
+    _unread_answers,
     describe_devices,
     dry_run,
     next_commands,
@@ -104,6 +106,19 @@ def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     config.reward.function = "tests.rl.examples:wrong"
     page = start_page(validate(from_config(config)), tmp_path)
     assert r"\boxed{2} -1; \boxed{3} -1 (equal rewards: are both right" in page
+
+
+@pytest.mark.failure(188)
+@pytest.mark.parametrize(
+    "template, reward, named",
+    [("r1", "verifier", True), ("qwen_math", "verifier", False), ("r1", "a:b", False)],
+)
+def test_a_template_whose_answers_are_not_read_is_named(
+    config, template, reward, named
+):
+    config.data.template, config.reward.function = template, reward
+    note = _unread_answers(from_config(config), TEMPLATES[template])
+    assert ("'r1' asks for <answer> tags, but the verifier reads" in note) is named
 
 
 def test_a_gold_that_counts_as_wrong_is_named(config, tmp_path):

@@ -16,6 +16,7 @@ from tests.rollout.vllm import policies
 from tests.tools.tiny import make_model, make_sums
 from tools.evaluate import main
 from tools.evaluation.benchmarks import BENCHMARKS, load_benchmark
+from tools.evaluation.pretrained import find_pretrained
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -387,6 +388,27 @@ def test_a_run_without_an_exported_model_says_so(sums, tmp_path, capsys):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     assert main(command(tmp_path / "run", sums, tmp_path / "o")) == 2
     assert "this run has exported no model yet" in capsys.readouterr().err
+
+
+@pytest.mark.failure(184)
+@pytest.mark.parametrize(
+    "summary, old",
+    [
+        ({"steps": 20, "exported": True}, True),
+        ({"steps": 30, "exported": False}, True),
+        ({"steps": 30, "exported": True}, False),
+    ],
+)
+def test_a_model_that_is_older_than_a_checkpoint_is_a_warning(
+    model, tmp_path, capsys, summary, old
+):
+    (tmp_path / "hf").symlink_to(model)
+    for step in ("20", "30"):
+        (tmp_path / "checkpoints" / step).mkdir(parents=True)
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    find_pretrained(tmp_path)
+    shown = capsys.readouterr().err
+    assert ("hf is older than the checkpoint of step 30" in shown) is old
 
 
 @pytest.mark.vllm

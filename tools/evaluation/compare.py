@@ -30,6 +30,7 @@ Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
 """Values of `about`: what an interval and a p-value refer to; see `compare`."""
 _DIFFERS = "**Sampling differs**, so the difference is not only due to the models. "
+_JUDGED = "**Judging differs**: give each folder to --rescore, then compare again. "
 _MOST_FLIPS = 20  # limit on the lost and on the gained problem ids in the text
 _ABOUT = {
     METHODS: "About the methods: 95% interval and p by Student's t over the models of"
@@ -77,6 +78,7 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
     for arm, pair in zip(others, result["pairs"], strict=True):
         rows = _comparison(pair)
         note = "" if pair["drawn_alike"] else _DIFFERS
+        note += "" if pair["judged_alike"] else _JUDGED
         note += f"Sampling of the first: {first['drawn']}; of the second: "
         note += f"{arm['drawn']}."
         for name, part in pair["benchmarks"].items():
@@ -154,6 +156,7 @@ def _arm(arm: Arm, names: Sequence[str]) -> dict[str, Any]:
 
 def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
     drawings = [arm[0].conditions.get("drawing", {}) for arm in (first, second)]
+    judged = [e.judged for e in (*first, *second) if e.judged]
     parts, ids, units = {}, [], []
     for name in names:
         own = [*first[0].correct[name]]
@@ -168,6 +171,7 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
     pooled = [np.concatenate(of_arm, axis=1) for of_arm in every]
     return {
         "drawn_alike": len({*map(sampling, drawings)}) == 1,
+        "judged_alike": all(each == judged[0] for each in judged),
         "conditions": [list(entry) for entry in differences(*drawings)],
         "benchmarks": {name: result for name, (_, result) in parts.items()},
         "pooled": _of_models(ids, pooled, units),

@@ -10,10 +10,11 @@ import dataclasses
 import json
 import math
 import pathlib
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.schema import differences, flatten
+from configs.schema import differences, flatten, violation
 from rl import files
 from rl.evaluate import SampledCompletion, Scored
 from rl.reward.rewards import VERIFIER
@@ -63,16 +64,15 @@ def read_completions(folder: pathlib.Path) -> dict[str, Completions]:
     A last row that an interrupted process left incomplete is ignored.
     """
     found: dict[str, Completions] = {}
-    names = [field.name for field in dataclasses.fields(SampledCompletion)]
+    hints = typing.get_type_hints(SampledCompletion)
     for where, row in files.read_rows(folder / COMPLETIONS, appended=True):
-        for key in ("benchmark", "id", "sample", "completion"):
-            kind, name = (int, "a number") if key == "sample" else (str, "text")
-            if type(value := row.get(key)) is not kind:
+        for key, hint in {"benchmark": str, **hints}.items():
+            if wrong := violation(value := row.get(key), hint):
                 raise ValueError(
-                    f"{where}: {key}={value!r:.60}: must be {name}; remove the row to"
+                    f"{where}: {key}={value!r:.60}: must {wrong}; remove the row to"
                     " sample it again"
                 )
-        drawn = SampledCompletion(**{n: row[n] for n in names if n in row})
+        drawn = SampledCompletion(**{n: row[n] for n in hints if n in row})
         of_benchmark = found.setdefault(row["benchmark"], {})
         if (drawn.id, drawn.sample) in of_benchmark:
             raise ValueError(
@@ -126,6 +126,7 @@ class Evaluation:
 
     folder: pathlib.Path
     conditions: Mapping[str, Any]  # see `read_conditions`
+    judged: Mapping[str, Any]  # the verifier's version and the reward; may be empty
     # whether each completion is correct, by benchmark and problem id
     correct: Mapping[str, Mapping[str, Sequence[bool]]]
     # template by benchmark and problem id; problems without one are missing
@@ -150,4 +151,7 @@ def read_evaluation(folder: pathlib.Path) -> Evaluation:
             raise ValueError(
                 f"{where}: no field {error}; rewrite the file with --rescore {folder}"
             ) from None
-    return Evaluation(folder, read_conditions(folder), correct, clusters)
+    results = folder / "results.json"
+    written = files.read_json(results) if results.is_file() else {}
+    judged = {key: written[key] for key in ("verifier", "reward") if key in written}
+    return Evaluation(folder, read_conditions(folder), judged, correct, clusters)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 
 import numpy as np
 from jax.sharding import Mesh
@@ -13,12 +14,15 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from models.hf import DTYPES
 from models.hub import resolve_folder
+from rl.files import read_json
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     default_stop_ids,
     load_tokenizer,
 )
 from sharding.mesh import make_mesh
+
+_EXPORT = "python -m tools.convert --workdir {} --out HFDIR"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,10 +50,11 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
     path = pathlib.Path(os.path.expanduser(model))
     if (path / "hf" / "config.json").is_file():
         folder = path / "hf"
+        _warn_if_older(folder, path)
     elif (path / "checkpoints").is_dir():
         raise ValueError(
-            f"{path}: this run has exported no model yet; `python -m tools.convert "
-            f"--workdir {path} --out HFDIR` exports a checkpoint"
+            f"{path}: this run has exported no model yet; `{_EXPORT.format(path)}`"
+            " exports a checkpoint"
         )
     else:
         folder = resolve_folder(os.path.expanduser(model))
@@ -64,6 +69,20 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
         )
     stop = default_stop_ids(folder, tokenizer, vocab_size=config.vocab_size)
     return Pretrained(folder, dtype, tokenizer, config, tuple(stop))
+
+
+def _warn_if_older(folder: pathlib.Path, workdir: pathlib.Path) -> None:
+    """Warns if a run has a checkpoint that is newer than its exported folder."""
+    names = [path.name for path in (workdir / "checkpoints").glob("*")]
+    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    path = workdir / "summary.json"  # written after the export
+    summary = read_json(path) if path.is_file() else {"steps": 0}
+    if newest > summary["steps"] or summary.get("exported") is False:
+        print(
+            f"WARNING: {folder} is older than the checkpoint of step {newest}; to use"
+            f" the checkpoint, run `{_EXPORT.format(workdir)}` and give HFDIR",
+            file=sys.stderr,
+        )
 
 
 def split_model(found: Pretrained) -> tuple[Decoder, Mesh]:

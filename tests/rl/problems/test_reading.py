@@ -45,6 +45,13 @@ def test_an_answer_that_is_a_number_is_the_text_of_it(tmp_path):
     assert [p.answers for p in problems] == golds
 
 
+@pytest.mark.failure(191)
+def test_levels_may_be_written_as_in_math(tmp_path):
+    rows = [{"problem": "1+1?", "answer": "2", "level": t} for t in ("Level 5", "3")]
+    problems = load_problems(_write(tmp_path / "a.jsonl", *rows), key="k")
+    assert [p.level for p in problems] == [5, 3]
+
+
 @pytest.mark.failure(152)
 def test_a_column_that_was_chosen_is_used(tmp_path):
     options = {"problem": "1+1?", "answers": ["A", "B"], "gold": "2", "level": 3.0}
@@ -116,7 +123,8 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         (b'{"problem": "a", "answers": "1"}\n',
          r"a.jsonl:1: field 'answers' is '1', .*\(for one text use `answer`\); .*"
          "config.data.fields to {'answer': 'COLUMN'}"),
-        (b'{"problem": "a", "answer": "1", "level": "5"}\n', "field 'level' is '5'"),
+        (b'{"problem": "a", "answer": "1", "level": "hard"}\n',
+         "field 'level' is 'hard', not an integer .remove a column that has no lev"),
         (b"", "contains no problems"),
     ],
 )  # fmt: skip

@@ -43,12 +43,18 @@ def judge(rewards, name, texts):
     return scores
 
 
+@pytest.mark.failure(185)
 def test_terms_are_read():
     assert parse("verifier", key=KEY) == (Term(1.0, "verifier"),)
     assert parse(" verifier+ 0.1*my.room:f -2e-1 * m:g", key=KEY) == (
         Term(1.0, "verifier"),
         Term(0.1, "my.room:f"),
         Term(-0.2, "m:g"),
+    )
+    assert parse("verifier-my-reward:f-a.b-c:g", key=KEY) == (
+        Term(1.0, "verifier"),
+        Term(-1.0, "my-reward:f"),
+        Term(-1.0, "a.b-c:g"),
     )
     for wrong in ("", "verifer", "m:", "verifier m:f", "0.1", "verifier + ", "m:f+m:f"):
         with pytest.raises(ValueError, match=f"^{KEY}="):

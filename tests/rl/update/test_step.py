@@ -7,6 +7,7 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from configs import base
@@ -15,7 +16,7 @@ from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params, param_shardings
 from rl.groups.packing import pack, weigh
 from rl.update.objective import objective_from_config, token_logprobs, update_metrics
-from rl.update.optimizer import make_optimizer, make_schedule
+from rl.update.optimizer import check_descends, make_optimizer, make_schedule
 from rl.update.step import make_step
 from sharding.rules import put_sharded
 from tests.meshes import mesh_of
@@ -329,6 +330,16 @@ def test_a_largest_norm_of_zero_disables_clipping():
     for optimizer in (free, unclipped):
         updates, _ = optimizer.update(grads, optimizer.init(params), params)
         np.testing.assert_array_equal(updates["norm"], grads["norm"])
+
+
+@pytest.mark.failure(194)
+def test_an_optimizer_that_ascends_is_refused():
+    for function in ("adamw", "optax.contrib:schedule_free_adamw"):
+        check_descends(make_optimizer(base.Optimizer(function=function)), key="k")
+    with pytest.raises(
+        ValueError, match="k: its updates have the sign of the gradient"
+    ):
+        check_descends(optax.scale_by_adam(), key="k")
 
 
 @pytest.mark.failure(18)

@@ -109,6 +109,16 @@ def test_greedy_beside_sampled_is_said(tmp_path):
     assert "Sampling differs" not in compare_markdown(compare([[a], [c]]))
 
 
+@pytest.mark.failure(190)
+def test_other_verdicts_are_not_compared_unnoticed(tmp_path):
+    a, b = (judged(tmp_path / name, {"s": {"x": [True]}}) for name in "ab")
+    replace_json(a / "results.json", {"verifier": "1", "reward": "verifier"})
+    assert "Judging differs" not in compare_markdown(compare([[a], [b]]))
+    replace_json(b / "results.json", {"verifier": "2", "reward": "verifier"})
+    text = compare_markdown(compare([[a], [b]]))
+    assert "**Judging differs**: give each folder to --rescore" in text
+
+
 def test_seeds_of_one_arm_are_drawn_alike(tmp_path):
     verdicts = {"s": {"x": [True]}}
     a = judged(tmp_path / "a", verdicts, samples=1, temperature=0.0)

@@ -113,6 +113,13 @@ def test_what_cannot_be_asked_is_refused_with_both_numbers(tmp_path):
         check_prompts(task(tmp_path, [full], GREEDY), max_positions=64)
 
 
+@pytest.mark.failure(193)
+@pytest.mark.parametrize("changes", [{"temperature": -1.0}, {"top_p": 0.0}])
+def test_what_no_sampler_can_draw_is_refused_before_a_model_is_loaded(changes):
+    with pytest.raises(ValueError, match="must "):
+        dataclasses.replace(SAMPLED, **changes)
+
+
 def test_a_started_evaluation_keeps_its_conditions(tmp_path):
     asked = {
         "model": "m",
@@ -130,6 +137,7 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
         record_conditions(tmp_path, asked | {"benchmarks": {"a": {"sha256": "3"}}})
 
 
+@pytest.mark.failure(181)
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
     "row, message",
@@ -138,6 +146,10 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
         ('{"benchmark": "a", "id": "x", "sample": 0}', ":2: completion=None: must be"),
         ('{"benchmark": "a", "id": ["x"], "sample": 0}', r":2: id=\['x'\]: must be"),
         ('{"benchmark": "a", "id": "x", "sample": "0"}', ":2: sample='0': must be"),
+        (
+            '{"benchmark": "a", "id": "x", "sample": 1, "completion": "", "tokens":""}',
+            ":2: tokens='': must be of type int or be None; remove the row",
+        ),
         (
             '{"benchmark": "a", "id": "x", "sample": 0, "completion": "again"}',
             ":2: a second row for a x sample 0",
