@@ -134,6 +134,11 @@ def settings_without_effect(
                 f" least {begin} steps, because config.steps={c.steps}"
             )
         rule = stage.advance
+        if rule and stage.steps and rule.window >= stage.steps:
+            lines.append(
+                f"config.curriculum.stages[{i}].advance, because its window of"
+                f" {rule.window} steps is not below steps={stage.steps}"
+            )
         begin += min(stage.steps or c.steps, rule.window if rule else c.steps)
     # A key, whether its value disables other keys, and these other keys.
     dependencies = (

@@ -73,8 +73,16 @@ def _curate(_: argparse.Namespace) -> dict[str, Any]:
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:
     """Yields a warning for each reason that drops over half of a source's rows.
 
-    Duplicates and missing evidence cause no warning, nor do sources with under 10 rows.
+    Duplicates and missing evidence cause no warning, nor do sources with under 10 rows,
+    unless no row is kept.
     """
+    if not summary["kept"]:
+        entries = summary["reasons"].items()
+        reason, entry = max(entries, key=lambda item: item[1]["counted"])
+        advice = "correct the rows"
+        if entry["step"] == "evidence":
+            advice = "set config.evidence='preferred' for data without evidence"
+        yield f"no row is kept; {entry['counted']:,} have {reason}; {advice}"
     for source, counts in summary["by_source"].items():
         rows = counts["rows"]
         for reason, n in counts["reasons"].items():

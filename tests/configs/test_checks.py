@@ -63,6 +63,10 @@ def _lines(needs_reference=False, **changes):
           {"name": "c"})},
          "config.curriculum.stages[2] ('c'), which begins after at least 200 steps,"
          " because config.steps=200"),
+        ({"curriculum__stages": ({"name": "a", "steps": 20,
+          "advance": {"metric": "accuracy", "at_least": 0.9, "window": 20}},
+          {"name": "b"})},
+         "config.curriculum.stages[0].advance, because its window of 20 steps is"),
         # Of the steps 10 to 190, only every second has a checkpoint.
         ({"eval__every_steps": 10},
          "evaluations at steps without a checkpoint on which checkpoint is retained"

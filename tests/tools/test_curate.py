@@ -42,6 +42,17 @@ def config(tmp_path):
     return path
 
 
+@pytest.mark.failure(195)
+def test_the_reason_is_named_if_no_row_is_kept(tmp_path, config):
+    rows = [{"problem": "What is the sum of 3 and 5?", "answer": "8"}]
+    replace_rows(tmp_path / "a.jsonl", rows)
+    given = (f"--config={config}", f"--input={tmp_path}/a.jsonl", "--out", tmp_path)
+    result = curate(*given, "--config.evidence=required")
+    assert (
+        "WARNING: no row is kept; 1 have no_evidence; set config.evidence='preferred'"
+    ) in result.stdout
+
+
 @pytest.mark.failure(124)
 def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
     asks = [f"Find ![the number](a{i}.png), and add {i} to it." for i in range(12)]

@@ -117,7 +117,8 @@ def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
     if path is None:
         raise FileNotFoundError(
             f"benchmark {name!r}: neither {candidates[0]} nor {candidates[1]} exists;"
-            " correct --data_dir, or config.data_dir of tools.curate"
+            " download it with tools.fetch, or correct --data_dir (tools.curate:"
+            " config.data_dir)"
         )
     problems = read_problems(path)
     if _differs(name, problems):
