@@ -96,7 +96,7 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
                 if part in text:
                     text, advice = text.partition(part)[0], better
             if isinstance(error, IndexError):
-                text = next(a for a in argv if "[" in a.partition("=")[0])
+                text = next((a for a in argv if "[" in a.partition("=")[0]), text)
                 advice = ": no such entry can be set; set the whole list"
             sys.exit(f"error: {text}{advice}")
         # `key` is only a part of the dotted key that the flag names.

@@ -153,13 +153,8 @@ def violation(value: Any, hint: Any) -> str:
     fits = isinstance(value, wanted) and (hint is bool or not isinstance(value, bool))
     if fits and isinstance(value, float) and not math.isfinite(value):
         return "be finite"
-    return (
-        ""
-        if fits
-        else "be None"
-        if hint is types.NoneType
-        else f"be of type {hint.__name__}"
-    )
+    kind = "None" if hint is types.NoneType else f"of type {hint.__name__}"
+    return "" if fits else f"be {kind}"
 
 
 def config_json(config: Any) -> str:

@@ -76,8 +76,8 @@ def _warn_if_older(folder: pathlib.Path, workdir: pathlib.Path) -> None:
     names = [path.name for path in (workdir / "checkpoints").glob("*")]
     newest = max((int(name) for name in names if name.isdigit()), default=0)
     path = workdir / "summary.json"  # written after the export
-    summary = read_json(path) if path.is_file() else {"steps": 0}
-    if newest > summary["steps"] or summary.get("exported") is False:
+    summary = read_json(path) if path.is_file() else {"steps": newest, "exported": True}
+    if newest > summary["steps"] or not summary["exported"]:
         print(
             f"WARNING: {folder} is older than the checkpoint of step {newest}; to use"
             f" the checkpoint, run `{_EXPORT.format(workdir)}` and give HFDIR",

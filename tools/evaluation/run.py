@@ -43,9 +43,12 @@ class Conditions:
         for key, limit in least.items():
             if (value := getattr(self, key)) < limit:
                 raise ValueError(f"{key}={value}: must be at least {limit}")
-        # Checks temperature and top-p before the model is loaded.
-        drawn = {"temperature": self.temperature, "top_p": self.top_p}
-        SamplingParams(max_tokens=self.max_tokens, stop_token_ids=(0,), **drawn)
+        SamplingParams(  # checks temperature and top-p
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            stop_token_ids=(0,),
+        )
         if self.temperature == 0 and self.samples > 1:
             raise ValueError(
                 f"samples={self.samples}: must be 1 at temperature 0, because all "
