@@ -43,11 +43,16 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
     make = by_name(own, _NAMES, key=key)
 
     def extra_groups(groups, step):
-        extra = []
-        for group, values in make(**given, groups=groups, step=step):
+        extra, returned = [], make(**given, groups=groups, step=step)
+        try:
+            pairs = [(group, group.completions, each) for group, each in returned]
+        except (AttributeError, TypeError, ValueError):
+            wrong = f"must return a list of (Group, advantages), not {returned!r:.80}"
+            raise ValueError(f"{key}: {wrong}") from None
+        for group, sampled, values in pairs:
             completions = tuple(
                 dataclasses.replace(c, versions=np.full_like(c.versions, _ELSEWHERE))
-                for c in group.completions
+                for c in sampled
             )
             marked = dataclasses.replace(group, completions=completions)
             extra.append((marked, check_advantages(values, group, key=key)))

@@ -22,6 +22,14 @@ def endless(groups):
     return [(REPLAYED, np.array([np.inf, 0]))]
 
 
+def nothing(groups):
+    groups[0]  # and no return
+
+
+def bare(groups):
+    return [(REPLAYED.completions, np.zeros(2))]
+
+
 def unknown(rewards):
     return []
 
@@ -64,3 +72,11 @@ def test_what_is_wrong_is_one_line():
     ):
         _packed("unknown", groups, version=0)
     assert load_extra_groups("") is None
+
+
+@pytest.mark.failure(196)
+@pytest.mark.parametrize("function, shown", [("nothing", "None"), ("bare", r"\[\(\(C")])
+def test_what_is_no_list_of_pairs_is_shown(function, shown):
+    wrong = rf"{function}': must return a list of \(Group, advantages\), not {shown}"
+    with pytest.raises(ValueError, match=wrong):
+        _packed(function, [make_group([True, False])], version=0)
