@@ -91,7 +91,7 @@ def make_study(
 
     Raises:
       ValueError: `name` is not an ablation or contains an arm, a seed occurs twice, or
-        `overrides` sets the seed.
+        `overrides` sets the seed or all keys of an arm.
       UnreadableConfig: the file, the base config or an arm is not valid.
     """
     file, _, text = name.partition(":")
@@ -104,6 +104,13 @@ def make_study(
     ablation = find_ablation(ablations, which)
     if "seed" in overrides:
         raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")
+    for arm, changes in ablation.arms.items():
+        if changes and changes.keys() <= overrides.keys():
+            key = next(iter(changes))
+            raise ValueError(
+                f"config.{key}={overrides[key]!r}: replaces all changes of the arm"
+                f" {arm!r}; remove this flag"
+            )
     seeds = tuple(seeds or ablation.seeds)
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds={list(seeds)}: give at least one, and none twice")
