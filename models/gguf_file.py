@@ -153,7 +153,10 @@ class _Gguf:
 
     def require(self, key: str, only: Any, default: Any = None) -> None:
         if (value := self.get(key, default)) != only:
-            self.refuse(f"{key}={value!r} is not supported, only {only!r}")
+            self.refuse(
+                f"{key}={value!r} is not supported, only {only!r}; use the model's"
+                " Hugging Face folder or Hub id"
+            )
 
     def refuse(self, reason: str) -> NoReturn:
         raise ValueError(f"{self.file}: {reason}")

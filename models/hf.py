@@ -38,6 +38,7 @@ DTYPES = {
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
 MAX_FILE_SIZE = 5 * 10**9  # bytes of an export, as on the Hugging Face Hub
+_WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
 # Files that an export copies from the base's folder, as far as they exist.
 CARRIED = tuple(
@@ -346,7 +347,7 @@ def replaced_folder(
             shutil.rmtree(replaced, ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):  # another process moved it
                 folder.rename(replaced)
-        if others := _names(replaced) - _names(folder):
+        if others := _others(replaced) - _others(folder):
             kept = folder.with_name(f"{folder.name}.replaced-{secrets.token_hex(4)}")
             replaced.rename(kept)
             names = ", ".join(sorted(others))
@@ -363,8 +364,10 @@ def replaced_folder(
         shutil.rmtree(replaced, ignore_errors=True)
 
 
-def _names(folder: pathlib.Path) -> set[str]:
-    return {path.name for path in folder.glob("*")}
+def _others(folder: pathlib.Path) -> set[str]:
+    """Returns the names in a folder, except weights: exports vary in their number."""
+    names = {path.name for path in folder.glob("*")}
+    return {name for name in names if not _WEIGHTS.fullmatch(name)}
 
 
 def _renamed(partial: pathlib.Path, folder: pathlib.Path) -> bool:

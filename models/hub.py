@@ -6,10 +6,13 @@ import re
 from typing import Any
 
 import huggingface_hub
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from models.config import DecoderConfig
 from models.hf import CARRIED, INDEX, WEIGHTS, file_layout
 
+# Programs that only read a model, such as vLLM, do not download these files.
+_LEGAL = ["LICENSE*", "NOTICE", "USE_POLICY.md"]
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?")
 
 
@@ -73,14 +76,15 @@ def _cached(model: str) -> pathlib.Path | None:
 
 
 def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
-    repository, revision = split_id(model)
+    repository, where["revision"] = split_id(model)
+    where["allow_patterns"] = [*CARRIED, *patterns]
     try:
-        found = huggingface_hub.snapshot_download(
-            repository,
-            revision=revision,
-            allow_patterns=[*CARRIED, *patterns],
-            **where,
-        )
+        try:
+            found = huggingface_hub.snapshot_download(repository, **where)
+        except LocalEntryNotFoundError:  # offline, and the cache lacks some of them
+            found = huggingface_hub.snapshot_download(
+                repository, ignore_patterns=_LEGAL, **where
+            )
     # The client raises many types, with messages of several lines.
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -37,6 +37,11 @@ _SUPPORTED: Mapping[str, Any] = {
     "layers_to_transform": None,
     "layer_replication": None,
 }
+# More of them, which older versions of peft do not accept in a file.
+_NEWER = dict.fromkeys(
+    "alora_invocation_tokens arrow_config lora_bias target_parameters"
+    " trainable_token_indices use_qalora".split()
+)
 # Initializations that change the base: PiSSA, OLoRA, LoftQ, CorDA and LoRA-GA.
 _CHANGE_BASE = ("pissa", "olora", "loftq", "corda", "lora_ga")
 
@@ -85,7 +90,7 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
     path = pathlib.Path(folder) / CONFIG
     content = read_json(path, "PEFT")
     fields = JsonFields(content, str(path))
-    for key, value in _SUPPORTED.items():
+    for key, value in (_NEWER | dict(_SUPPORTED)).items():
         # A missing key and an empty value both mean that the setting is unused.
         if (content.get(key) or None) != (value or None):
             only = f"{value!r}; merge these adapters with merge_and_unload of peft"

@@ -18,7 +18,6 @@ from ml_collections import config_flags
 
 from configs.reading import (
     PathParser,
-    UnreadableConfig,
     define_config,
     describe_keys,
     output_file,
@@ -26,10 +25,11 @@ from configs.reading import (
     user_path,
 )
 from rl import files
-from rl.processes.stopping import DONE, ERROR, StopSignals, run
+from rl.processes.stopping import StopSignals
+from tools import command
 from tools.ablation import execute
 from tools.ablation.report import markdown, read_result
-from tools.ablation.study import make_study
+from tools.ablation.study import Run, make_study
 
 _CONFIG = define_config("The ablation: FILE.py:NAME; see configs/ablations.py.")
 _WORKDIR = flags.DEFINE(PathParser(), "workdir", "runs/ablations", "Output folder.")
@@ -57,43 +57,41 @@ def main(argv: Sequence[str]) -> None:
     if _CONFIG.value is None:
         sys.exit("error: --config is missing; give --config=configs/ablations.py:NAME")
     logging.set_verbosity(logging.WARNING)
-    sys.exit(run("ablate: stopped; the same command resumes", _command))
+    message = "ablate: stopped; the same command resumes"
+    sys.exit(command.run_stoppable(_ablate, None, failed=bool, message=message))
 
 
-def _command(stop: StopSignals) -> int:
-    try:
-        workdir = _WORKDIR.value
-        study = make_study(
-            config_flags.get_config_filename(flags.FLAGS["config"]),
-            workdir=workdir,
-            overrides=config_flags.get_override_values(flags.FLAGS["config"]),
-            seeds=_seeds(),
-        )
-        pending, slots, failed = study.pending, _slots(), []
-        if pending and (slots or _JOBS.value):
-            execute.check(pending)
-        if _JOBS.value:
-            jobs = user_path(_JOBS.value)
-            files.replace(jobs, "".join(f"{job.command()}\n" for job in pending))
-            print(f"{jobs}: commands: {len(pending)}; run each from the current folder")
-            return DONE
-        if pending and slots:
+def _ablate(stop: StopSignals) -> list[Run]:
+    """Executes the pending runs and writes the report; returns the runs that failed."""
+    workdir = _WORKDIR.value
+    study = make_study(
+        config_flags.get_config_filename(flags.FLAGS["config"]),
+        workdir=workdir,
+        overrides=config_flags.get_override_values(flags.FLAGS["config"]),
+        seeds=_seeds(),
+    )
+    pending, slots, failed = study.pending, _slots(), []
+    if pending and (slots or _JOBS.value):
+        execute.check(pending)
+    if _JOBS.value:
+        jobs = user_path(_JOBS.value)
+        files.replace(jobs, "".join(f"{job.command()}\n" for job in pending))
+        print(f"{jobs}: commands: {len(pending)}; run each from the current folder")
+        return []
+    if pending and slots:
 
-            def announce(line: str) -> None:
-                print(f"{study.name}: {line}", file=sys.stderr, flush=True)
+        def announce(line: str) -> None:
+            print(f"{study.name}: {line}", file=sys.stderr, flush=True)
 
-            failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
-        result = read_result(study)
-        text = markdown(result)
-        workdir.mkdir(parents=True, exist_ok=True)
-        files.replace(workdir / f"{study.name}.md", text)
-        for path in filter(None, (workdir / f"{study.name}.json", _JSON.value)):
-            files.replace_json(path, result)
-        print(text)
-    except (ValueError, OSError, UnreadableConfig) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return ERROR
-    return ERROR if failed else DONE
+        failed = execute.train(pending, slots=slots, stop=stop, announce=announce)
+    result = read_result(study)
+    text = markdown(result)
+    workdir.mkdir(parents=True, exist_ok=True)
+    files.replace(workdir / f"{study.name}.md", text)
+    for path in filter(None, (workdir / f"{study.name}.json", _JSON.value)):
+        files.replace_json(path, result)
+    print(text)
+    return failed
 
 
 def _seeds() -> list[int]:

@@ -1,6 +1,7 @@
 """Runs a command: its signals, its errors in one line, and its result as JSON."""
 
 import argparse
+import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -34,20 +35,32 @@ def run(
     *,
     failed: Callable[[Any], bool] = lambda result: False,
 ) -> int:
-    """Calls `work` and writes its result to the file of `--json`.
+    """Calls `work` as `run_stoppable` does; the arguments have the flag `--json`."""
+    return run_stoppable(lambda stop: work(arguments), arguments.json, failed=failed)
+
+
+def run_stoppable(
+    work: Callable[[stopping.StopSignals], Any],
+    json: pathlib.Path | None,
+    *,
+    failed: Callable[[Any], bool] = lambda result: False,
+    message: str = "stopped; the same command resumes or starts again",
+) -> int:
+    """Calls `work` and writes its result to the file `json`, if given.
 
     Returns the exit status of the command: 0, 1 if the result has `failed`, or 2 after
-    an error. A signal or Ctrl-C ends the process.
+    an error, which is printed in one line. A signal or Ctrl-C ends the process, by
+    default with `message`; see `stopping` for what `work` can do about it.
     """
 
     def command(stop: stopping.StopSignals) -> int:
         try:
-            result = work(arguments)
-            if arguments.json:
-                replace_json(arguments.json, result)
+            result = work(stop)
+            if json:
+                replace_json(json, result)
         except (OSError, ValueError, *_FAILED) as error:
             print(f"error: {error}", file=sys.stderr)
             return REFUSED
         return ERROR if failed(result) else DONE
 
-    return stopping.run("stopped; the same command resumes or starts again", command)
+    return stopping.run(message, command)

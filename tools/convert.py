@@ -95,7 +95,7 @@ def _write(
         return None, model.config
     if arguments.peft:
         content = peft_folder.read_config(arguments.peft)
-        folder = resolve_folder(arguments.base or peft_folder.base_of(content))
+        folder = _base_folder(arguments.base or peft_folder.base_of(content))
         model = Decoder(DecoderConfig.from_folder(folder), mesh)
         config, adapters = peft_folder.load_adapters(arguments.peft, model)
         params = lora.join(adapters, hf.load_params(folder, model, mesh))
@@ -137,11 +137,18 @@ def _load_run(
     if not sizes["rank"]:
         return step, model, params
     record = checksums.read_record(checkpoints / str(step))
-    folder = resolve_folder(arguments.base or record.base["path"])
+    folder = _base_folder(arguments.base or record.base["path"])
     frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
     base = checksums.describe_base(frozen, str(folder))
     checksums.check_base(checkpoints / str(step), record, base)
     return step, model, lora.join(params, frozen)
+
+
+def _base_folder(name: str) -> pathlib.Path:
+    try:
+        return resolve_folder(name)
+    except ValueError as error:  # `name` may be a path on the adapters' first machine
+        raise ValueError(f"{error}; --base names another base of adapters") from None
 
 
 def _card(run: Mapping[str, Any], workdir: pathlib.Path, step: int) -> str:

@@ -4,9 +4,13 @@ import importlib.util
 import os
 import socket
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
+
+# JAX has no public names for these two.
+from jax._src.clusters import ClusterEnv
+from jax._src.distributed import global_state
 
 from rl import progress
 from rl.processes import group
@@ -51,31 +55,45 @@ def start(
             return group.SingleProcess()
         source = _TPU  # libtpu's metadata lists the processes of a pod
     # JAX's own timeout would abort with a page of text.
-    late = (
-        f"{source}: not all processes connected within {_START_SECONDS} seconds; check"
-        " that each was started and can reach process 0 over the network"
-    )
-    deadline = threading.Timer(_START_SECONDS, group.end_process, (ERROR, late))
+    deadline = threading.Timer(_START_SECONDS, _end_late, (source,))
     deadline.daemon = True
     deadline.start()
     try:
         if not _initialize(source, arguments):
             return group.SingleProcess()
         all_devices()  # the processes exchange their lists of devices
+        processes: group.Processes = group.SingleProcess()
+        if jax.process_count() > 1:
+            leads = jax.process_index() == 0
+            processes = (group.Leader if leads else group.Follower)(expected_errors)
         connected = len({device.process_index for device in jax.devices()})
-        if num_processes and connected != num_processes:
-            raise ValueError(
-                f"--num_processes={num_processes}: the run has {connected} process(es);"
-                " give every process the same number"
-            )
-        if jax.process_count() == 1:
-            return group.SingleProcess()
-        if jax.process_index() == 0:
-            return group.Leader(expected_errors)
-        progress.hush()
-        return group.Follower(expected_errors)
+        with processes:  # an error ends all of them
+            if num_processes and connected != num_processes:
+                raise ValueError(
+                    f"--num_processes={num_processes}: the run has {connected}"
+                    " process(es); give every process the same number"
+                )
+        if not processes.leads:
+            progress.hush()
+        return processes
     finally:
         deadline.cancel()
+
+
+def _end_late(source: str) -> NoReturn:
+    address = global_state.coordinator_address or ""  # "" until JAX has found it
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port or 0)), timeout=5).close()
+        state = "answers"
+    except OSError as error:
+        state = f"cannot be reached ({one_line(error)})"
+    group.end_process(
+        ERROR,
+        f"{source}: not all processes connected within {_START_SECONDS} seconds;"
+        f" process 0 at {address or 'an unknown address'} {state}; check that each"
+        " process was started and can connect to this address",
+    )
 
 
 def _named_in_environment() -> str:
@@ -103,13 +121,7 @@ def _check_flags(
             f"--process_id={process_id}: must lie in [0, {num_processes - 1}]"
             f" (--num_processes={num_processes})"
         )
-    host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ValueError(
-            f"--coordinator={coordinator!r}: must be HOST:PORT, such as 10.0.0.1:8476"
-        )
-    if process_id == 0:
-        _check_port(coordinator, int(port))
+    _check_address("--coordinator", coordinator, leads=process_id == 0)
     return {
         "coordinator_address": coordinator,
         "num_processes": num_processes,
@@ -118,17 +130,47 @@ def _check_flags(
     }
 
 
-def _check_port(coordinator: str, port: int) -> None:
-    """Raises ValueError if this process cannot listen on a port (JAX would crash)."""
+def _find_arguments() -> dict[str, Any]:
+    """Returns arguments of `jax.distributed.initialize` from the environment."""
+    given = os.environ.get("JAX_COORDINATOR_ADDRESS")
+    address, count, index, _ = ClusterEnv.auto_detect_unset_distributed_params(
+        given, None, None, None, None, _START_SECONDS
+    )
+    if address:
+        _check_address("coordinator_address", address, leads=index == 0)
+    found: dict[str, Any] = dict(
+        coordinator_address=address, num_processes=count, process_id=index
+    )
+    # JAX uses the GPU with the local number of the task. With --gpus-per-task, a task
+    # sees only its own GPUs.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    per_task = os.environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
+    if per_task == str(len(visible)) and "JAX_LOCAL_DEVICE_IDS" not in os.environ:
+        found["local_device_ids"] = list(range(len(visible)))
+    return found
+
+
+def _check_address(name: str, address: str, *, leads: bool) -> None:
+    """Raises ValueError for an invalid address, or one that process 0 cannot use."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(
+            f"{name}={address!r}: must be HOST:PORT, such as 10.0.0.1:8476"
+        )
+    if not leads:
+        return
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
+        server = socket.create_server(
+            ("", int(port)), family=family, dualstack_ipv6=both
+        )
+        server.close()  # JAX would crash if it could not listen
     except OSError as error:
         raise ValueError(
-            f"--coordinator={coordinator}: process 0 cannot listen on port {port}"
-            f" ({os.strerror(error.errno or 0)}); give all processes another port, and"
-            " start only one process 0"
+            f"{name}={address!r}: process 0 cannot listen on port {port}"
+            f" ({os.strerror(error.errno or 0)}); give all processes another port (in"
+            " clusters with JAX_COORDINATOR_PORT), and start only one process 0"
         ) from None
 
 
@@ -147,7 +189,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
     jax.config.update("jax_check_proxy_envs", False)
     try:
         jax.distributed.initialize(
-            **arguments,
+            **(arguments or _find_arguments()),
             initialization_timeout=2 * _START_SECONDS,
             heartbeat_timeout_seconds=group.HEARTBEAT_SECONDS,
         )

@@ -221,16 +221,22 @@ class VllmClient:
           ServerRefused: the server's maximum length is below `max_model_len`.
           Exception: the errors of `call`.
         """
-        model = self.call("GET", "/v1/models", timeout=10)["data"][0]
-        self._model = model["id"]
+        answer = self.call("GET", "/v1/models", timeout=10)
+        try:
+            model = answer["data"][0]
+            self._model, longest = model["id"], model["max_model_len"]
+        except (LookupError, TypeError):  # such as the server of llama.cpp
+            raise ServerRefused(
+                f"{self.url}/v1/models: lists no model with max_model_len; {_ADVICE}"
+            ) from None
         served = str(model.get("root") or model["id"])  # the server's --model
         if names and pathlib.Path(served).name not in names:
             differs = f"{self.url} serves the model {served!r}, not {names[0]!r}"
             print(f"WARNING: {differs}; check the address", file=sys.stderr)
-        if model["max_model_len"] < max_model_len:
+        if longest < max_model_len:
             raise ServerRefused(
-                f"{self.url} has --max-model-len {model['max_model_len']}: must be at"
-                f" least {max_model_len}, the longest prompt plus completion"
+                f"{self.url} has --max-model-len {longest}: must be at least"
+                f" {max_model_len}, the longest prompt plus completion"
             )
         only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         self._reports_versions = True

@@ -74,7 +74,9 @@ class ServerFleet:
         self._last_error: Exception | None = None
         self.closed = False
         self.restarts = 0
-        self.members = [Member(VllmClient(url, api_key=api_key)) for url in urls]
+        clients = [VllmClient(url, api_key=api_key) for url in urls]
+        # Two updates of one server at the same time could mix versions.
+        self.members = [Member(c) for c in {c.url: c for c in clients}.values()]
         self.members += [
             Member(VllmClient(s.url, api_key=s.spec.api_key), s) for s in servers
         ]

@@ -114,7 +114,8 @@ def _gpus_of_machine() -> list[int]:
         )
     except (OSError, subprocess.CalledProcessError):
         return []
-    return [int(line) for line in listed.stdout.split()]
+    # Without a GPU, some versions print "No devices were found" and have status 0.
+    return [int(word) for word in listed.stdout.split() if word.isdigit()]
 
 
 def _gpus_of_jax() -> tuple[int, ...]:

@@ -32,7 +32,9 @@ _INHERITED = (
     *("CUDA", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "MKL_", "GOMP_", "KMP_"),
     *("VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "RAY_"),
 )
-_SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+# Secrets, and a port that several servers would share, or that Kubernetes sets to the
+# address of a service named "vllm".
+_EXCLUDED = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "VLLM_PORT")
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # LoRA ranks that vLLM supports
 _CPU_KV_CACHE_GIB = "2"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -123,7 +125,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     inherited = {
         key: value
         for key, value in os.environ.items()
-        if key.startswith(_INHERITED) and not key.endswith(_SECRETS)
+        if key.startswith(_INHERITED) and not key.endswith(_EXCLUDED)
     }
     added = {
         "PYTHONPATH": str(_ROOT),
@@ -225,8 +227,8 @@ class ServerProcess:
             text = file.read().decode(errors="replace")
         logged = text.rstrip().splitlines()[-1000:]
         found = re.findall(r"\b\w*(?:Error|Exception): .+", "\n".join(logged))
-        # EngineDeadError means only that there was an earlier error.
-        causes = [cause for cause in found if "EngineDead" not in cause]
+        # Some errors mean only that there was an earlier one, the "root cause".
+        causes = [c for c in found if not re.search("EngineDead|root cause", c)]
         lines = causes or logged
         return f"{lines[-1] if lines else 'no output'} ({self.log_file})"
 
@@ -253,7 +255,9 @@ class ServerProcess:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--model", required=True, help="folder or Hub id")
+    parser.add_argument(
+        "--model", type=os.path.expanduser, required=True, help="folder or Hub id"
+    )
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--dtype", default="bfloat16")

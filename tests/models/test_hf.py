@@ -187,6 +187,18 @@ def test_other_files_of_a_replaced_folder_are_kept(tmp_path, capsys):
     assert f"had other files (notes.txt); moved to {kept}" in capsys.readouterr().out
 
 
+@pytest.mark.failure(204)
+def test_an_export_with_more_weight_files_is_replaced(tmp_path, capsys):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    for name in ("model-00001-of-00002.safetensors", "model.safetensors.index.json"):
+        (folder / name).touch()
+    with replaced_folder(folder) as partial:
+        (partial / "model.safetensors").touch()
+    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
+    assert list(tmp_path.iterdir()) == [folder] and not capsys.readouterr().out
+
+
 @pytest.mark.parametrize("is_cache", [False, True])
 def test_two_processes_can_write_one_folder(tmp_path, is_cache):
     folder = tmp_path / "hf"
@@ -438,6 +450,21 @@ def test_an_unknown_model_is_refused_before_it_is_fetched(tmp_path, monkeypatch)
     with pytest.raises(ValueError, match="^.*config.json: model_type='gemma3' is not"):
         resolve_folder("a/b")
     assert fetched == [False, True, False]
+
+
+@pytest.mark.failure(205)
+def test_offline_a_model_without_its_license_is_read(tmp_path, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def snapshot_download(*_, ignore_patterns=(), **__):
+        if "LICENSE*" not in ignore_patterns:
+            raise LocalEntryNotFoundError("1 file(s) are missing (LICENSE)")
+        return tmp_path
+
+    reference.make(tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    assert resolve_folder("a/b") == tmp_path
 
 
 @pytest.mark.parametrize("same", [True, False])

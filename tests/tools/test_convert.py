@@ -50,3 +50,15 @@ def test_what_cannot_be_converted_is_one_line(arguments, message, capsys):
     assert convert.main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.failure(206)
+def test_a_base_that_is_elsewhere_is_one_line(tmp_path, capsys):
+    content = dict(peft_type="LORA", bias="none", r=1, lora_alpha=1)
+    content["base_model_name_or_path"] = "/of/another/machine"
+    (tmp_path / "adapter_config.json").write_text(json.dumps(content))
+    out = str(tmp_path / "out")
+    assert convert.main(["--peft", str(tmp_path), "--out", out]) == 2
+    error = capsys.readouterr().err
+    assert "/of/another/machine: no such model folder; give a folder" in error
+    assert error.endswith("; --base names another base of adapters\n")

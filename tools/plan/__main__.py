@@ -10,6 +10,7 @@ the program's run time. `make plan` installs the compilers.
 import functools
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from absl import app, flags, logging
 
@@ -21,8 +22,8 @@ from configs.reading import (
     output_file,
     parse_flags,
 )
-from rl.files import replace_json
-from rl.processes.stopping import DONE, ERROR, StopSignals, run
+from rl.processes.stopping import StopSignals
+from tools import command
 from tools.plan import search
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import describe, make_report
@@ -55,26 +56,21 @@ def main(argv: Sequence[str]) -> None:
     if _CONFIG.value is None or not _TARGET.value:
         sys.exit("error: give --config=configs/NAME.py and --target=CHIP:SHAPE")
     logging.set_verbosity(logging.WARNING)
-    sys.exit(run("plan: stopped; compiled programs are cached", _plan))
+    message = "plan: stopped; compiled programs are cached"
+    sys.exit(command.run_stoppable(_plan, _JSON.value, message=message))
 
 
-def _plan(stop: StopSignals) -> int:
-    try:
-        config = from_config(_CONFIG.value)
-        target = parse_target(_TARGET.value or "")
-        if _SEARCH.value:
-            work = search.best(config, target)
-        else:
-            work = make_workload(config, target)
-            use_compiler(target)
-        plan = make_report(work, *compile_programs(work), context=_CONTEXT.value)
-        if _JSON.value:
-            replace_json(_JSON.value, plan)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return ERROR
+def _plan(stop: StopSignals) -> dict[str, Any]:
+    config = from_config(_CONFIG.value)
+    target = parse_target(_TARGET.value or "")
+    if _SEARCH.value:
+        work = search.best(config, target)
+    else:
+        work = make_workload(config, target)
+        use_compiler(target)
+    plan = make_report(work, *compile_programs(work), context=_CONTEXT.value)
     print(describe(plan))
-    return DONE
+    return plan
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ SCRIPT = """
     jax.config.update("jax_platforms", "cpu")
     group.HEARTBEAT_SECONDS = 5
     how, port, count, index = sys.argv[1], *map(int, sys.argv[2:])
+    if how == "another count" and index == 1:
+        count += 1
     joined = start.start(f"127.0.0.1:{port}", count, index, expected_errors=(OSError,))
     print("joined", flush=True)
     with joined as processes:
@@ -178,6 +180,14 @@ def test_another_number_of_processes_than_connected_is_one_line(monkeypatch):
         start.start("h:1", 3, 1, expected_errors=())
 
 
+@pytest.mark.failure(201)
+def test_a_refused_number_of_processes_ends_all_at_once():
+    began = time.monotonic()
+    _, errors = run("another count", 2)
+    assert time.monotonic() - began < 50
+    assert "error: process 1: --num_processes=3: the run has 2 process(es)" in errors[0]
+
+
 @pytest.mark.failure(100)
 def test_a_port_that_another_process_uses_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -185,8 +195,49 @@ def test_a_port_that_another_process_uses_is_one_line():
         with pytest.raises(ValueError) as caught:
             start.start(address, 2, 0, expected_errors=())
     assert str(caught.value).startswith(
-        f"--coordinator={address}: process 0 cannot listen on port"
+        f"--coordinator={address!r}: process 0 cannot listen on port"
     )
+
+
+@pytest.mark.failure(202)
+def test_the_address_that_slurm_gives_is_checked(monkeypatch):
+    slurm = dict(
+        JOB_ID=7, STEP_NODELIST="n[3-4]", STEP_NUM_TASKS=2, PROCID=0, LOCALID=0
+    )
+    for name, value in slurm.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setenv("JAX_COORDINATOR_PORT", str(port))
+        with pytest.raises(ValueError) as caught:
+            start.start(None, None, None, expected_errors=())
+    line = f"coordinator_address='n3:{port}': process 0 cannot listen on port {port}"
+    assert line in str(caught.value) and "JAX_COORDINATOR_PORT" in str(caught.value)
+
+
+@pytest.mark.failure(211)
+@pytest.mark.parametrize(
+    "per_task,visible,found",
+    [("2", "0,1", [0, 1]), ("a100:1", "3", [0]), ("1", "0,1,2", None), ("", "0", None)],
+)
+def test_with_gpus_per_task_each_task_uses_its_own(
+    monkeypatch, per_task, visible, found
+):
+    monkeypatch.setenv("SLURM_GPUS_PER_TASK", per_task)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert start._find_arguments().get("local_device_ids") == found
+
+
+@pytest.mark.failure(202)
+def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
+    lines = []
+    monkeypatch.setattr(start.group, "end_process", lambda _, line: lines.append(line))
+    address = f"127.0.0.1:{free_port()}"
+    for found in (address, None):
+        monkeypatch.setattr(start.global_state, "coordinator_address", found)
+        start._end_late("SLURM_STEP_NUM_TASKS=2")
+    assert f"process 0 at {address} cannot be reached ([Errno 111]" in lines[0]
+    assert "process 0 at an unknown address cannot be reached" in lines[1]
 
 
 def test_an_environment_that_names_processes_and_no_more_is_an_error(monkeypatch):

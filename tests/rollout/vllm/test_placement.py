@@ -69,13 +69,23 @@ def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
     assert placement._gpus_of_jax() == (4,)
 
 
+@pytest.mark.failure(209)
+def test_no_gpu_is_found_where_nvidia_smi_says_so(tmp_path, monkeypatch):
+    make_program(tmp_path / "nvidia-smi", "echo No devices were found")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert placement._gpus_of_machine() == []
+
+
 @pytest.mark.failure(53)
+@pytest.mark.failure(210)
 def test_each_server_has_its_own_log(tmp_path):
     program = make_program(
         tmp_path / "vllm",
         'case "$CUDA_VISIBLE_DEVICES" in\n'
         '  0) echo "RuntimeError: out of memory" ;;\n'
-        '  1) echo "ValueError: no such accelerator" ;;\nesac\nexit 3',
+        '  1) echo "ValueError: no such accelerator"\n'
+        '     echo "RuntimeError: initialization failed. See root cause above." ;;\n'
+        "esac\nexit 3",
     )
     folder = make_model(tmp_path / "model")
     spec = ServerSpec(python=str(program), model=str(folder), max_model_len=64)

@@ -61,6 +61,21 @@ def test_a_key_is_given_by_the_environment_alone(monkeypatch, capsys):
         assert "--api-key: set VLLM_API_KEY in" in capsys.readouterr().err
 
 
+@pytest.mark.failure(203)
+def test_a_home_folder_is_expanded_in_the_path_of_a_model(monkeypatch, tmp_path):
+    """A shell leaves `--model=~/base` as it is."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "base").mkdir()
+    monkeypatch.setattr(
+        sys, "argv", ["server", "--model=~/base", "--max_model_len", "64"]
+    )
+    ran = []
+    monkeypatch.setattr(os, "execve", lambda *command: ran.append(command[1]))
+    vllm_server.main()
+    assert str(tmp_path / "base") in ran[0]
+
+
+@pytest.mark.failure(208)
 def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
@@ -68,12 +83,13 @@ def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
     monkeypatch.setenv("HF_HOME", "/models")
     for secret in ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(secret, "secret")
+    monkeypatch.setenv("VLLM_PORT", "tcp://10.0.0.1:8000")
     found = vllm_server.environment(_spec(devices=(2, 3)))
     assert found["CUDA_VISIBLE_DEVICES"] == "2,3"
     assert not [key for key in found if key.startswith(("XLA_", "JAX_"))]
     assert not {"HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY"} & found.keys()
     assert found["HF_HOME"] == "/models" and "PATH" in found
-    assert "PYTHONSTARTUP" not in found
+    assert "PYTHONSTARTUP" not in found and "VLLM_PORT" not in found
     arguments = vllm_server.command(_spec(devices=(2, 3)), port=1)
     assert arguments[arguments.index("--tensor-parallel-size") + 1] == "2"
 

@@ -13,6 +13,7 @@ import pytest
 from rollout.types import SamplingParams
 from rollout.vllm import supervisor
 from rollout.vllm.client import ServerRefused, VllmClient
+from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec, command
 from tests.other_processes import make_program
 from tests.rollout.vllm import stand_in
@@ -176,6 +177,22 @@ def test_an_address_without_a_vllm_server_says_what_is_needed(sampler):
     client = VllmClient(sampler._fleet.members[0].client.url + "/v1")
     with pytest.raises(ServerRefused, match=r":\d+/none: 404 .*vLLM server .*--url"):
         client.call("GET", "/none", timeout=10)
+
+
+@pytest.mark.failure(212)
+@pytest.mark.parametrize("models", [{"data": None}, {"data": [{"id": "llama"}]}, []])
+def test_a_server_of_another_kind_says_what_is_needed(monkeypatch, models):
+    client = VllmClient("http://127.0.0.1:9")
+    monkeypatch.setattr(client, "call", lambda *_, **__: models)
+    with pytest.raises(ServerRefused, match="max_model_len; give the address of a vL"):
+        client.attach(max_model_len=64)
+
+
+@pytest.mark.failure(214)
+def test_an_address_that_is_given_twice_is_one_server():
+    urls = ["http://a:8000", "http://b:8000", "http://a:8000/v1"]
+    members = ServerFleet(urls=urls).members
+    assert [member.client.url for member in members] == urls[:2]
 
 
 @pytest.mark.failure(149)
