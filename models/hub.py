@@ -91,7 +91,7 @@ def _fetch(model: str, *patterns: str, **where: Any) -> pathlib.Path:
         raise ValueError(
             f"{model}: no such folder, and the download from the Hugging Face Hub"
             f" failed ({reason}); give the path of a folder or a correct Hub id,"
-            " check the network, or log in (`hf auth login`) if the model is gated or"
-            " private"
+            " check the network and the free space of HF_HOME, or log in (`hf auth"
+            " login`) if the model is gated or private"
         ) from None
     return pathlib.Path(found)

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -218,6 +219,8 @@ class ServerProcess:
             reason = f"was not ready after {timeout:.0f} s"
         else:
             reason = f"exited with status {process.returncode} while starting"
+            if process.returncode == 128 + signal.SIGKILL:
+                reason += " (killed, usually because the machine lacks memory)"
         raise ServerFailed(f"vLLM {reason}: {self.last_error()}")
 
     def last_error(self) -> str:

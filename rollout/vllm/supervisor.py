@@ -135,7 +135,8 @@ def main() -> int:
         while descendants(os.getpid()) and time.monotonic() < deadline:
             time.sleep(0.05)
     kill_tree(os.getpid())
-    return child.wait()
+    status = child.wait()
+    return status if status >= 0 else 128 - status  # as a shell reports a signal
 
 
 if __name__ == "__main__":

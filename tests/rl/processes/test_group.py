@@ -202,7 +202,12 @@ def test_a_port_that_another_process_uses_is_one_line():
 @pytest.mark.failure(202)
 def test_the_address_that_slurm_gives_is_checked(monkeypatch):
     slurm = dict(
-        JOB_ID=7, STEP_NODELIST="n[3-4]", STEP_NUM_TASKS=2, PROCID=0, LOCALID=0
+        JOB_ID=7,
+        STEP_NODELIST="n[3-4]",
+        STEP_NUM_TASKS=2,
+        NTASKS=2,
+        PROCID=0,
+        LOCALID=0,
     )
     for name, value in slurm.items():
         monkeypatch.setenv(f"SLURM_{name}", str(value))

@@ -123,6 +123,16 @@ def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
         server.wait_ready(20)
 
 
+@pytest.mark.failure(215)
+def test_a_server_that_was_killed_may_lack_memory(tmp_path):
+    server = _server(tmp_path, "echo loading; kill -9 $$")
+    server.start()
+    with pytest.raises(
+        ServerFailed, match=r"status 137 while starting \(killed, .*mem"
+    ):
+        server.wait_ready(20)
+
+
 def test_a_start_that_takes_too_long_is_ended(tmp_path):
     server = _server(tmp_path, "echo loading; sleep 600")
     server.start()
