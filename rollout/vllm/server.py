@@ -221,7 +221,10 @@ class ServerProcess:
             reason = f"exited with status {process.returncode} while starting"
             if process.returncode == 128 + signal.SIGKILL:
                 reason += " (killed, usually because the machine lacks memory)"
-        raise ServerFailed(f"vLLM {reason}: {self.last_error()}")
+        error = self.last_error()
+        if "unrecognized arguments" in error:
+            error += "; use vLLM 0.32 or newer"
+        raise ServerFailed(f"vLLM {reason}: {error}")
 
     def last_error(self) -> str:
         """Returns the last error, or line, logged since the start, and the log file."""

@@ -133,6 +133,14 @@ def test_a_server_that_was_killed_may_lack_memory(tmp_path):
         server.wait_ready(20)
 
 
+@pytest.mark.failure(217)
+def test_an_old_version_is_named(tmp_path):
+    server = _server(tmp_path, "echo 'error: unrecognized arguments: --new'; exit 2")
+    server.start()
+    with pytest.raises(ServerFailed, match=r"arguments: --new .*; use vLLM 0.32 or"):
+        server.wait_ready(20)
+
+
 def test_a_start_that_takes_too_long_is_ended(tmp_path):
     server = _server(tmp_path, "echo loading; sleep 600")
     server.start()
