@@ -187,7 +187,7 @@ def test_other_files_of_a_replaced_folder_are_kept(tmp_path, capsys):
     assert f"had other files (notes.txt); moved to {kept}" in capsys.readouterr().out
 
 
-@pytest.mark.failure(204)
+@pytest.mark.failure(201)
 def test_an_export_with_more_weight_files_is_replaced(tmp_path, capsys):
     folder = tmp_path / "hf"
     folder.mkdir()
@@ -340,7 +340,7 @@ def test_damaged_weights_are_refused_by_name(tmp_path):
 
 
 @pytest.mark.failure(128)
-@pytest.mark.failure(216)
+@pytest.mark.failure(213)
 def test_an_unreachable_model_is_one_line():
     with pytest.raises(ValueError, match="^./nowhere: no such model folder; .* GGUF"):
         resolve_folder("./nowhere")
@@ -453,7 +453,7 @@ def test_an_unknown_model_is_refused_before_it_is_fetched(tmp_path, monkeypatch)
     assert fetched == [False, True, False]
 
 
-@pytest.mark.failure(205)
+@pytest.mark.failure(202)
 def test_offline_a_model_without_its_license_is_read(tmp_path, monkeypatch):
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError

@@ -133,7 +133,7 @@ def test_adapters_that_were_not_saved_completely_are_refused(adapted, tmp_path):
 
 
 @pytest.mark.failure(107)
-@pytest.mark.failure(207)
+@pytest.mark.failure(204)
 @pytest.mark.parametrize(
     "changes, message",
     [

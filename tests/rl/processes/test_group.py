@@ -180,7 +180,7 @@ def test_another_number_of_processes_than_connected_is_one_line(monkeypatch):
         start.start("h:1", 3, 1, expected_errors=())
 
 
-@pytest.mark.failure(201)
+@pytest.mark.failure(198)
 def test_a_refused_number_of_processes_ends_all_at_once():
     began = time.monotonic()
     _, errors = run("another count", 2)
@@ -199,7 +199,7 @@ def test_a_port_that_another_process_uses_is_one_line():
     )
 
 
-@pytest.mark.failure(202)
+@pytest.mark.failure(199)
 def test_the_address_that_slurm_gives_is_checked(monkeypatch):
     slurm = dict(
         JOB_ID=7,
@@ -220,7 +220,7 @@ def test_the_address_that_slurm_gives_is_checked(monkeypatch):
     assert line in str(caught.value) and "JAX_COORDINATOR_PORT" in str(caught.value)
 
 
-@pytest.mark.failure(211)
+@pytest.mark.failure(208)
 @pytest.mark.parametrize(
     "per_task,visible,found",
     [("2", "0,1", [0, 1]), ("a100:1", "3", [0]), ("1", "0,1,2", None), ("", "0", None)],
@@ -233,7 +233,7 @@ def test_with_gpus_per_task_each_task_uses_its_own(
     assert start._find_arguments().get("local_device_ids") == found
 
 
-@pytest.mark.failure(202)
+@pytest.mark.failure(199)
 def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
     lines = []
     monkeypatch.setattr(start.group, "end_process", lambda _, line: lines.append(line))

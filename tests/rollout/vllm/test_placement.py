@@ -69,7 +69,7 @@ def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
     assert placement._gpus_of_jax() == (4,)
 
 
-@pytest.mark.failure(209)
+@pytest.mark.failure(206)
 def test_no_gpu_is_found_where_nvidia_smi_says_so(tmp_path, monkeypatch):
     make_program(tmp_path / "nvidia-smi", "echo No devices were found")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -77,7 +77,7 @@ def test_no_gpu_is_found_where_nvidia_smi_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.failure(53)
-@pytest.mark.failure(210)
+@pytest.mark.failure(207)
 def test_each_server_has_its_own_log(tmp_path):
     program = make_program(
         tmp_path / "vllm",

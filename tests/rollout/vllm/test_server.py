@@ -61,7 +61,7 @@ def test_a_key_is_given_by_the_environment_alone(monkeypatch, capsys):
         assert "--api-key: set VLLM_API_KEY in" in capsys.readouterr().err
 
 
-@pytest.mark.failure(203)
+@pytest.mark.failure(200)
 def test_a_home_folder_is_expanded_in_the_path_of_a_model(monkeypatch, tmp_path):
     """A shell leaves `--model=~/base` as it is."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -75,7 +75,7 @@ def test_a_home_folder_is_expanded_in_the_path_of_a_model(monkeypatch, tmp_path)
     assert str(tmp_path / "base") in ran[0]
 
 
-@pytest.mark.failure(208)
+@pytest.mark.failure(205)
 def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
@@ -123,7 +123,7 @@ def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
         server.wait_ready(20)
 
 
-@pytest.mark.failure(215)
+@pytest.mark.failure(212)
 def test_a_server_that_was_killed_may_lack_memory(tmp_path):
     server = _server(tmp_path, "echo loading; kill -9 $$")
     server.start()
@@ -133,7 +133,7 @@ def test_a_server_that_was_killed_may_lack_memory(tmp_path):
         server.wait_ready(20)
 
 
-@pytest.mark.failure(217)
+@pytest.mark.failure(214)
 def test_an_old_version_is_named(tmp_path):
     server = _server(tmp_path, "echo 'error: unrecognized arguments: --new'; exit 2")
     server.start()

@@ -179,7 +179,7 @@ def test_an_address_without_a_vllm_server_says_what_is_needed(sampler):
         client.call("GET", "/none", timeout=10)
 
 
-@pytest.mark.failure(212)
+@pytest.mark.failure(209)
 @pytest.mark.parametrize("models", [{"data": None}, {"data": [{"id": "llama"}]}, []])
 def test_a_server_of_another_kind_says_what_is_needed(monkeypatch, models):
     client = VllmClient("http://127.0.0.1:9")
@@ -188,7 +188,7 @@ def test_a_server_of_another_kind_says_what_is_needed(monkeypatch, models):
         client.attach(max_model_len=64)
 
 
-@pytest.mark.failure(214)
+@pytest.mark.failure(211)
 def test_an_address_that_is_given_twice_is_one_server():
     urls = ["http://a:8000", "http://b:8000", "http://a:8000/v1"]
     members = ServerFleet(urls=urls).members
