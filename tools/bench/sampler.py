@@ -26,7 +26,8 @@ from sharding.mesh import make_mesh
 from tools.bench import work
 from tools.bench.work import Shape
 
-Runs = dict[str, Callable[[], int]]  # each run returns the number of sampled tokens
+# Samples completions and returns the number of sampled tokens.
+Sample = Callable[[SamplingParams], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +44,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     prompts = np.stack([segment.token_ids[: shape.prompt] for segment in segments])
     start_cpu_devices(0, rows=64)
 
-    def measured(runs: Runs) -> dict[str, dict[str, float]]:
+    def measured(sample: Sample) -> dict[str, dict[str, float]]:
         rows = {}
-        for name, sample in runs.items():
-            calls = work.measure(sample, repeat=arguments.repeat)
+        for name, params in _cases(shape).items():
+            run_case = functools.partial(sample, params)
+            calls = work.measure(run_case, repeat=arguments.repeat)
             rows[name] = {
                 "median_s": statistics.median(seconds for seconds, _ in calls),
                 "tokens_per_s": statistics.median(n / seconds for seconds, n in calls),
@@ -56,23 +58,35 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     result = {
         "shape": dataclasses.asdict(shape),
         "machine": work.machine(),
-        work.THIS: measured(_runs(shape, prompts, arguments.slots)),
+        work.THIS: measured(_this_project(shape, prompts, arguments.slots)),
     }
     if not arguments.without_peers:
-        transformers = functools.partial(_transformers_runs, shape, prompts)
-        work.compare(result, "transformers", lambda: measured(transformers()))
+        work.compare(
+            result, "transformers", lambda: measured(_transformers(shape, prompts))
+        )
     return result
 
 
-def _stop_ids(shape: Shape) -> list[int]:
+def _cases(shape: Shape) -> dict[str, SamplingParams]:
+    full = SamplingParams(
+        max_tokens=shape.completion, stop_token_ids=(), ignore_stop=True
+    )
     # 1/50 of all tokens: a random model stops after about 50 tokens.
-    return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
+    stop = range(shape.vocab - max(1, shape.vocab // 50), shape.vocab)
+    return {
+        "sample": full,
+        "sample_top_p": dataclasses.replace(full, top_p=0.95),
+        "greedy": dataclasses.replace(full, temperature=0.0),
+        "mixed": SamplingParams(
+            n=shape.group_size, max_tokens=shape.completion, stop_token_ids=tuple(stop)
+        ),
+    }
 
 
-def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> Runs:
+def _this_project(shape: Shape, prompts: np.ndarray, slots: int) -> Sample:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     model = Decoder(DecoderConfig.from_hf(shape.hf_config()), mesh=mesh)
-    params, seeds = init_params(model, mesh, 0), itertools.count()
+    weights, seeds = init_params(model, mesh, 0), itertools.count()
 
     @functools.cache
     def sampler(n: int) -> JaxSampler:
@@ -82,49 +96,36 @@ def _runs(shape: Shape, prompts: np.ndarray, slots: int) -> Runs:
             prompt_length=shape.prompt,
             response_length=shape.completion,
         )
-        return JaxSampler(layout, params)
+        return JaxSampler(layout, weights)
 
-    def sampling(n: int = 1, **options: Any) -> Callable[[], int]:
-        settings = SamplingParams(n=n, max_tokens=shape.completion, **options)
+    def sample(params: SamplingParams) -> int:
+        groups = sampler(params.n).sample(prompts.tolist(), params, seed=next(seeds))
+        return sum(len(c.token_ids) for group in groups for c in group)
 
-        def sample() -> int:
-            groups = sampler(n).sample(prompts.tolist(), settings, seed=next(seeds))
-            return sum(len(c.token_ids) for group in groups for c in group)
-
-        return sample
-
-    full: dict[str, Any] = {"stop_token_ids": (), "ignore_stop": True}
-    return {
-        "sample": sampling(**full),
-        "sample_top_p": sampling(**full, top_p=0.95),
-        "greedy": sampling(**full, temperature=0.0),
-        "mixed": sampling(shape.group_size, stop_token_ids=tuple(_stop_ids(shape))),
-    }
+    return sample
 
 
-def _transformers_runs(shape: Shape, prompts: np.ndarray) -> Runs:
+def _transformers(shape: Shape, prompts: np.ndarray) -> Sample:
     import torch
 
     model = shape.transformers_model()
     ids = torch.tensor(prompts).long()
 
     @torch.no_grad()
-    def generate(**options: Any) -> int:
+    def sample(params: SamplingParams) -> int:
+        options: dict[str, Any] = {"eos_token_id": [*params.stop_token_ids]}
+        if params.ignore_stop:
+            options = {"min_new_tokens": params.max_tokens}
+        if params.temperature > 0:
+            options |= {"do_sample": True, "top_k": 0, "top_p": params.top_p}
         new = model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            max_new_tokens=shape.completion,
+            max_new_tokens=params.max_tokens,
+            num_return_sequences=params.n,
             **options,
         )[:, shape.prompt :]
         # Padding after the end of a completion has the id 0.
         return int((new != 0).sum())
 
-    full = {"min_new_tokens": shape.completion}
-    drawn = {"do_sample": True, "temperature": 1.0, "top_k": 0}
-    group = {"num_return_sequences": shape.group_size, "eos_token_id": _stop_ids(shape)}
-    return {
-        "sample": lambda: generate(**full, **drawn),
-        "sample_top_p": lambda: generate(**full, **drawn, top_p=0.95),
-        "greedy": lambda: generate(**full, do_sample=False),
-        "mixed": lambda: generate(**drawn, **group),
-    }
+    return sample

@@ -3,10 +3,12 @@
 import html
 import json
 import re
+from unittest import mock
 
 import pytest
 
 from rl.files import replace_rows
+from tools.curation import pipeline
 from tools.curation.pipeline import _evaluation, curate
 from tools.curation.text import similarity
 
@@ -60,13 +62,28 @@ ROWS = [
 ]
 
 
-def run(tmp_path, rows=ROWS, out="out", **changes):
+class InThisProcess:
+    """Screens rows where the test runs, as `Workers` does in processes of its own."""
+
+    def __init__(self, *_, **__): ...
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_): ...
+
+    def map(self, jobs, on_done):
+        return [[screen(row) for row in rows] for (screen,), rows in jobs]
+
+
+def run(tmp_path, rows=ROWS, out="out", workers=InThisProcess, **changes):
     path = tmp_path / "rows.jsonl"
     replace_rows(path, rows)
     (tmp_path / "exam.jsonl").write_text(json.dumps(EXAM) + "\n")
     changes = {"evaluation": [str(tmp_path / "exam.jsonl")]} | changes
     changes.setdefault("sources", ({"path": str(path)},) if rows else ())
-    summary = curate(tmp_path / out, **BASE | changes)
+    with mock.patch.object(pipeline, "Workers", workers):
+        summary = curate(tmp_path / out, **BASE | changes)
     return summary, tmp_path / out
 
 
@@ -182,7 +199,7 @@ def test_an_input_is_not_replaced(tmp_path):
 
 def test_another_run_writes_the_same_bytes(finished):
     summary, out = finished
-    again, other = run(out.parent, out="other")
+    again, other = run(out.parent, out="other", workers=pipeline.Workers)
     assert again == summary
     for name in ("problems.jsonl", "dropped.jsonl", "report.md", "report.html"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
