@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 from rl.files import replace_rows
 from rl.problems import arithmetic
 from rl.problems.reading import write_problems
+from rl.verifier import VerifierPool
 from tests.rollout.vllm import policies
 from tests.tools.tiny import make_model, make_sums
 from tools.evaluate import main
@@ -157,6 +159,15 @@ def test_completions_of_unknown_problems(tmp_path, shared_data, capsys, row, mes
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pool():
+    """The workers of all evaluations of this file."""
+    with VerifierPool(workers=2) as pool, pytest.MonkeyPatch.context() as patch:
+        opened = contextlib.nullcontext(pool)
+        patch.setattr("tools.evaluate.VerifierPool", lambda workers: opened)
+        yield
 
 
 @pytest.fixture(scope="module")
