@@ -23,7 +23,7 @@ from rl.verifier.pool import ENDED, LATE, Lost, Workers
 VERIFIER = "verifier"
 ADVICE = "make the function faster, or raise config.reward.timeout"
 _TERM = re.compile(
-    r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*\*\s*)?(verifier(?![\w.:])|\w[\w.-]*:\w[\w.]*)\s*"
+    r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*\*\s*)?(verifier(?![\w.:])|[\w./][\w./-]*:\w[\w.]*)\s*"
 )
 
 
