@@ -119,7 +119,7 @@ def settings_without_effect(
          f" config.schedule.warmup_updates={c.schedule.warmup_updates}"),
         (micro_tokens >= most + row * row_multiple and not c.rollout.extra_groups,
          f"the part of config.batch.micro_tokens={micro_tokens} above {most}, the most"
-         " positions that an update needs, except that it is computed as padding"),
+         " positions of an update, except that it is computed as padding; lower it"),
         (c.data.eval and 0 < evaluated < c.steps and evaluated % saved,
          "evaluations at steps without a checkpoint on which checkpoint is retained"
          f" as the best, because config.eval.every_steps={evaluated} is not a"
