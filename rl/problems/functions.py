@@ -14,10 +14,10 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
     """Imports "module:function", or raises ValueError with `key` in its message."""
     module_name, _, name = where.partition(":")
     if module_name.endswith(".py"):
-        module = os.path.basename(module_name).removesuffix(".py")
+        stem = os.path.basename(module_name).removesuffix(".py")
         raise ValueError(
             f"{key}={where!r}: must name a module, not a file; write"
-            f" '{module}:{name}' and put the file into the folder of the config"
+            f" '{stem}:{name}' and put the file into the folder of the config"
         )
     try:
         module = importlib.import_module(module_name)
