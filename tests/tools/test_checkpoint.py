@@ -4,6 +4,7 @@ import fcntl
 import json
 import re
 import shutil
+import types
 
 import jax.numpy as jnp
 import pytest
@@ -15,7 +16,7 @@ from tools import checkpoint
 
 
 @pytest.fixture
-def workdir(tmp_path):
+def workdir(tmp_path, monkeypatch):
     state = TrainState(
         params={"embedding": jnp.arange(12.0).reshape(3, 4)},
         opt_state={"mu": jnp.zeros(3)},
@@ -28,6 +29,9 @@ def workdir(tmp_path):
     for step, healthy, score in saves:
         checkpoints.save(step, state, {}, healthy=healthy, score=score)
     checkpoints.close()
+    # Before the command reads a damaged step again.
+    without_wait = types.SimpleNamespace(sleep=lambda seconds: None)
+    monkeypatch.setattr(checkpoint, "time", without_wait)
     return tmp_path
 
 

@@ -1,5 +1,6 @@
 """Fetching from a server on this machine: a mirror, in effect."""
 
+import functools
 import hashlib
 import http.server
 import json
@@ -76,7 +77,9 @@ def mirror():
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # It looks every 10 ms whether it is to end.
+    serve = functools.partial(server.serve_forever, 0.01)
+    threading.Thread(target=serve, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", held
     server.shutdown()
 
