@@ -10,6 +10,8 @@ from tests.models import reference
 from tests.rl.test_train import run
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.failure(17)
 def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
     base = tmp_path / "base"

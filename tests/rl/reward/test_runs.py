@@ -159,6 +159,8 @@ def test_where_no_sampler_is_left_no_step_is_lost(graded, tmp_path, monkeypatch)
     assert (tmp_path / "w" / "closed").exists()
 
 
+@pytest.mark.slow  # four runs
+@pytest.mark.ci
 def test_weights_that_no_sampler_takes_are_saved(graded, tmp_path, monkeypatch):
     publish = JaxSampler.publish
 

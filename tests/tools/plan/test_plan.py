@@ -177,7 +177,7 @@ def refused(tmp_path_factory):
         tmp_path_factory.mktemp("refused"),
         "tools.plan.__main__",
         [[config, *words] for words, _ in BAD],
-        needs=("tools.plan.search",),
+        needs=("tools.plan.report",),
         cwd=ROOT,
         env=_environment(),
     )
