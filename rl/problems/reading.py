@@ -164,6 +164,7 @@ def _read(
             if path.is_dir() or glob.has_magic(str(path)):
                 what += "; give the names of the files, separated by commas"
             elif not path.exists():
+                what += "" if path.is_absolute() else f" in {pathlib.Path.cwd()}"
                 what += f"; give a local JSONL file or {HUB}OWNER/DATASET/FILE"
             raise ValueError(f"{key}{path}: {what}")
         # Files in different folders may have equal names, but ids must differ.
