@@ -20,7 +20,7 @@ from models import lora
 from models.decoder import abstract_params
 from rl.base_model import model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
-from rl.problems.audit import describe_repeats
+from rl.problems.audit import describe_faults
 from rl.reward.rewards import VERIFIER, uses_verifier
 from rl.run_spec import EVALUATION, TRAINING, ProblemSet, RunSpec, reward_formulas
 from rl.update.optimizer import make_optimizer
@@ -99,7 +99,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
             f" answers, such as {near[0].meta['error']!r} for {near[0].id!r}"
         )
     notes = [s.note for s in (spec.train_set, *spec.held_out)]
-    notes += describe_repeats(spec.train, held_out)
+    notes += describe_faults(spec.train, held_out)
     prompt = spec.decode_prompt(spec.prompts[spec.train[0].problem].tolist())
     notes.append(_unread_answers(c, prompt))
     text += [f"WARNING: {note}" for note in notes if note]

@@ -94,14 +94,15 @@ def difference_interval(
 ) -> Interval:
     """Returns the 95% interval of the mean of paired `differences [problems]`.
 
-    Uses Student's t over problems, or over their clusters. The width is 0 for a single
-    problem or cluster.
+    Uses Student's t over problems, or over their clusters. A single problem or cluster
+    bounds nothing, so the interval is then [-1, 1], which holds all differences of
+    accuracies.
     """
     differences = np.asarray(differences, np.float64)
     mean, groups = float(differences.mean()), _groups(len(differences), clusters)
     units = int(groups.max()) + 1
     if units < 2:
-        return mean, mean
+        return -1.0, 1.0
     half = float(stats.t.ppf(0.975, units - 1))
     half *= np.sqrt(_variance_of_mean(differences, groups))
     return mean - float(half), mean + float(half)

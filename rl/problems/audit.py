@@ -1,11 +1,12 @@
-"""Finds unreadable gold answers and repeated problems, before a run begins."""
+"""Finds damaged and repeated problems and unreadable golds, before a run begins."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rl.progress import watch
 from rl.types import Problem
 from rl.verifier import canonical_key, is_equivalent, self_check
+from rl.verifier.parse.normalize import BROKEN_ESCAPE
 from rl.verifier.pool import Lost, Workers
 
 
@@ -44,16 +45,28 @@ def _tail(gold: str) -> str:
     return text if len(text) <= 60 else f"... {text[-50:]}"
 
 
-def describe_repeats(
-    train: Sequence[Problem], held_out: Iterable[Problem]
-) -> list[str]:
-    """Returns messages about training problems that repeat another problem's text.
+def describe_faults(train: Sequence[Problem], held_out: Sequence[Problem]) -> list[str]:
+    r"""Returns messages about damaged problems and repeated training problems.
 
-    There is at most one message for repeats of an earlier training problem, one for
-    such repeats with another answer, and one for repeats of held-out problems. Texts
-    are compared without regard to white space. Two problems have the same answer if an
-    answer of one is equivalent to an answer of the other.
+    A problem is damaged if JSON has read a LaTeX command as an escape: `\frac` becomes
+    a form feed and "rac". There is at most one message for damaged problems, one for
+    repeats of an earlier training problem, one for such repeats with another answer,
+    and one for repeats of held-out problems. Texts are compared without regard to white
+    space. Two problems have the same answer if an answer of one is equivalent to an
+    answer of the other.
     """
+    damaged = [
+        problem.id
+        for problem in (*train, *held_out)
+        if any(map(BROKEN_ESCAPE.search, (problem.problem, *problem.answers)))
+    ]
+    messages: list[str] = []
+    if damaged:
+        messages += [
+            f"{len(damaged):,} problems have control characters in place of LaTeX"
+            f" commands, such as the problem with id {damaged[0]!r}; JSON needs two"
+            r" backslashes, as in \\frac"
+        ]
     earlier: dict[str, Problem] = {}
     held = {_text(problem) for problem in held_out}
     duplicates, contradictions, overlap = [], [], []
@@ -71,7 +84,7 @@ def describe_repeats(
         (contradictions, "repeat the text of an earlier problem with another answer"),
         (overlap, "are also held-out problems, whose scores are then too high"),
     )
-    return [
+    return messages + [
         f"{len(ids):,} of {len(train):,} training problems {text}, such as the problem"
         f" with id {ids[0]!r}; remove them from config.data.train"
         for ids, text in kinds

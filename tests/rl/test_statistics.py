@@ -112,7 +112,7 @@ def test_paired_differences_by_hand():
     assert difference_interval(np.array([0.0, 1.0, 2.0])) == pytest.approx(
         (1 - half, 1 + half), rel=1e-5
     )
-    assert difference_interval(np.array([0.5])) == (0.5, 0.5)
+    assert difference_interval(np.array([0.5])) == (-1.0, 1.0)
 
 
 def test_methods_are_compared_by_their_seeds():

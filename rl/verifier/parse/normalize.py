@@ -40,7 +40,7 @@ _SCRIPTS = {"^": re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+"), "_": re.com
 
 # Matches escapes that a JSON or Python string has interpreted by mistake: "\frac"
 # became a form feed and "rac".
-_BROKEN_ESCAPE = re.compile(
+BROKEN_ESCAPE = re.compile(
     r"\x0c(?=rac)|\x08(?=egin|inom|oxed|ar\b|eta)|\x07(?=lpha|pprox|ngle)"
     r"|\t(?=ext|imes|heta|an\b|frac|riangle|au\b|o\b)|\r(?=ight|ho\b|angle)|\x0b(?=ec)"
 )
@@ -183,7 +183,7 @@ def clean(text: str) -> str:
         text = _BRACED.sub(lambda m: m[1] + " " * m[1][-1].isalpha(), text)
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         if not text.isprintable():
-            text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
+            text = BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
         if "\\text" in text:
             text = _ESCAPED.sub(lambda m: _OUTSIDE_MATH[m[1]], text)
         if "\\\\" in text:

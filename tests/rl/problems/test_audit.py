@@ -2,7 +2,7 @@
 
 import pytest
 
-from rl.problems.audit import describe_repeats, unreadable_golds
+from rl.problems.audit import describe_faults, unreadable_golds
 from rl.types import Problem
 
 
@@ -46,7 +46,7 @@ def test_each_kind_is_counted():
         _problem("c", "What is 1/2?", "2"),
         _problem("d", "What is 3?", "3"),
     ]
-    assert describe_repeats(train, [_problem("x", "What is  3?", "3")]) == [
+    assert describe_faults(train, [_problem("x", "What is  3?", "3")]) == [
         "2 of 4 training problems repeat the text of an earlier problem, such as the"
         " problem with id 'b'; remove them from config.data.train",
         "1 of 4 training problems repeat the text of an earlier problem with another"
@@ -55,4 +55,16 @@ def test_each_kind_is_counted():
         " too high, such as the problem with id 'd'; remove them from"
         " config.data.train",
     ]
-    assert describe_repeats(train[:1], []) == []
+    assert describe_faults(train[:1], []) == []
+
+
+@pytest.mark.failure(221)
+def test_latex_that_json_has_read_as_escapes_is_counted():
+    train = [
+        _problem("a", "What is\n1 \times 2?", "2"),
+        _problem("b", "1?", "\x0crac12"),
+    ]
+    assert describe_faults(train, [_problem("c", "1 \times 2", "2")]) == [
+        "3 problems have control characters in place of LaTeX commands, such as the"
+        r" problem with id 'a'; JSON needs two backslashes, as in \\frac"
+    ]
