@@ -106,6 +106,7 @@ def test_clusters_count_in_place_of_problems():
     assert mean_interval(np.zeros(96), templates) == wilson_interval(0, 12)
 
 
+@pytest.mark.failure(218)
 def test_paired_differences_by_hand():
     # 0, 1, 2: mean 1, standard error 1 / sqrt(3), two degrees of freedom.
     half = 4.30265 / math.sqrt(3)
