@@ -24,9 +24,6 @@ from configs.schema import config_json, flatten
 flags.disclaim_key_flags()
 
 _HERE = pathlib.Path(__file__).resolve().parent
-_WRONG_VALUE = (
-    flags.Error, AttributeError, IndexError, KeyError, TypeError, ValueError
-)  # fmt: skip
 # What to do, by a part of a message of absl or ml_collections.
 _ADVICE = {
     ": Failed to parse": ": must be a dict, as in Python: \"{'NAME': 'VALUE'}\"",
@@ -87,7 +84,7 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
         if error.flagname.startswith("config.") and flags.FLAGS["config"].value is None:
             advice = "give --config=configs/NAME.py too"
         sys.exit(f"error: unknown flag --{error.flagname}; {advice}")
-    except _WRONG_VALUE as error:
+    except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
         key, unknown = _unknown_key(error, flags.FLAGS["config"].value)
         if not key:
             text = " ".join(str(error).split())
