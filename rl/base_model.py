@@ -14,7 +14,8 @@ from models.attention import default_implementation
 from models.config import DecoderConfig
 from models.decoder import Decoder, abstract_params
 from models.hub import resolve_folder
-from rl.problems.functions import blamed, load_function
+from rl.errors import user_code
+from rl.problems.functions import load_function
 
 
 def base_folder(
@@ -28,7 +29,7 @@ def base_folder(
     m = c.model
     if m.maker:
         key = "config.model.maker"
-        make = blamed(f"{key}={m.maker!r}")(load_function(m.maker, key=key))
+        make = user_code(f"{key}={m.maker!r}")(load_function(m.maker, key=key))
         return call(make, "model.maker_args", m.maker_args, described_in=described_in)
     try:
         return resolve_folder(m.path, described_in=described_in)

@@ -29,8 +29,9 @@ from orbax.checkpoint.path import atomicity
 from models.decoder import Params
 from rl import checksums
 from rl.checksums import CorruptCheckpointError, Record
+from rl.errors import one_line
 from rl.processes.devices import is_out_of_memory
-from rl.processes.stopping import Stopped, one_line
+from rl.processes.stopping import Stopped
 from rl.update.examine import by_path, check_finite
 from rl.update.step import TrainState
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rl import files
-from rl.processes.stopping import one_line
+from rl.errors import one_line
 from rl.update.examine import Finding, by_path, examine
 
 LOOP_FILE, RECORD_FILE = "loop/metadata", "checksums/metadata"  # named by Orbax

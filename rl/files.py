@@ -143,23 +143,30 @@ def read_rows(
     """
     if appended and not path.exists():
         return
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
-            for start, advice in _NOT_JSONL.items():
-                if line.startswith(start):
-                    raise ValueError(f"{path}: {advice}")
-        if len(line) > MAX_LINE_BYTES:
-            raise ValueError(
-                f"{where}: line longer than {MAX_LINE_BYTES // 2**20} MiB; give a JSONL"
-                " file, with one row per line"
-            )
-        if not line.strip():
-            continue
-        if appended and not line.endswith(b"\n") and not _is_whole(line):
-            return
-        yield where, _parsed(line, where)
+    with path.open("rb") as file:
+        for number in itertools.count(1):
+            if not (line := file.readline(MAX_LINE_BYTES + 1)):
+                return
+            where = f"{path}:{number}"
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+                for start, advice in _NOT_JSONL.items():
+                    if line.startswith(start):
+                        raise ValueError(f"{path}: {advice}")
+            if len(line) > MAX_LINE_BYTES:
+                raise ValueError(
+                    f"{where}: line longer than {MAX_LINE_BYTES // 2**20} MiB; give a"
+                    " JSONL file, with one row per line"
+                )
+            if not line.strip():
+                continue
+            try:
+                row = _parsed(line, where)
+            except ValueError:
+                if appended and not line.endswith(b"\n"):
+                    return
+                raise
+            yield where, row
 
 
 def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
@@ -170,18 +177,6 @@ def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
             " delete this row"
         )
     return value
-
-
-def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-    """Yields each line's number and at most its first `MAX_LINE_BYTES + 1` bytes."""
-    with path.open("rb") as file:
-        for number in itertools.count(1):
-            part = line = file.readline(MAX_LINE_BYTES + 1)
-            if not line:
-                return
-            yield number, line
-            while len(part) > MAX_LINE_BYTES and not part.endswith(b"\n"):
-                part = file.readline(MAX_LINE_BYTES + 1)
 
 
 def visible(folder: pathlib.Path, pattern: str) -> list[pathlib.Path]:
@@ -285,14 +280,6 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in row if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} occurs twice")
     return row
-
-
-def _is_whole(line: bytes) -> bool:
-    try:
-        _parsed(line, "")
-    except ValueError:
-        return False
-    return True
 
 
 def sync(path: pathlib.Path) -> None:

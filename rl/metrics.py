@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from rl.errors import one_line
 from rl.files import Rows, whole_number
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import Maker, Sink
-from rl.processes.stopping import one_line
 from rl.progress import duration, watch
 from rl.workdir.board import Board
 

@@ -40,6 +40,7 @@ from rl import files
 from rl.alarms import Alarm
 from rl.checkpoint import check_path, steps_in
 from rl.engine import Engine
+from rl.errors import one_line
 from rl.evaluate import headline
 from rl.loop import train
 from rl.processes import group, joint, stopping
@@ -162,9 +163,7 @@ def _command(workdir: pathlib.Path, stop: stopping.StopSignals) -> int:
             except jax.errors.JaxRuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                raise ValueError(
-                    f"{_OUT_OF_MEMORY}: {stopping.one_line(error)}"
-                ) from None
+                raise ValueError(f"{_OUT_OF_MEMORY}: {one_line(error)}") from None
         return status
     except _EXPECTED_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,13 +1,12 @@
 """Loads functions by name, including user functions as "module:function"."""
 
-import contextlib
 import importlib
 import inspect
 import os
-import sysconfig
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from rl.errors import user_code
 
 
 def load_function(where: str, *, key: str) -> Callable[..., Any]:
@@ -49,38 +48,6 @@ def load_named(
     return known[where]
 
 
-def error_place(error: BaseException, *, skip: str) -> str:
-    """Returns "FILE:LINE" of the innermost frame outside libraries and file `skip`."""
-    folders = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
-    skipped = (skip, "<", *folders)
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(skipped):
-            return f"{short_path(frame.filename)}:{frame.lineno}"
-    return ""
-
-
-def short_path(path: str) -> str:
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
-
-
-@contextlib.contextmanager
-def blamed(where: str) -> Iterator[None]:
-    """Replaces an error of a user's function by a ValueError with `where` and the line.
-
-    The message of a ValueError is for users already, so it has no line.
-    """
-    try:
-        yield
-    except Exception as error:  # a user's function may raise anything
-        reason = " ".join(str(error).split())
-        if not isinstance(error, ValueError):
-            place = error_place(error, skip=__file__)
-            kind = type(error).__name__
-            reason = ": ".join(filter(None, (place, kind, reason)))
-        raise ValueError(f"{where}: {reason}") from error
-
-
 def by_name(
     function: Callable[..., Any], known: Sequence[str], *, key: str
 ) -> Callable[..., Any]:
@@ -93,5 +60,5 @@ def by_name(
         raise ValueError(
             f"{key}: unknown argument {name!r}; use only {', '.join(known)}"
         )
-    call = blamed(key)(function)
+    call = user_code(key)(function)
     return lambda **given: call(**{name: given[name] for name in named})

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from configs.schema import call
+from rl.errors import user_code
 from rl.files import HUB, fetched, read_rows, replace_rows
-from rl.problems.functions import blamed, load_function
+from rl.problems.functions import load_function
 from rl.types import Problem
 
 HELD_OUT = "held_out.jsonl"  # in a run's workdir: the problems of its evaluations
@@ -82,7 +83,7 @@ def _made(source: str, key: str, arguments: Mapping[str, Any]) -> Iterator[_Row]
 
     @functools.wraps(function)
     def make(**given):
-        with blamed(where):
+        with user_code(where):
             if not isinstance(problems := function(**given), Iterable):
                 raise ValueError(f"must return problems, not {problems!r:.60}")
             return list(problems)

@@ -19,6 +19,7 @@ from configs.base import RunConfig
 from rollout.cores import usable_cores
 
 _JOIN_SECONDS = 600
+_DEVICE_COUNT = "xla_force_host_platform_device_count"
 GPU_SHARE = 0.92
 """Share of a GPU's memory that a run may allocate; JAX's default is 0.75."""
 
@@ -42,22 +43,32 @@ def take_gpu_memory() -> None:
         raise ValueError(f"{name}={share!r}: must be a number, such as 0.9") from None
 
 
+def _xla_flags(**added: str) -> dict[str, str]:
+    """Adds flags to XLA_FLAGS, except those that it has; returns all its flags."""
+    text = os.environ.get("XLA_FLAGS", "")
+    flags = dict(re.findall(r"--(\w+)=?(\S*)", text))
+    for name, value in added.items():
+        if name not in flags:
+            text += f" --{name}={value}"
+    if added:
+        os.environ["XLA_FLAGS"] = text.strip()
+    return added | flags
+
+
 def make_deterministic(workdir: pathlib.Path | None) -> None:
     """Sets XLA's flags so that GPU programs are deterministic, bit for bit.
 
     XLA stores in `workdir`, if given, which kernels it selects, and uses them again
     when the run resumes. Flags that XLA_FLAGS already has are not changed.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_gpu_deterministic_ops" not in flags:  # by default, atomic additions
-        flags += " --xla_gpu_deterministic_ops=true"
+    # The default is atomic additions.
+    flags = _xla_flags(xla_gpu_deterministic_ops="true")
     # XLA selects kernels by timing them: store them for resumed runs.
     if workdir and "xla_gpu_per_fusion_autotune_cache_dir" not in flags:
-        folder = workdir.absolute() / "autotune"
-        flags += f" --xla_gpu_per_fusion_autotune_cache_dir={folder}"
+        folder = str(workdir.absolute() / "autotune")
+        _xla_flags(xla_gpu_per_fusion_autotune_cache_dir=folder)
         # Otherwise JAX replaces this folder by one inside the compilation cache.
         jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
-    os.environ["XLA_FLAGS"] = flags.strip()
 
 
 def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
@@ -74,17 +85,14 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     # `jax.config.update` would override this variable of JAX.
     own = max(0, int(os.environ.get("JAX_NUM_CPU_DEVICES") or 0))
     count = cpu_devices or own or max(divisors)
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_force_host_platform_device_count" not in flags:
+    # XLA's default of 40 seconds is too short on a busy machine.
+    flags = _xla_flags(xla_cpu_collective_call_terminate_timeout_seconds="1200")
+    if _DEVICE_COUNT not in flags:
         jax.config.update("jax_num_cpu_devices", count)
     # A device that waits in a collective occupies a thread of the shared pool. With too
     # few threads, the devices deadlock until XLA aborts.
     os.environ.setdefault("NPROC", str(cores + 2 * count))
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    # XLA's default of 40 seconds is too short on a busy machine.
-    timeout = "--xla_cpu_collective_call_terminate_timeout_seconds"
-    if timeout not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {timeout}=1200".strip()
 
 
 def join_cpu_devices(mesh: Mesh) -> None:
@@ -136,12 +144,11 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
             raise ValueError(
                 f"{name.upper()}={own}: a run {why}; unset this environment variable"
             )
-    flags, count = os.environ.get("XLA_FLAGS", ""), c.mesh.cpu_devices
-    own_count = re.search(r"xla_force_host_platform_device_count=(\d+)", flags)
-    if own_count and count not in (0, int(own_count[1])):
+    count, own_count = c.mesh.cpu_devices, _xla_flags().get(_DEVICE_COUNT)
+    if own_count and count and own_count != str(count):
         raise ValueError(
-            f"config.mesh.cpu_devices={count}: XLA_FLAGS has {own_count[0]}; remove one"
-            " of the two, or set both to the same number"
+            f"config.mesh.cpu_devices={count}: XLA_FLAGS has {_DEVICE_COUNT}"
+            f"={own_count}; remove one of the two, or set both to the same number"
         )
     if c.model.dtype == "float32":
         # "default" is TF32 on GPUs (three digits) and a single bfloat16 pass on TPUs.

@@ -13,8 +13,9 @@ from jax._src.clusters import ClusterEnv
 from jax._src.distributed import global_state
 
 from rl import progress
+from rl.errors import one_line
 from rl.processes import group
-from rl.processes.stopping import ERROR, one_line
+from rl.processes.stopping import ERROR
 from sharding.mesh import all_devices
 
 _START_SECONDS = 300

@@ -41,11 +41,6 @@ PATIENCE_SECONDS = 1.5
 _POLL_SECONDS = 0.1
 
 
-def one_line(error: BaseException) -> str:
-    """Returns an error's message as one line; its `repr` if it has no message."""
-    return " ".join(str(error).split()) or repr(error)
-
-
 def say(line: str) -> None:
     """Writes a line to stderr in one call, also if this process is being aborted."""
     # Not print: the main thread may hold its lock.

@@ -22,9 +22,10 @@ import sysconfig
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rl.errors import error_place, short_path
 from rl.files import sha256
 from rl.packages import NAMES
-from rl.problems.functions import error_place, load_function, short_path
+from rl.problems.functions import load_function
 from rl.problems.types import Problem
 from rl.processes.streams import outlast_output
 from rl.reward.verifier import Score

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import optax
 
 from configs import base
-from rl.problems.functions import blamed, load_named
+from rl.errors import user_code
+from rl.problems.functions import load_named
 from rl.types import Hyper, make_hyper
 
 ADAMW = "adamw"
@@ -32,7 +33,7 @@ def make_optimizer(
     if function != ADAMW:
         key = "config.optimizer.function"
         make = load_named(function, {ADAMW: optax.adamw}, key=key)
-        own = blamed(f"{key}={function!r}")(make)()
+        own = user_code(f"{key}={function!r}")(make)()
         if not (hasattr(own, "init") and hasattr(own, "update")):
             raise ValueError(
                 f"{key}={function!r}: returned {type(own).__name__}; it must return an"

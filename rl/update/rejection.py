@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from rl.errors import user_code
 from rl.groups.packing import Aggregation, number_completions, weigh
-from rl.problems.functions import blamed, load_named
+from rl.problems.functions import load_named
 from rl.types import Batch
 from rl.update.losses import MAX_LOG_RATIO
 
@@ -72,7 +73,7 @@ def rejection_weights(
         np.stack([b.off_policy for b in mini_batch])[mask],
         number_completions(mini_batch)[mask],
     )
-    with blamed("config.objective.correction"):
+    with user_code("config.objective.correction"):
         weights = np.asarray(rejection(*given, cap), np.float32)
     finite = int(np.isfinite(weights).sum())
     if weights.shape != gaps.shape or finite != weights.size:

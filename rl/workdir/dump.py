@@ -22,7 +22,7 @@ import safetensors.numpy
 
 from rl import files
 from rl.checkpoint import steps_in
-from rl.processes.stopping import one_line
+from rl.errors import one_line
 from rl.types import Batch, Group, Hyper
 
 

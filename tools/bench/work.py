@@ -21,8 +21,8 @@ from configs import base
 from models.config import DecoderConfig
 from models.decoder import Decoder
 from rl.base_model import model_from_config
+from rl.errors import one_line
 from rl.groups.packing import pack, weigh
-from rl.processes.stopping import one_line
 from rl.setup import make_update
 from rl.types import Batch, Segment, make_hyper
 from rl.update.objective import objective_from_config

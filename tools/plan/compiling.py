@@ -19,8 +19,8 @@ from typing import Any
 
 import jax
 
+from rl.errors import one_line
 from rl.files import publish
-from rl.processes.stopping import one_line
 from rl.progress import each
 from tools.plan.programs import PHASES, Resident, programs
 from tools.plan.targets import Target

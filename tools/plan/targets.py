@@ -9,8 +9,8 @@ from typing import Literal
 import jax
 from jax.experimental import topologies
 
+from rl.errors import one_line
 from rl.processes.devices import GPU_SHARE
-from rl.processes.stopping import one_line
 
 
 @dataclasses.dataclass(frozen=True)
