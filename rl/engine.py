@@ -163,13 +163,20 @@ class Engine:
           unless a token of the micro-batch is off-policy;
         * otherwise the policy computes them here, before the first update.
         """
+
+        def scored_on_host(batch: Batch) -> Batch:
+            placed = put_sharded(batch, self.step.rows)
+            scored = self.step.score(self.policy, placed, hyper)
+            old = multihost_utils.process_allgather(scored, tiled=True)
+            return batch.replace(old_logprobs=old)
+
         hyper = hypers[0]
         source: str = self.settings.old_logprobs
         off_policy = [[b.off_policy.any() for b in micro] for micro in mini_batches]
         if self.reject is not None and any(map(any, off_policy)):
             source = "host"
             mini_batches = [
-                self.reject([self._score_on_host(batch, hyper) for batch in micro])
+                self.reject([scored_on_host(batch) for batch in micro])
                 for micro in mini_batches
             ]
         elif len(hypers) == 1:
@@ -190,12 +197,6 @@ class Engine:
                     batch = batch.replace(reference_logprobs=scored)
                 placed[-1].append(batch)
         return placed
-
-    def _score_on_host(self, batch: Batch, hyper: Hyper) -> Batch:
-        scored = self.step.score(self.policy, put_sharded(batch, self.step.rows), hyper)
-        return batch.replace(
-            old_logprobs=multihost_utils.process_allgather(scored, tiled=True)
-        )
 
     @joint
     def publish(self, version: int) -> None:

@@ -44,7 +44,7 @@ def _evaluate_set(
     e, every = spec.config.eval, held_out.problems
     of_curve = every[: e.problems] if e.problems else every
     problems = every if whole else of_curve
-    prompts = [spec.prompts[p.problem].tolist() for p in problems]
+    prompts = [ids.tolist() for ids in held_out.prompts[: len(problems)]]
     seed = run_seed(spec.config.seed, Stream.EVALUATING, 0)
 
     def evaluate(n: int, temperature: float) -> list[Scored]:

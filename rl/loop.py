@@ -80,23 +80,23 @@ def train(
         elif run.evaluation_due() and run.evaluated < run.done:
             # The evaluation after this step is missing, for example after a signal.
             run.evaluate()
-            if (score := score_of(run.latest or {})) is not None:
+            if (score := score_of(run.latest)) is not None:
                 engine.checkpoints.record_score(run.done, score)
 
         print(LEGEND, flush=True)
-        ended = ""  # why the run ended before its last step
+        end_reason = ""  # set if the run ends before its last step
         while run.done < c.steps:
             clock = run.begin_step()
 
-            # Sample and verify completions until the batch is full of informative
-            # groups, such as those with right and wrong completions (`groups.collect`).
+            # Sample and verify completions until there are enough informative groups,
+            # such as those with right and wrong completions (`groups.collect`).
             try:
                 with clock.phase("sample"):
                     groups, stats = run.interruptible(
                         lambda: parts.rollouts.take(run.done)
                     )
             except Shortfall as shortfall:
-                ended = str(shortfall)
+                end_reason = str(shortfall)
                 break
             metrics: dict[str, float] = {}
 
@@ -104,7 +104,7 @@ def train(
                 # Compute advantages within each group and pack the completions into
                 # rows, with a loss weight for each token (`groups.packing`).
                 with clock.phase("pack"):
-                    batches = pack_groups(
+                    mini_batches = pack_groups(
                         groups,
                         c,
                         version=run.done,
@@ -114,15 +114,17 @@ def train(
                     hypers = make_hypers(
                         stats.config,
                         updates=engine.updates,
-                        mini_batches=len(batches),
+                        mini_batches=len(mini_batches),
                     )
 
                 # Compute the old log-probabilities if needed. Then update once per
                 # mini-batch and epoch: sum the gradients of micro-batches (`engine`).
                 with clock.phase("update"):
-                    updates = engine.update(batches, hypers)
+                    update_stats = engine.update(mini_batches, hypers)
                 with clock.phase("log"):
-                    metrics = run.log_update(groups, batches, hypers, updates, clock)
+                    metrics = run.log_update(
+                        groups, mini_batches, hypers, update_stats, clock
+                    )
             else:
                 print(
                     f"step {run.done + 1}: too few informative groups, no update:"
@@ -144,12 +146,12 @@ def train(
             if run.done == c.steps or due(run.done, c.checkpoint.every_steps):
                 run.save(run.state(), healthy=run.healthy)
 
-        if ended:
-            print(f"ending after step {run.done}: {ended}", flush=True)
+        if end_reason:
+            print(f"ending after step {run.done}: {end_reason}", flush=True)
         # Evaluate at the end, also if `steps` was set below the steps already done.
-        if run.evaluated < run.done or is_partial(run.latest or {}):
+        if run.evaluated < run.done or is_partial(run.latest):
             run.evaluate(whole=True)
-        return run.finish(ended)
+        return run.finish(end_reason)
 
 
 def due(step: int, every_steps: int) -> bool:
@@ -199,7 +201,8 @@ class _Run:
     writer: MetricsWriter = dataclasses.field(init=False)
     done: int = 0  # number of steps done, which is also the policy version
     base: dict[str, Any] | None = None  # summary of the base model's evaluation
-    latest: dict[str, Any] | None = None  # summary of the newest evaluation
+    # Summary of the newest evaluation.
+    latest: dict[str, Any] = dataclasses.field(default_factory=dict)
     evaluated: int = -1  # step of the newest evaluation
     healthy: bool = True  # whether the last step had no warning
     # Time at which the run would have started without interruptions.
@@ -220,8 +223,7 @@ class _Run:
     def save(
         self, state: Mapping[str, Any], *, healthy: bool, wait: bool = False
     ) -> None:
-        evaluated = self.latest if state["evaluated"] == self.done else None
-        score = score_of(evaluated or {})
+        score = score_of(self.latest) if state["evaluated"] == self.done else None
         with self.stop.saving():
             self.parts.engine.save(self.done, state, healthy=healthy, score=score)
             if wait:
@@ -270,24 +272,24 @@ class _Run:
     def log_update(
         self,
         groups: list[Group],
-        batches: list[list[Batch]],
+        mini_batches: list[list[Batch]],
         hypers: list[Hyper],
-        updates: list[dict[str, Any]],
+        update_stats: list[dict[str, Any]],
         clock: Stopwatch,
     ) -> dict[str, float]:
         """Writes, once, the dump of a step with skipped updates; returns metrics."""
         engine, step = self.parts.engine, self.done
-        if any(s["skipped"] for s in updates):
+        if any(s["skipped"] for s in update_stats):
             engine.checkpoints.wait()
-            dump_updates(self.workdir, step, groups, batches, hypers, updates)
-        micro = [batch for mini_batch in batches for batch in mini_batch]
-        tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))
-        passes = len(hypers) / len(batches)
-        return update_metrics(updates) | {
+            dump_updates(self.workdir, step, groups, mini_batches, hypers, update_stats)
+        batches = [batch for mini_batch in mini_batches for batch in mini_batch]
+        tokens = float(sum((batch.segment_ids != 0).sum() for batch in batches))
+        passes = len(hypers) / len(mini_batches)
+        return update_metrics(update_stats) | {
             **staleness_metrics(groups, step),
             "schedule/learning_rate": float(hypers[-1].learning_rate),
             "schedule/updates": engine.updates,
-            "packing/padding": padding_fraction(micro),
+            "packing/padding": padding_fraction(batches),
             "packing/tokens": tokens,
             "speed/update_tokens": tokens * passes / clock.seconds["update"],
         }
@@ -338,7 +340,7 @@ class _Run:
         if scalars := scalars_of(summary):
             self.writer.scalars(self.done, scalars)
 
-    def finish(self, ended: str) -> dict[str, Any]:
+    def finish(self, end_reason: str) -> dict[str, Any]:
         """Exports the policy if the last update was made; returns the summary."""
         engine = self.parts.engine
         in_a_row, skipped = engine.skipped
@@ -346,7 +348,7 @@ class _Run:
         card = model_card(
             json.loads(config_json(self.spec.config)),
             step=self.done,
-            evaluations={"base": self.base or {}, "final": self.latest or {}},
+            evaluations={"base": self.base or {}, "final": self.latest},
         )
         exported = engine.export(
             str(self.workdir / "hf"), card=card, dtype=self.spec.config.export.dtype
@@ -355,7 +357,7 @@ class _Run:
             "base": self.base,
             "final": self.latest,
             "steps": self.done,
-            "ended": ended,
+            "ended": end_reason,
             "unhealthy": unhealthy,
             "exported": exported,
             "updates": engine.updates,

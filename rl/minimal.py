@@ -108,7 +108,7 @@ def train(c: RunConfig) -> tuple[Any, DecoderConfig, list[dict[str, Any]]]:
 
 
 class Collector:
-    """Samples until a batch is full of informative groups (dynamic sampling)."""
+    """Samples until a step has enough informative groups (dynamic sampling)."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Collector:
         self.passes = 0
         self.left: list[Group] = []
         self.rounds = 0
-        self.acceptance = 1.0
+        self.informative_share = 1.0
 
     def collect(self, step: int) -> tuple[list[Group], dict[str, float]]:
         """Returns a step's informative groups, and metrics of all sampled groups."""
@@ -149,11 +149,13 @@ class Collector:
                 break
             # Sample more prompts if few groups of recent rounds were informative.
             missing = full - len(kept)
-            count = min(math.ceil(missing / max(self.acceptance, 0.1)), 2 * full)
+            count = min(math.ceil(missing / max(self.informative_share, 0.1)), 2 * full)
             drawn = self.sample(self.draw(count), step)
             # Drop groups that are all right or all wrong: their advantages are 0.
             accepted = [g for g in drawn if g.correct.any() and not g.correct.all()]
-            self.acceptance = 0.5 * self.acceptance + 0.5 * len(accepted) / count
+            self.informative_share = (
+                0.5 * self.informative_share + 0.5 * len(accepted) / count
+            )
             sampled += drawn
             kept += accepted
         if len(kept) < full:
@@ -163,7 +165,7 @@ class Collector:
             )
         self.left = kept[full:]
         metrics = {"sampling/groups": float(len(sampled))}
-        if sampled:  # otherwise surplus groups fill the batch
+        if sampled:  # otherwise surplus groups suffice
             rewards = np.concatenate([group.rewards for group in sampled])
             correct = np.concatenate([group.correct for group in sampled])
             metrics["reward/mean"] = float(rewards.mean())
@@ -232,11 +234,11 @@ def update(
 
     # Old log-probabilities, by the policy before these updates: the denominator of the
     # probability ratio.
-    placed = [[scored(batch) for batch in batches] for batches in mini_batches]
+    placed = [[scored(batch) for batch in micro] for micro in mini_batches]
     stats = []
-    for batches, hyper in zip(placed * c.batch.ppo_epochs, hypers, strict=True):
+    for micro, hyper in zip(placed * c.batch.ppo_epochs, hypers, strict=True):
         # Sum the gradients of the micro-batches and apply the optimizer once.
-        state, of_update = step.update(state, batches, hyper)
+        state, of_update = step.update(state, micro, hyper)
         stats.append(jax.device_get(of_update))
     return state, update_metrics(stats)
 

@@ -8,7 +8,7 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -48,13 +48,22 @@ from sharding.rules import shards
 TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 
 
+class _Source(NamedTuple):
+    """Describes where the problems of one set are read from."""
+
+    name: str  # see `ProblemSet`
+    key: str
+    text: str  # files or function, as written in the config
+    arguments: Mapping[str, Any]  # of the function
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemSet:
     name: str  # "train", "held-out", or the set's key in `data.eval`
-    key: str  # config key of the source
     source: str  # files or function, as written in the config
     rows: int  # number of problems in the source
     problems: Sequence[Problem]  # the usable ones
+    prompts: Sequence[np.ndarray]  # int32 [P] of each problem, template applied
     too_long: int = 0  # number of problems whose prompt is too long
     note: str = ""  # message about problems with an unreadable gold or prompt
 
@@ -73,7 +82,6 @@ class RunSpec:
     stop_token_ids: tuple[int, ...]  # ids that end a completion
     train_set: ProblemSet
     held_out: Sequence[ProblemSet]  # the first set's score selects the best checkpoint
-    prompts: Mapping[str, np.ndarray]  # int32 [P] by problem text, template applied
     mesh_shape: tuple[int, int, int]  # sizes of the axes data, fsdp and tensor
     stages: tuple[Stage, ...]  # stages of the curriculum; one by default
     gaps: Sequence[str]  # messages about levels without problems
@@ -89,6 +97,16 @@ class RunSpec:
     def row_multiple(self) -> int:
         """Returns the number of shards that the rows of a batch are split into."""
         return shards("batch", abstract_mesh(self.mesh_shape))
+
+    def encode(self, problem: Problem) -> np.ndarray:
+        """Returns a problem's prompt, int32 [P]."""
+        ids = encode_prompt(
+            self.tokenizer,
+            self.config.data.template,
+            problem,
+            vocab_size=self.model.vocab_size,
+        )
+        return np.asarray(ids, np.int32)
 
     def decode(self, token_ids: Sequence[int], *, show_unknown: bool = False) -> str:
         return decode_completion(
@@ -137,16 +155,20 @@ def validate(c: RunConfig) -> RunSpec:
     check_descends(optimizer, key=f"config.optimizer.function={c.optimizer.function!r}")
     sinks = load_sinks(sinks=c.log.sinks)
     devices = all_devices()
-    d, formulas = c.data, reward_formulas(c)
-    sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
+    sources = _sources(c.data)
     loaded = [
-        load_problems(source, key=key, fields=d.fields, arguments=arguments)
-        for _, key, source, arguments in sources
+        load_problems(
+            source.text,
+            key=source.key,
+            fields=c.data.fields,
+            arguments=source.arguments,
+        )
+        for source in sources
     ]
     code: Mapping[str, Mapping[str, str]] = {}
     if jax.process_index() == 0:  # a reward may call a service
         code = try_out(
-            formulas,
+            reward_formulas(c),
             loaded[0][0],
             timeout=c.reward.timeout,
             right_from=c.reward.right_from,
@@ -169,53 +191,19 @@ def validate(c: RunConfig) -> RunSpec:
     if c.rollout.tensor and c.rollout.backend == "jax":
         check_tensor(c.rollout.tensor, model, len(devices))
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
-    sets: list[ProblemSet] = []
-    prompts: dict[str, np.ndarray] = {}
-    readable: Sequence[Problem] = ()  # training problems with a readable gold
-    for (name, key, source, _), every in zip(sources, loaded, strict=True):
-        reward, faults = EVALUATION if sets else TRAINING, dict[str, str]()
-        if uses_verifier(formulas[reward], key=reward):
-            faults = unreadable_golds(
-                every, workers=c.reward.workers, timeout=c.reward.timeout
-            )
-        problems = [p for p in every if p.id not in faults]
-        readable = readable or problems
-        for p in each(problems, "encode", "prompts"):
-            try:
-                ids = encode_prompt(tokenizer, d.template, p, vocab_size=size)
-                prompts[p.problem] = np.asarray(ids, np.int32)
-            except UnreadableText as error:
-                faults[p.id] = f"the {error}"
-        note = _describe_faults(source, every, faults, d.unreadable)
-        most = c.rollout.max_prompt_tokens
-        usable = [p for p in problems if p.id not in faults]
-        fit = [p for p in usable if len(prompts[p.problem]) <= most]
-        if not fit:
-            raise ValueError(
-                f"config.rollout.max_prompt_tokens={most}: all prompts of {key}"
-                f"={source!r} are longer or unreadable; raise it, or use other"
-                " problems"
-            )
-        sets.append(
-            ProblemSet(
-                name=name,
-                key=key,
-                source=source,
-                rows=len(every),
-                problems=fit,
-                too_long=len(usable) - len(fit),
-                note=note,
-            )
-        )
-    stages, gaps = _stages(c, readable, sets[0].problems)
+    selected = [
+        _select(c, source, problems, tokenizer, vocab_size=size)
+        for source, problems in zip(sources, loaded, strict=True)
+    ]
+    (train_set, readable), *others = selected
+    stages, gaps = _stages(c, readable, train_set.problems)
     return RunSpec(
         config=c,
         model=model,
         tokenizer=tokenizer,
         stop_token_ids=tuple(stop_ids),
-        train_set=sets[0],
-        held_out=sets[1:],
-        prompts=prompts,
+        train_set=train_set,
+        held_out=[held_out for held_out, _ in others],
         mesh_shape=mesh_shape,
         stages=stages,
         gaps=gaps,
@@ -223,6 +211,55 @@ def validate(c: RunConfig) -> RunSpec:
         sinks=sinks,
         code=code,
     )
+
+
+def _select(
+    c: RunConfig,
+    source: _Source,
+    problems: Sequence[Problem],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    vocab_size: int,
+) -> tuple[ProblemSet, Sequence[Problem]]:
+    """Encodes prompts; leaves out problems with an unreadable gold or a bad prompt.
+
+    Also returns all problems with a readable gold.
+    """
+    reward = TRAINING if source.name == "train" else EVALUATION
+    faults: dict[str, str] = {}
+    if uses_verifier(reward_formulas(c)[reward], key=reward):
+        faults = unreadable_golds(
+            problems, workers=c.reward.workers, timeout=c.reward.timeout
+        )
+    readable = [p for p in problems if p.id not in faults]
+    prompts: list[tuple[Problem, np.ndarray]] = []
+    for problem in each(readable, "encode", "prompts"):
+        try:
+            ids = encode_prompt(
+                tokenizer, c.data.template, problem, vocab_size=vocab_size
+            )
+            prompts.append((problem, np.asarray(ids, np.int32)))
+        except UnreadableText as error:
+            faults[problem.id] = f"the {error}"
+    note = _describe_faults(source.text, problems, faults, c.data.unreadable)
+    most = c.rollout.max_prompt_tokens
+    fit = [(problem, ids) for problem, ids in prompts if len(ids) <= most]
+    if not fit:
+        raise ValueError(
+            f"config.rollout.max_prompt_tokens={most}: all prompts of {source.key}"
+            f"={source.text!r} are longer or unreadable; raise it, or use other"
+            " problems"
+        )
+    chosen = ProblemSet(
+        name=source.name,
+        source=source.text,
+        rows=len(problems),
+        problems=[problem for problem, _ in fit],
+        prompts=[ids for _, ids in fit],
+        too_long=len(prompts) - len(fit),
+        note=note,
+    )
+    return chosen, readable
 
 
 def _describe_faults(
@@ -307,37 +344,39 @@ def check_sizes(
         )
 
 
-def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
-    """Returns name, config key, source and arguments of each held-out set."""
+def _sources(d: Data) -> list[_Source]:
+    """Returns the source of the training problems, then those of the held-out sets."""
     key = "config.data.eval"
+    sources = [_Source("train", "config.data.train", d.train, d.train_args)]
     if isinstance(d.eval, str):
         if d.eval.startswith("{"):
             raise ValueError(
                 f"{key}={d.eval!r}: is not a dict; write it as in Python,"
                 " {'NAME': 'VALUE'}"
             )
-        return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
+        held_out = [_Source("held-out", key, d.eval, d.eval_args)] if d.eval else []
+        return sources + held_out
     if not isinstance(d.eval, Mapping):
         raise ValueError(
             f"{key}={d.eval!r}: must be files, a function, or a dict of these by name"
         )
-    sets = []
-    for name, source in d.eval.items():
-        if not (isinstance(source, str) and source):
-            raise ValueError(f"{key}.{name}={source!r}: must be files or a function")
+    for name, text in d.eval.items():
+        if not (isinstance(text, str) and text):
+            raise ValueError(f"{key}.{name}={text!r}: must be files or a function")
         if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or name == "train":
             raise ValueError(
                 f"{key}: {name!r} cannot name a set; use a letter or digit, then"
                 " letters, digits, - and _; 'train' is reserved"
             )
-        sets.append((name, f"{key}.{name}", source, d.eval_args.get(name, {})))
+        arguments = d.eval_args.get(name, {})
+        sources.append(_Source(name, f"{key}.{name}", text, arguments))
     for name, arguments in d.eval_args.items():
         if name not in d.eval or not isinstance(arguments, Mapping):
             raise ValueError(
                 f"config.data.eval_args.{name}={arguments!r}: must be a dict of"
                 f" arguments for one of the sets {', '.join(d.eval)}"
             )
-    return sets
+    return sources
 
 
 def reward_formulas(c: RunConfig) -> Mapping[str, str]:

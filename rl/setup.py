@@ -24,7 +24,6 @@ from rl.engine import Engine, Reject
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.extra import ExtraGroups, load_extra_groups
-from rl.groups.judge import build_groups
 from rl.groups.rollouts import Rollouts
 from rl.held_out import evaluate_sets
 from rl.problems.curriculum import Curriculum
@@ -92,8 +91,18 @@ def open_parts(
     processes.announce("begin", config_json(c))  # followers make their engines too
     engine = make_engine(spec, workdir, check_stop, processes)
     rewards = spec.open_rewards()
+    curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
+    collector = Collector(
+        draws=Draws(curriculum, spec.train, c.sampling),
+        sample=engine.sample,
+        reward=rewards.reward(TRAINING),
+        decode=spec.decode,
+        prompts=spec.train_set.prompts,
+        stop_token_ids=spec.stop_token_ids,
+        config=c,
+    )
     rollouts = Rollouts(
-        _make_collector(spec, engine, rewards),
+        collector,
         schedule=c.rollout.schedule,
         max_staleness=c.rollout.max_staleness,
         steps=c.steps,
@@ -117,28 +126,10 @@ def open_parts(
             extra_groups=load_extra_groups(
                 c.rollout.extra_groups,
                 problems=spec.train,
-                encode=lambda problem: spec.prompts[problem.problem],
+                encode=spec.encode,
                 tokenize=spec.tokenize,
             ),
         )
-
-
-def _make_collector(spec: RunSpec, engine: Engine, rewards: Rewards) -> Collector:
-    c = spec.config
-    curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
-    return Collector(
-        draws=Draws(curriculum, spec.train, c.sampling),
-        sample=engine.sample,
-        judge=functools.partial(
-            build_groups,
-            reward=rewards.reward(TRAINING),
-            decode=spec.decode,
-            settings=c.reward,
-        ),
-        prompts=spec.prompts,
-        stop_token_ids=spec.stop_token_ids,
-        config=c,
-    )
 
 
 def make_engine(
@@ -179,7 +170,7 @@ def make_engine(
             model=model.clone(remat="none"),
             folder=folder,
             workdir=workdir,
-            prompt=spec.prompts[spec.train[0].problem].tolist(),
+            prompt=spec.train_set.prompts[0].tolist(),
         )
     step = make_update(c, model, spec.objective)
     count = parameter_count(spec.model)
@@ -293,18 +284,19 @@ def _make_embedded(
     assert model.mesh is not None
     memory = device_memory(model.mesh)
     carry = c.dynamic_sampling.carry
+    prompts = [ids for s in (spec.train_set, *spec.held_out) for ids in s.prompts]
     layout = make_layout(
         model,
         slots=c.rollout.slots,
         tensor=c.rollout.tensor,
         prompt_length=c.rollout.max_prompt_tokens,
         response_length=c.rollout.max_response_tokens,
-        common=common_length([prompt.tolist() for prompt in spec.prompts.values()]),
+        common=common_length([ids.tolist() for ids in prompts]),
         partial=carry,
         room=memory and memory - device_bytes(resident),
     )
     sampler = JaxSampler(layout, params)
-    sizes = len(sampler.batches())
+    sizes = len(layout.slot_counts())
     with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
         sampler.warm_up(partial=carry, on_compiled=compiled.update)
     return sampler

@@ -100,7 +100,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         )
     notes = [s.note for s in (spec.train_set, *spec.held_out)]
     notes += describe_faults(spec.train, held_out)
-    prompt = spec.decode_prompt(spec.prompts[spec.train[0].problem].tolist())
+    prompt = spec.decode_prompt(spec.train_set.prompts[0].tolist())
     notes.append(_unread_answers(c, prompt))
     text += [f"WARNING: {note}" for note in notes if note]
     text += settings_without_effect(
@@ -187,7 +187,7 @@ def _describe_set(of_set: ProblemSet) -> str:
 def _example(spec: RunSpec) -> dict[str, str]:
     """Describes the first prompt, its gold, and rewards of a right and wrong answer."""
     problem = spec.train[0]
-    ids = spec.prompts[problem.problem].tolist()
+    ids = spec.train_set.prompts[0].tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
     if len(prompt) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2

@@ -106,23 +106,29 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def empty(
-    model: InferenceDecoder, batch: int, size: int, width: int, prefix: int = 0
+    model: InferenceDecoder, num_slots: int, size: int, width: int, prefix: int = 0
 ) -> Slots:
-    """Returns a decode state of B = `batch` unused slots, S = `size` and W = `width`.
+    """Returns a decode state of B = `num_slots` unused slots.
 
-    `prefix` is the length of the prefix that all prompts share; 0 for none.
+    S is `size` and W is `width`. `prefix` is the length of the prefix that all prompts
+    share; 0 for none.
     """
     state = Slots(
         cache=KVCache.zeros(
-            model.config, batch, size, model.dtype, stacked=model.stacked, prefix=prefix
+            model.config,
+            num_slots,
+            size,
+            model.dtype,
+            stacked=model.stacked,
+            prefix=prefix,
         ),
-        token=jnp.zeros(batch, jnp.int32),
-        uniforms=jnp.zeros((batch, width, 2), jnp.float32),
-        count=jnp.zeros(batch, jnp.int32),
-        limit=jnp.zeros(batch, jnp.int32),
-        done=jnp.ones(batch, bool),
-        token_ids=jnp.zeros((batch, width), jnp.int32),
-        logprobs=jnp.zeros((batch, width), jnp.float32),
+        token=jnp.zeros(num_slots, jnp.int32),
+        uniforms=jnp.zeros((num_slots, width, 2), jnp.float32),
+        count=jnp.zeros(num_slots, jnp.int32),
+        limit=jnp.zeros(num_slots, jnp.int32),
+        done=jnp.ones(num_slots, bool),
+        token_ids=jnp.zeros((num_slots, width), jnp.int32),
+        logprobs=jnp.zeros((num_slots, width), jnp.float32),
     )
     return _pin(state, model.mesh)
 

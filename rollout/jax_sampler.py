@@ -1,9 +1,9 @@
 """Samples with jitted prefill and decode programs on the trainer's own devices.
 
-A decode batch consists of slots, one completion each. A prompt is prefilled once for
+Completions decode together in slots, one in each. A prompt is prefilled once for
 all its new completions. A partial completion is prefilled together with its prompt. A
-slot whose completion has ended takes the next completion. When none waits, the batch
-shrinks.
+slot whose completion has ended takes the next completion. When none waits, the
+number of slots shrinks.
 
 Random numbers depend on the call's seed and the indices of prompt, completion and
 token. Completions are equal on any mesh, except for rounding.
@@ -24,7 +24,7 @@ from models.inference import served_params
 from rollout import decoding
 from rollout.decoding import Drawn, Insertion
 from rollout.layout import Layout
-from rollout.prompts import Prompts, common_length, pack
+from rollout.prompts import Prompts, common_length, pack_prompts
 from rollout.types import (
     Completion,
     Completions,
@@ -62,33 +62,32 @@ class JaxSampler:
     def close(self) -> None:
         self.make_room()
 
-    def batches(self) -> list[int]:
-        return self._layout.batches()
-
     def warm_up(
         self, *, partial: bool = False, on_compiled: Callable[[], None] = lambda: None
     ) -> None:
         """Compiles the programs for the layout's lengths, except decoding with top-p.
 
         With `partial`, includes the prefill of partial completions. Calls `on_compiled`
-        after each batch size of `batches`.
+        after each number of slots of `Layout.slot_counts`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         prefix = self._layout.prefix
         columns, width = self._layout.lengths(1, 1, prefix)
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(0))
-        for batch in self.batches():
-            shapes = [self._layout.prefill_shape(batch, 1)]
+        for num_slots in self._layout.slot_counts():
+            shapes = [self._layout.prefill_shape(num_slots, 1)]
             if partial:
-                shapes.append(self._layout.partial_shape(batch, columns, prefix))
-            state = decoding.empty(self._model, batch, columns, width, prefix)
+                shapes.append(self._layout.partial_shape(num_slots, columns, prefix))
+            state = decoding.empty(self._model, num_slots, columns, width, prefix)
             for shape in shapes:
                 block = self.read(0, [[0]], 0, shape)
-                new = _insertion([], [], block, batch, self._layout.refill(batch))
+                new = _insertion(
+                    [], [], block, num_slots, self._layout.refill(num_slots)
+                )
                 state = decoding.insert(self._mesh, state, root, new)
-            state, *_ = self._decode(state, dynamic, False, batch)
-            self._compact(state, {}, batch)
+            state, *_ = self._decode(state, dynamic, False, num_slots)
+            self._compact(state, {}, num_slots)
             on_compiled()
 
     def sample(
@@ -109,32 +108,34 @@ class JaxSampler:
         prefix = layout.prefix if alike else 0
         columns, width = layout.lengths(longest, params.max_tokens, prefix)
         unfinished = sum(c.unfinished for group in results for c in group)
-        batch = layout.batch(unfinished)
-        refill = layout.refill(batch)
+        num_slots = layout.slots_for(unfinished)
+        refill = layout.refill(num_slots)
 
         dynamic = decoding.dynamic_params(params)
         truncates = params.top_p < 1 and params.temperature > 0
         root = jax.random.key_data(jax.random.key(seed))
-        state = decoding.empty(self._model, batch, columns, width, prefix)
+        state = decoding.empty(self._model, num_slots, columns, width, prefix)
         shapes = (
-            layout.prefill_shape(batch, longest),
-            layout.partial_shape(batch, columns, prefix),
+            layout.prefill_shape(num_slots, longest),
+            layout.partial_shape(num_slots, columns, prefix),
         )
         waiting = _Waiting(self, prompts, results, params.max_tokens, shapes)
         running: dict[int, _Task] = {}
         # Fill the copies of the weights in turn, so that their slots shrink equally.
-        free = sorted(range(batch), key=lambda slot: slot % (batch // layout.copies))
+        free = sorted(
+            range(num_slots), key=lambda slot: slot % (num_slots // layout.copies)
+        )
         while running or waiting:
             if not waiting:
-                state, running, batch = self._compact(state, running, batch)
+                state, running, num_slots = self._compact(state, running, num_slots)
             while free and waiting:
                 tasks, block = waiting.take(min(len(free), refill))
                 slots = [free.pop(0) for _ in tasks]
                 running.update(zip(slots, tasks, strict=True))
-                new = _insertion(slots, tasks, block, batch, refill)
+                new = _insertion(slots, tasks, block, num_slots, refill)
                 state = decoding.insert(self._mesh, state, root, new)
-            ends = refill if waiting else self._ends_to_compact(running, batch)
-            idle = batch - len(running)
+            ends = refill if waiting else self._ends_to_compact(running, num_slots)
+            idle = num_slots - len(running)
             min_done = idle + min(ends, len(running))
             state, drawn, enough = self._decode(
                 state, dynamic, truncates, min_done, on_pause
@@ -177,30 +178,30 @@ class JaxSampler:
         versions = np.full(len(ids), self._version, np.int32)
         return task.partial.followed_by(Completion(ids, logprobs, reason, versions))
 
-    def _ends_to_compact(self, running, batch: int) -> int:
-        """Returns how many completions must end until the batch shrinks or is empty."""
-        copies, smaller = self._layout.copies, self._layout.smaller_batch(batch)
-        slots, fewer = batch // copies, smaller // copies
-        groups = collections.Counter(slot // slots for slot in running)
+    def _ends_to_compact(self, running, num_slots: int) -> int:
+        """Returns how many must end until there are fewer slots, or none runs."""
+        copies, smaller = self._layout.copies, self._layout.fewer_slots(num_slots)
+        each, fewer = num_slots // copies, smaller // copies
+        groups = collections.Counter(slot // each for slot in running)
         return sum(max(0, live - fewer) for live in groups.values())
 
-    def _compact(self, state, running, batch: int):
-        """Shrinks the batch while the running completions fit into a smaller one."""
+    def _compact(self, state, running, num_slots: int):
+        """Removes slots while the running completions fit into fewer."""
         copies = self._layout.copies
-        while size := self._layout.smaller_batch(batch):
-            if self._ends_to_compact(running, batch):
+        while size := self._layout.fewer_slots(num_slots):
+            if self._ends_to_compact(running, num_slots):
                 break
-            slots, fewer = batch // copies, size // copies
+            each, fewer = num_slots // copies, size // copies
             running_first = sorted(
-                range(batch), key=lambda slot: (slot // slots, slot not in running)
+                range(num_slots), key=lambda slot: (slot // each, slot not in running)
             )
-            stay = np.reshape(running_first, (copies, slots))[:, :fewer].ravel()
-            keep = (stay % slots).astype(np.int32)
+            stay = np.reshape(running_first, (copies, each))[:, :fewer].ravel()
+            keep = (stay % each).astype(np.int32)
             state = decoding.compact(self._mesh, state, keep)
             moved = enumerate(stay.tolist())
             running = {new: running[old] for new, old in moved if old in running}
-            batch = size
-        return state, running, batch
+            num_slots = size
+        return state, running, num_slots
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
         """Prefills, in order, the prompts that fit into the packed rows.
@@ -209,7 +210,7 @@ class JaxSampler:
         prompts' common prefix, and `first` the first prompt's index in `_Waiting`.
         """
         rows, length = shape
-        packed, spans = pack(prompts, shared=shared, rows=rows, length=length)
+        packed, spans = pack_prompts(prompts, shared=shared, rows=rows, length=length)
         k, v = decoding.prefill(self._model, self._params, packed)
         read = prompts[: len(spans.row)]
         last_tokens = np.array([prompt[-1] for prompt in read], np.int32)
@@ -293,11 +294,15 @@ class _Waiting:
 
 
 def _insertion(
-    slots: Sequence[int], tasks: Sequence[_Task], block: _Block, batch: int, refill: int
+    slots: Sequence[int],
+    tasks: Sequence[_Task],
+    block: _Block,
+    num_slots: int,
+    refill: int,
 ) -> Insertion:
     """Returns the insertion of `tasks` into `slots`, padded to R = `refill`."""
     # The padding has distinct slots that are out of range, which `insert` drops.
-    slot = np.arange(batch, batch + refill, dtype=np.int32)
+    slot = np.arange(num_slots, num_slots + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)
     path = np.zeros((refill, 2), np.uint32)
     for i, (s, task) in enumerate(zip(slots, tasks, strict=True)):

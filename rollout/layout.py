@@ -47,7 +47,7 @@ class PlatformSettings(NamedTuple):
     # Minimum length of a common prefix of all prompts that is cached once for all
     # slots; 0 disables this, as the GPU kernel requires.
     min_prefix: int = 0
-    parts: tuple[int, ...] = (8, 4, 2, 1)  # decode batch sizes: `slots` divided by each
+    parts: tuple[int, ...] = (8, 4, 2, 1)  # numbers of slots: `slots` divided by each
     one_pass: bool = False  # see `rollout.inverse_cdf.draw_tokens`
 
 
@@ -122,36 +122,38 @@ class Layout:
             bucket *= 2
         return min(bucket, max(self.trained.config.max_positions, length))
 
-    def batches(self) -> list[int]:
+    def slot_counts(self) -> list[int]:
         return sorted({self.rows(max(1, self.slots // n)) for n in self.settings.parts})
 
-    def batch(self, completions: int) -> int:
-        """Returns the smallest decode batch size >= `completions`, or the largest."""
-        sizes = self.batches()
+    def slots_for(self, completions: int) -> int:
+        """Returns the smallest number of slots >= `completions`, or the largest."""
+        sizes = self.slot_counts()
         return next((size for size in sizes if size >= completions), sizes[-1])
 
-    def smaller_batch(self, batch: int) -> int:
-        """Returns the next smaller decode batch size, or 0 if there is none."""
-        return max((size for size in self.batches() if size < batch), default=0)
+    def fewer_slots(self, num_slots: int) -> int:
+        """Returns the next smaller number of slots, or 0 if there is none."""
+        return max((size for size in self.slot_counts() if size < num_slots), default=0)
 
-    def refill(self, batch: int) -> int:
-        return max(1, batch // _REFILL_PART)
+    def refill(self, num_slots: int) -> int:
+        return max(1, num_slots // _REFILL_PART)
 
-    def prefill_shape(self, batch: int, prompt: int) -> tuple[int, int]:
+    def prefill_shape(self, num_slots: int, prompt: int) -> tuple[int, int]:
         """Returns the number and length of the rows for a prefill.
 
         The rows are packed with prompts of up to `prompt` tokens.
         """
-        return self._reading(batch, self._known(prompt, self.prompt_length))
+        return self._reading(num_slots, self._known(prompt, self.prompt_length))
 
-    def partial_shape(self, batch: int, columns: int, prefix: int) -> tuple[int, int]:
-        return self._reading(batch, prefix + columns)
+    def partial_shape(
+        self, num_slots: int, columns: int, prefix: int
+    ) -> tuple[int, int]:
+        return self._reading(num_slots, prefix + columns)
 
-    def _reading(self, batch: int, longest: int) -> tuple[int, int]:
+    def _reading(self, num_slots: int, longest: int) -> tuple[int, int]:
         # Each copy prefills one row for its share of one insertion. With many copies,
         # rows are shorter, and if needed fewer, to limit the number of tokens.
         most = max(_READERS * self.settings.read, self.cached // _READ_PART)
-        needed = self.refill(batch) // self.copies * longest
+        needed = self.refill(num_slots) // self.copies * longest
         each = most // self.copies // _BUCKET * _BUCKET
         length = max(longest, min(needed, self.settings.read, each))
         length = _round_up(length, _BUCKET)
@@ -279,16 +281,16 @@ def layout_bytes(layout: Layout) -> int:
     """
     config = layout.model.config
     columns, width = layout.lengths(0, 0, layout.prefix)
-    batch = layout.rows(layout.slots)
+    num_slots = layout.rows(layout.slots)
     positions = layout.cached + layout.prefix
-    read = [layout.prefill_shape(batch, 0)]
+    read = [layout.prefill_shape(num_slots, 0)]
     if layout.partial:
-        read.append(layout.partial_shape(batch, columns, layout.prefix))
+        read.append(layout.partial_shape(num_slots, columns, layout.prefix))
     positions += max(math.prod(shape) for shape in read)
     heads = config.num_kv_heads // layout.tensor
     entries = 2 * config.num_layers * heads * config.head_dim * positions
     # Bytes of each slot: done, count, and token ids with log-probabilities.
-    drawn = batch * (1 + 4 + (4 + 4) * width)
+    drawn = num_slots * (1 + 4 + (4 + 4) * width)
     shapes, shardings = abstract_served(layout.model)
     weights = device_bytes(with_shardings(shapes, shardings))
     return weights + entries * jnp.dtype(layout.model.dtype).itemsize + drawn

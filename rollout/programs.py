@@ -32,21 +32,21 @@ class Program(NamedTuple):
 
 
 def programs(
-    layout: Layout, *, batch: int = 0, partial: bool = False
+    layout: Layout, *, num_slots: int = 0, partial: bool = False
 ) -> dict[str, Program]:
     """Returns the main programs of `JaxSampler` by name; "decode" does not apply top-p.
 
     Args:
       layout: the sampler's layout; the devices of its mesh need not exist.
-      batch: the decode batch size, one of `layout.batches()`; 0 for the largest.
+      num_slots: one of `layout.slot_counts()`; 0 for the largest.
       partial: whether to add "prefill_partial". "insert" then takes the results of
         "prefill_partial" instead of those of "prefill".
     """
     model, mesh = layout.model, layout.mesh
-    batch = batch or layout.batches()[-1]
+    num_slots = num_slots or layout.slot_counts()[-1]
     prefix = layout.prefix
     columns, width = layout.lengths(1, 1, prefix)
-    refill = layout.refill(batch)
+    refill = layout.refill(num_slots)
     whole = named_sharding(mesh)
 
     def array(shape, dtype, sharding: NamedSharding = whole):
@@ -59,7 +59,7 @@ def programs(
     )
     weights = with_shardings(*abstract_served(model))
     state = jax.eval_shape(
-        lambda: inspect.unwrap(decoding.empty)(model, batch, columns, width, prefix)
+        lambda: inspect.unwrap(decoding.empty)(model, num_slots, columns, width, prefix)
     )
     state = with_shardings(state, decoding.shardings(state, mesh))
     params = SamplingParams(max_tokens=1, stop_token_ids=(0,))
@@ -68,9 +68,9 @@ def programs(
         jax.eval_shape(lambda: decoding.dynamic_params(params)),
     )
 
-    shapes = {"prefill": layout.prefill_shape(batch, 1)}
+    shapes = {"prefill": layout.prefill_shape(num_slots, 1)}
     if partial:
-        shapes["prefill_partial"] = layout.partial_shape(batch, columns, prefix)
+        shapes["prefill_partial"] = layout.partial_shape(num_slots, columns, prefix)
     read = {
         name: (model, weights, Rows(*[array(shape, jnp.int32)] * 4))
         for name, shape in shapes.items()

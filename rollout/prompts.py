@@ -32,7 +32,7 @@ def common_length(prompts: Prompts) -> int:
     return next(differ, shortest - 1)
 
 
-def pack(
+def pack_prompts(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Spans]:
     """Packs prompts, without their last tokens, in order until `rows` rows are full.

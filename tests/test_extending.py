@@ -10,7 +10,7 @@ import pytest
 
 from configs.base import from_config
 from configs.reading import read_config
-from rl.groups.advantages import load_advantage
+from rl.groups.advantages import compute_advantages
 from rl.loop import train
 from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter
@@ -88,12 +88,12 @@ def test_rewards_are_what_the_page_says(files):
 
 def test_the_advantage_gives_what_the_page_says(files):
     group = make_group([True, False, False], rewards=[1.0, -1.0, 0.0])
-    assert load_advantage("my_advantage:ranks")([group])[0].tolist() == [1, -1, 0]
+    assert compute_advantages([group], "my_advantage:ranks")[0].tolist() == [1, -1, 0]
 
 
 def test_the_token_advantage_has_a_number_for_each_token(files):
     group = make_group([True, False], lengths=[4, 2])
-    (of_group,) = load_advantage("my_token_advantage:first_half")([group])
+    (of_group,) = compute_advantages([group], "my_token_advantage:first_half")
     assert [a.tolist() for a in of_group] == [[1, 1, 0, 0], [-1, 0]]
 
 

@@ -2,11 +2,11 @@
 
 An advantage function is called once per group, with the arguments that it names:
 
-    rewards      float64 `[G]`, rewards after the length penalty
-    correct      bool `[G]`, true for correct completions
-    lengths      int `[G]`, number of tokens of each completion
-    completions  the G `Completion` records, with `token_ids`
-    batch        list with the rewards `[G]` of each group of the step
+    rewards       float64 `[G]`, rewards after the length penalty
+    correct       bool `[G]`, true for correct completions
+    lengths       int `[G]`, number of tokens of each completion
+    completions   the G `Completion` records, with `token_ids`
+    step_rewards  list with the rewards `[G]` of each group of the step
 
 The function returns one number per completion, or a list of G arrays with one number
 per token. G may differ between groups: completions without a verdict are removed, and a
@@ -47,7 +47,7 @@ def mean(rewards: Float[np.ndarray, " G"]) -> Float64[np.ndarray, " G"]:
 
 
 def batch_std(
-    rewards: Float[np.ndarray, " G"], batch: Sequence[Float[np.ndarray, " _"]]
+    rewards: Float[np.ndarray, " G"], step_rewards: Sequence[Float[np.ndarray, " _"]]
 ) -> Float64[np.ndarray, " G"]:
     """Computes `(r - mean) / (std + 1e-6)` with the mean of the group.
 
@@ -55,7 +55,7 @@ def batch_std(
 
     Source: ScaleRL (arXiv 2510.13786).
     """
-    of_all = np.concatenate([mean(of_group) for of_group in batch])
+    of_all = np.concatenate([mean(of_group) for of_group in step_rewards])
     return mean(rewards) / (of_all.std() + _EPSILON)
 
 
@@ -83,34 +83,36 @@ ADVANTAGES: Mapping[str, Callable[..., Advantages]] = {
     f.__name__: f for f in (std, mean, batch_std, maxrl, leave_one_out)
 }
 
-_GIVEN = {
-    "rewards": lambda group: np.asarray(group.rewards, np.float64),
-    "correct": lambda group: group.correct,
-    "lengths": lambda group: np.array([len(c.token_ids) for c in group.completions]),
-    "completions": lambda group: group.completions,
-}
+_ARGUMENTS = ("rewards", "correct", "lengths", "completions", "step_rewards")
 
 
-def load_advantage(function: str) -> Callable[[Sequence[Group]], list[Advantages]]:
-    """Returns a function `(groups of a step) -> [advantages of each group]`.
+def load_advantage(function: str) -> Callable[..., Any]:
+    """Returns an advantage function that may be called with all arguments.
 
     `function` is a name in `ADVANTAGES`, or a user's "module:function". Raises
     ValueError if the function cannot be loaded, or has an unknown argument.
     """
     named = load_named(function, ADVANTAGES, key="config.objective.advantage")
     key = f"config.objective.advantage={function!r}"
-    advantage = by_name(named, (*_GIVEN, "batch"), key=key)
+    return by_name(named, _ARGUMENTS, key=key)
 
-    def of_groups(groups):
-        batch = [_GIVEN["rewards"](group) for group in groups]
-        found = []
-        for group in groups:
-            given = {name: of(group) for name, of in _GIVEN.items()}
-            values = advantage(**given, batch=batch)
-            found.append(check_advantages(values, group, key=key))
-        return found
 
-    return of_groups
+def compute_advantages(groups: Sequence[Group], function: str) -> list[Advantages]:
+    """Returns the advantages of each group of a step; see `load_advantage`."""
+    advantage = load_advantage(function)
+    key = f"config.objective.advantage={function!r}"
+    step_rewards = [np.asarray(group.rewards, np.float64) for group in groups]
+    found = []
+    for group in groups:
+        values = advantage(
+            rewards=np.asarray(group.rewards, np.float64),
+            correct=group.correct,
+            lengths=np.array([len(c.token_ids) for c in group.completions]),
+            completions=group.completions,
+            step_rewards=step_rewards,
+        )
+        found.append(check_advantages(values, group, key=key))
+    return found
 
 
 def check_advantages(

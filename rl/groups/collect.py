@@ -1,4 +1,4 @@
-"""Implements dynamic sampling: samples groups in rounds to fill the batch of a step."""
+"""Implements dynamic sampling: samples groups in rounds until a step has enough."""
 
 import dataclasses
 import math
@@ -12,8 +12,10 @@ import numpy as np
 from configs.base import RunConfig, in_stage
 from configs.checks import filter_on
 from rl.groups.draws import Draw, Draws
+from rl.groups.judge import build_groups, informative
 from rl.groups.state import from_json, to_json
-from rl.groups.stats import RolloutStats, informative
+from rl.groups.stats import RolloutStats
+from rl.reward.verifier import Reward
 from rl.types import Group
 from rollout.seeds import Stream, run_seed
 from rollout.types import EMPTY, Completion, SamplingParams
@@ -36,6 +38,7 @@ class PartialGroup:
     """
 
     draw: Draw
+    prompt_ids: np.ndarray  # int32 [P]
     created_step: int
     completions: tuple[Completion, ...]  # G, finished or not
 
@@ -55,7 +58,7 @@ class PartialGroup:
 class Collector:
     """Collects informative groups for each step and retains surplus groups.
 
-    If sampler and judge are deterministic, the groups depend only on `state()`, the
+    If sampler and reward are deterministic, the groups depend only on `state()`, the
     weights and the step.
 
     Without `dynamic_sampling.filter`, every group with two or more verdicts counts as
@@ -67,8 +70,9 @@ class Collector:
 
     draws: Draws
     sample: Callable[..., list[list[Completion]]]  # like `Sampler.sample`
-    judge: Callable[..., list[Group]]  # `build_groups`, with its settings bound
-    prompts: Mapping[str, np.ndarray]  # int32 [P] by problem text, template applied
+    reward: Reward  # judges the texts of several groups
+    decode: Callable[[Sequence[int]], str]  # converts a completion to text
+    prompts: Sequence[np.ndarray]  # int32 [P] by `Draw.index`, template applied
     stop_token_ids: tuple[int, ...]  # ids that end a completion
     config: RunConfig  # of the run; `in_stage` applies the settings of a stage
 
@@ -79,7 +83,7 @@ class Collector:
         self._max_age = self.settings.max_age + self.settings.carry
         self._left: list[Group] = []
         self._partial: list[PartialGroup] = []
-        self._rounds, self._shortfalls, self._acceptance = 0, 0, 1.0
+        self._rounds, self._shortfalls, self._informative_share = 0, 0, 1.0
         self._temperature = self.config.rollout.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
@@ -123,7 +127,7 @@ class Collector:
             accepted = [group for _, group in judged if self._teaches(group)]
             if judged and missing > 0:
                 share = len(accepted) / len(judged)
-                self._acceptance = 0.5 * self._acceptance + 0.5 * share
+                self._informative_share = 0.5 * self._informative_share + 0.5 * share
             kept += accepted
         if self.settings.carry:
             # Oldest first, then by a hash. If sorted by the time of completion, the
@@ -182,7 +186,7 @@ class Collector:
     ) -> list[tuple[Draw, Group]]:
         """Samples and judges a round of groups; returns those that are complete."""
         carry, oversample = self.settings.carry, self.settings.oversample
-        needed = max(0, missing) / max(self._acceptance, 0.1)
+        needed = max(0, missing) / max(self._informative_share, 0.1)
         if carry:
             count = max(0, math.ceil(oversample * needed) - len(self._partial))
         else:
@@ -193,11 +197,10 @@ class Collector:
             group if group.tokens else dataclasses.replace(group, created_step=step)
             for group in self._partial
         ] + [
-            PartialGroup(draw, step, (EMPTY,) * params.n)
+            PartialGroup(draw, self.prompts[draw.index], step, (EMPTY,) * params.n)
             for draw in self.draws.draw(count, size=params.n, seed=seed)
         ]
-        problems = [group.draw.problem for group in groups]
-        prompts = [self.prompts[problem.problem].tolist() for problem in problems]
+        prompts = [group.prompt_ids.tolist() for group in groups]
         completions = [list(group.completions) for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         judged: dict[int, Group] = {}
@@ -210,13 +213,16 @@ class Collector:
             ]
             if not ended:
                 return
-            found = self.judge(
-                problems=[problems[i] for i in ended],
+            found = build_groups(
+                problems=[groups[i].draw.problem for i in ended],
                 prompts=[prompts[i] for i in ended],
                 completions=[completions[i] for i in ended],
                 created_step=[groups[i].created_step for i in ended],
                 max_tokens=params.max_tokens,
                 seed=run_seed(self.config.seed, Stream.SHUFFLING, number),
+                reward=self.reward,
+                decode=self.decode,
+                settings=self.config.reward,
             )
             for i, group in zip(ended, found, strict=True):
                 judged[i] = group
@@ -251,7 +257,7 @@ class Collector:
             "left": to_json(self._left),
             "partial": to_json(self._partial),
             "shortfalls": self._shortfalls,
-            "acceptance": self._acceptance,
+            "informative_share": self._informative_share,
             "temperature": self._temperature,
         }
 
@@ -261,7 +267,7 @@ class Collector:
         self._left = list(from_json(list[Group], state["left"]))
         self._partial = list(from_json(list[PartialGroup], state["partial"]))
         self._shortfalls = state["shortfalls"]
-        self._acceptance = state["acceptance"]
+        self._informative_share = state["informative_share"]
         self._temperature = state["temperature"]
 
 

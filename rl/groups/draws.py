@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from configs.base import Sampling, Stage
-from rl.groups.rates import Rate, SolveRates
+from rl.groups.solve_rates import SolveRate, SolveRates
 from rl.problems.curriculum import Counts, Curriculum
 from rl.types import Group, Problem
 from rollout.seeds import generator
@@ -35,7 +35,7 @@ class Draw:
     problem: Problem
     index: int  # of the problem, in the run's problems
     chance: float  # probability with which the offered problem was drawn
-    rate: Rate  # estimate of the solve rate at the time of the draw
+    solve_rate: SolveRate  # estimate of the solve rate at the time of the draw
 
 
 class Draws:
@@ -51,7 +51,7 @@ class Draws:
         self._curriculum, self._settings = curriculum, settings
         self._indices = {p.id: index for index, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
-        self._rates = SolveRates(problems, half_life=settings.half_life)
+        self._solve_rates = SolveRates(problems, half_life=settings.half_life)
 
     def begin(self, step: int) -> Stage:
         """Resets the counts for a new step, and returns the step's curriculum stage."""
@@ -68,9 +68,13 @@ class Draws:
 
         `seed` is for the random choice of the offered problems that are skipped.
         """
-        rates = self._rates.at(self._step)
+        rates = self._solve_rates.at(self._step)
         teaches = rates.mixed(size)
-        chances = self._chances(rates, teaches)
+        chances = np.ones(len(teaches))
+        if self._settings.policy == "signal":
+            worth = np.where(rates.mean < _RETIRE_AT, teaches, 0.0)
+            most = max(worth[self._pool].max(), 1e-12)
+            chances = np.clip(worth / most, self._settings.explore, 1.0)
         coins = generator(seed, _OFFERS)
         draws: list[Draw] = []
         while len(draws) < n:
@@ -78,27 +82,22 @@ class Draws:
             index = self._indices[problem.id]
             self._counts["offered"] += 1
             if coins.random() < chances[index]:
-                rate = Rate(float(rates.right[index]), float(rates.wrong[index]))
+                rate = SolveRate(float(rates.right[index]), float(rates.wrong[index]))
                 draws.append(Draw(problem, index, float(chances[index]), rate))
             else:
                 self._counts["refused"] += 1
                 self._counts["refused_in_vain"] += teaches[index]
         return draws
 
-    def _chances(self, rates: Rate, teaches: np.ndarray) -> np.ndarray:
-        if self._settings.policy == "uniform":
-            return np.ones(len(teaches))
-        worth = np.where(rates.mean < _RETIRE_AT, teaches, 0.0)
-        most = max(worth[self._pool].max(), 1e-12)
-        return np.clip(worth / most, self._settings.explore, 1.0)
-
     def observe(self, draw: Draw, group: Group) -> None:
         """Updates solve rates and counts with the judged group of a draw."""
         count, correct = self._counts, group.correct
-        self._rates.observe(draw.index, correct, chance=draw.chance, step=self._step)
+        self._solve_rates.observe(
+            draw.index, correct, chance=draw.chance, step=self._step
+        )
         if len(correct) >= 2:
             count["compared"] += 1
-            count["expected"] += float(draw.rate.mixed(len(correct)))
+            count["expected"] += float(draw.solve_rate.mixed(len(correct)))
             count["found"] += bool(correct.any() and not correct.all())
 
     def end_step(self, counts: Counts, *, updates: bool) -> None:
@@ -108,9 +107,9 @@ class Draws:
         """Returns metrics of the curriculum and the draws; see docs/sampling.md."""
         count, pool = self._counts, self._pool
         values = {k: float(count[k]) for k in ("offered", "refused", "refused_in_vain")}
-        solved = self._rates.at(self._step).mean[pool] >= _RETIRE_AT
+        solved = self._solve_rates.at(self._step).mean[pool] >= _RETIRE_AT
         values["retired"] = float(solved.mean())
-        values["coverage"] = float(self._rates.seen[pool].mean())
+        values["coverage"] = float(self._solve_rates.seen[pool].mean())
         if count["compared"]:
             for name in ("expected", "found"):
                 values[name] = count[name] / count["compared"]
@@ -119,9 +118,9 @@ class Draws:
 
     def state(self) -> dict[str, Any]:
         """Returns the state of curriculum and solve rates as JSON, for `restore`."""
-        return self._curriculum.state() | {"rates": self._rates.state()}
+        return self._curriculum.state() | {"rates": self._solve_rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a `state()`; raises ValueError if it does not fit the run."""
         self._curriculum.restore(state)
-        self._rates.restore(state["rates"])
+        self._solve_rates.restore(state["rates"])

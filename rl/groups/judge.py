@@ -1,6 +1,7 @@
-"""Judges completions: decodes texts, computes rewards and builds groups."""
+"""Judges completions and builds groups; decides which groups are informative."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from rl.reward.verifier import Reward
 from rl.types import Group, Problem
 from rollout.seeds import generator
 from rollout.types import Completion
+
+FilterOn = Literal["correct", "reward"]
 
 
 def build_groups(
@@ -70,6 +73,18 @@ def build_groups(
             )
         )
     return groups
+
+
+def informative(group: Group, *, on: FilterOn = "correct") -> bool:
+    """Returns whether the completions of a group differ in correctness or reward.
+
+    With "correct", some must be correct and some wrong (DAPO, arXiv 2503.14476,
+    eq. 11). With "reward", the rewards before shaping must differ; an empty group
+    raises ValueError.
+    """
+    if on == "reward":
+        return bool(np.ptp(group.raw) > 0)
+    return bool(group.correct.any() and not group.correct.all())
 
 
 def overlong_penalty(

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from configs.base import RunConfig
-from rl.groups.advantages import load_advantage
+from rl.groups.advantages import compute_advantages
 from rl.groups.extra import ExtraGroups
 from rl.types import Batch, Group, Segment
 
@@ -36,7 +36,7 @@ def pack_groups(
     is the policy version at the start of the step. `row_multiple` is the number of
     devices over which rows are split.
     """
-    advantages = load_advantage(c.objective.advantage)(groups)
+    advantages = compute_advantages(groups, c.objective.advantage)
     extra = extra_groups(groups, version) if extra_groups else []
     mini_batches = []
     starts = range(0, len(groups), c.batch.prompts_per_update)
@@ -60,7 +60,7 @@ def pack_groups(
                         advantage=value,
                     )
                 )
-        packed = pack(
+        packed = pack_segments(
             segments,
             row_lengths=c.batch.row_lengths,
             micro_tokens=c.batch.micro_tokens,
@@ -126,7 +126,7 @@ def best_fit(
     return [list(row.values()) for row in rows]
 
 
-def pack(
+def pack_segments(
     segments: Sequence[Segment],
     *,
     row_lengths: Sequence[int],
@@ -167,7 +167,7 @@ def pack(
 
 
 def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
-    """Returns the number of rows of a micro-batch with rows of `length`; see `pack`."""
+    """Returns the number of rows of a micro-batch; see `pack_segments`."""
     return max(1, micro_tokens // (length * row_multiple)) * row_multiple
 
 

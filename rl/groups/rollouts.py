@@ -1,9 +1,9 @@
 """Schedules sampling: between updates, or ahead of them.
 
 * `sync` alternates sampling and updates.
-* `one_step_off` samples the next batch while the update of this step runs. Each call of
-  `Collector.collect` samples from one policy version, which is at most one version old.
-* `async` samples up to `max_staleness` batches ahead, also while policy versions are
+* `one_step_off` samples for the next step while the update of this step runs. Each call
+  of `Collector.collect` samples from one policy version, at most one version old.
+* `async` samples up to `max_staleness` steps ahead, also while policy versions are
   published. Completions in progress then continue with the new weights.
 
 Every token records the policy version that sampled it.
@@ -41,9 +41,9 @@ class Rollouts:
         self._staleness = ahead[schedule]
         self._waits = schedule == "one_step_off"
         self._steps = steps
-        # Batches sampled ahead, each with the collector's state before the batch.
+        # Steps sampled ahead: the collector's state before each, and its groups.
         self._ahead: collections.deque[tuple[Future, Future]] = collections.deque()
-        # One thread, because each batch continues from the state after the previous.
+        # One thread, because each step continues from the state after the previous one.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
@@ -54,23 +54,23 @@ class Rollouts:
         if not self._staleness:
             return self._collector.collect(step)
         self._begin(step, step)
-        # Keep it queued until ready, so an interrupted run resumes before this batch.
-        _, batch = self._ahead[0]
-        groups, stats = batch.result()
+        # Keep it queued until ready, so an interrupted run resumes before it.
+        _, collected = self._ahead[0]
+        groups, stats = collected.result()
         self._ahead.popleft()
         self._begin(step + 1, min(step + self._staleness, self._steps - 1))
         return groups, stats
 
     def wait(self) -> None:
-        """Waits until the next batch is sampled, if the schedule is `one_step_off`.
+        """Waits until the next step is sampled, if the schedule is `one_step_off`.
 
-        Call it before weights are published, so that one version samples a whole batch.
+        Call it before weights are published, so that one version samples a whole step.
         """
         if self._waits:
-            concurrent.futures.wait([batch for _, batch in self._ahead])
+            concurrent.futures.wait([collected for _, collected in self._ahead])
 
     def state(self) -> dict[str, Any]:
-        """Returns the collector's state before the batch that `take` returns next."""
+        """Returns the collector's state before the step that `take` returns next."""
         if not self._ahead:
             return self._collector.state()
         state, _ = self._ahead[0]
@@ -81,14 +81,14 @@ class Rollouts:
         self._collector.restore(state)
 
     def close(self) -> None:
-        """Cancels batches that have not started; does not wait for a running one."""
+        """Cancels steps that have not started; does not wait for a running one."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, first: int, last: int) -> None:
         for step in range(first + len(self._ahead), last + 1):
             state: Future = Future()
-            batch = self._thread.submit(self._run, step, state)
-            self._ahead.append((state, batch))
+            collected = self._thread.submit(self._run, step, state)
+            self._ahead.append((state, collected))
 
     def _run(self, step: int, state: Future) -> tuple[list[Group], RolloutStats]:
         state.set_result(self._collector.state())

@@ -1,33 +1,20 @@
-"""Finds informative groups and repetitive completions; collects a step's statistics."""
+"""Collects the statistics of a step, such as the share of repetitive completions."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 from configs.base import RunConfig
 from rl.groups.draws import Draw
+from rl.groups.judge import FilterOn, informative
 from rl.problems.curriculum import Counts
 from rl.types import Group
 
-FilterOn = Literal["correct", "reward"]
 _WINDOW = 8  # tokens; prose and algebra rarely repeat an 8-gram
 _TAIL = 512  # tokens; a looping completion rarely recovers
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-
-
-def informative(group: Group, *, on: FilterOn = "correct") -> bool:
-    """Returns whether the completions of a group differ in correctness or reward.
-
-    With "correct", some must be correct and some wrong (DAPO, arXiv 2503.14476,
-    eq. 11). With "reward", the rewards before shaping must differ; an empty group
-    raises ValueError.
-    """
-    if on == "reward":
-        return bool(np.ptp(group.raw) > 0)
-    return bool(group.correct.any() and not group.correct.all())
 
 
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:

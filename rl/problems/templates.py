@@ -11,7 +11,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ _DATE = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 def check_template(template: str) -> None:
-    """Raises ValueError if a template is not valid; see `render_prompt`."""
+    """Raises ValueError if a template is not valid; see `encode_prompt`."""
     known = template in TEMPLATES or chat_arguments(template) is not None
     if not known and SLOT not in template:
         names = ", ".join([*TEMPLATES, "model", "model:JSON"])
@@ -131,54 +131,6 @@ def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
     return str(tokenizer.decode(_begin_ids(tokenizer)))
 
 
-def render_prompt(
-    tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
-) -> str:
-    """Renders the prompt of a problem.
-
-    The template is "none" (the problem alone), "qwen_math", "r1", "model", or a text
-    with `{problem}`. "model" applies the tokenizer's chat template to the problem as
-    the user's message. Arguments for the chat template may follow (`chat_arguments`).
-
-    Call `check_template` first. Raises ValueError if the tokenizer's chat template is
-    missing or fails, or if the prompt is empty.
-    """
-    if (arguments := chat_arguments(template)) is None:
-        text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
-    else:
-        try:
-            chat = own_chat_template(tokenizer)
-            if unused := arguments.keys() - _variables(chat):
-                raise ValueError(
-                    f"the chat template of {tokenizer.name_or_path!r} does not use"
-                    f" {min(unused)!r}; correct or remove this argument"
-                )
-            text = str(
-                tokenizer.apply_chat_template(
-                    [{"role": "user", "content": problem_text}],
-                    tokenize=False,
-                    add_generation_prompt=True,
-                    chat_template=chat,
-                    **arguments,
-                )
-            )
-        except TemplateError as error:
-            name = tokenizer.name_or_path
-            raise ValueError(
-                f"template={template!r}: the chat template of {name!r} fails on a user"
-                f" message ({error.message}); set config.data.template or --template to"
-                " another"
-            ) from None
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"template={template!r}: {error}") from None
-    if not text:
-        raise ValueError(
-            f"template={template!r}: gives an empty prompt; set config.data.template or"
-            " --template to another"
-        )
-    return text
-
-
 def encode_prompt(
     tokenizer: PreTrainedTokenizerBase,
     template: str,
@@ -186,12 +138,19 @@ def encode_prompt(
     *,
     vocab_size: int,
 ) -> list[int]:
-    """Encodes a rendered prompt, with the ids that the tokenizer adds before it.
+    """Renders a problem's prompt and encodes it, beginning as the tokenizer does.
+
+    The template is "none" (the problem alone), "qwen_math", "r1", "model", or a text
+    with `{problem}`. "model" applies the tokenizer's chat template to the problem as
+    the user's message. Arguments for the chat template may follow (`chat_arguments`).
+    Call `check_template` first.
 
     Raises:
       UnreadableText: an id has no row in the embedding, the decoded prompt differs (see
         `check_text`), or the problem contains a special token. Template "none" permits
         special tokens, because the problem may then be a whole chat.
+      ValueError: the tokenizer's chat template is missing or fails, or the prompt is
+        empty.
     """
     what = f"prompt of problem {problem.id!r}"
     if template != "none":
@@ -201,7 +160,15 @@ def encode_prompt(
                     f"{what}: the problem contains the special token {token!r};"
                     " remove it, or set config.data.template or --template to 'none'"
                 )
-    text = render_prompt(tokenizer, template, problem.problem)
+    if (arguments := chat_arguments(template)) is None:
+        text = TEMPLATES.get(template, template).replace(SLOT, problem.problem)
+    else:
+        text = _render_chat(tokenizer, template, arguments, problem.problem)
+    if not text:
+        raise ValueError(
+            f"template={template!r}: gives an empty prompt; set config.data.template or"
+            " --template to another"
+        )
     bare = tokenizer.encode(text, add_special_tokens=False)
     check_text(tokenizer, text, bare, vocab_size=vocab_size, what=what)
     # The text may have the BOS token already, as those of chat templates have.
@@ -209,6 +176,39 @@ def encode_prompt(
     begin = [] if bos and text.startswith(bos) else _begin_ids(tokenizer)
     check_ids(begin, vocab_size=vocab_size, what=what)
     return begin + bare
+
+
+def _render_chat(
+    tokenizer: PreTrainedTokenizerBase,
+    template: str,
+    arguments: Mapping[str, Any],
+    message: str,
+) -> str:
+    try:
+        chat = own_chat_template(tokenizer)
+        if unused := arguments.keys() - _variables(chat):
+            raise ValueError(
+                f"the chat template of {tokenizer.name_or_path!r} does not use"
+                f" {min(unused)!r}; correct or remove this argument"
+            )
+        return str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": message}],
+                tokenize=False,
+                add_generation_prompt=True,
+                chat_template=chat,
+                **arguments,
+            )
+        )
+    except TemplateError as error:
+        name = tokenizer.name_or_path
+        raise ValueError(
+            f"template={template!r}: the chat template of {name!r} fails on a user"
+            f" message ({error.message}); set config.data.template or --template to"
+            " another"
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"template={template!r}: {error}") from None
 
 
 @functools.lru_cache(maxsize=1)

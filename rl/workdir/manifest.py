@@ -17,8 +17,7 @@ import jax
 from configs import schema
 from rl import files
 from rl.checkpoint import DAMAGED, steps_in
-from rl.run_spec import RunSpec
-from rl.types import Problem
+from rl.run_spec import ProblemSet, RunSpec
 from rl.workdir.export import commit
 
 # Keys that may change when a run resumes, including all keys below them. The sources of
@@ -75,14 +74,13 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     """Returns the identity of a run; `base` is the base model's folder."""
     paths = [p for p in files.visible(base, "*") if p.suffix in _MODEL_FILES]
     hashes = files.sha256_of_each(paths)
-    held_out = [p for of_set in spec.held_out for p in of_set.problems]
     settings = {name: getattr(jax.config, name) for name in _JAX_DEFAULTS}
     return {
         "config": _config(spec),
         "base": {p.name: sha for p, sha in zip(paths, hashes, strict=True)},
         "data": {
-            "train": _hash_problems(spec, spec.train),
-            "held_out": _hash_problems(spec, held_out),
+            "train": _hash_problems([spec.train_set]),
+            "held_out": _hash_problems(spec.held_out),
             "stop": _hash([repr(spec.stop_token_ids)]),
         },
         "versions": {
@@ -177,12 +175,13 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
         )
 
 
-def _hash_problems(spec: RunSpec, problems: Iterable[Problem]) -> str:
+def _hash_problems(sets: Iterable[ProblemSet]) -> str:
     def parts():
-        for p in problems:
-            meta = json.dumps(dict(p.meta), sort_keys=True, default=repr)
-            yield repr((p.id, p.problem, p.answers, p.source, p.level, meta))
-            yield spec.prompts[p.problem].tobytes().hex()
+        for of_set in sets:
+            for p, prompt in zip(of_set.problems, of_set.prompts, strict=True):
+                meta = json.dumps(dict(p.meta), sort_keys=True, default=repr)
+                yield repr((p.id, p.problem, p.answers, p.source, p.level, meta))
+                yield prompt.tobytes().hex()
 
     return _hash(parts())
 

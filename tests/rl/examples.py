@@ -1,7 +1,5 @@
 """Small groups and samplers to test with."""
 
-import functools
-
 import numpy as np
 
 from configs import base
@@ -9,7 +7,6 @@ from configs.base import Stage
 from rl.evaluate import SampledCompletion, Scored
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
-from rl.groups.judge import build_groups
 from rl.problems.curriculum import Curriculum
 from rl.problems.templates import encode_prompt
 from rl.types import Group, Hyper, Problem, Segment, make_hyper
@@ -115,13 +112,9 @@ def make_collector(
     return Collector(
         draws=Draws(curriculum, problems, policy or base.Sampling()),
         sample=sample,
-        judge=functools.partial(
-            build_groups,
-            reward=of_each(reward),
-            decode=decode,
-            settings=shaping or base.Reward(),
-        ),
-        prompts={p.problem: np.array([int(p.id[1:])], np.int32) for p in problems},
+        reward=of_each(reward),
+        decode=decode,
+        prompts=[np.array([int(p.id[1:])], np.int32) for p in problems],
         stop_token_ids=sampling_params.stop_token_ids,
         config=base.RunConfig(
             seed=seed,
@@ -131,6 +124,7 @@ def make_collector(
                 temperature=sampling_params.temperature,
             ),
             batch=base.Batch(prompts_per_step=prompts_per_step),
+            reward=shaping or base.Reward(),
             dynamic_sampling=base.DynamicSampling(
                 **{"max_rounds": 6, "filter_on": filter_on, **settings}
             ),

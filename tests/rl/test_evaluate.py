@@ -7,7 +7,7 @@ import pytest
 from configs.base import RunConfig
 from rl.evaluate import SampledCompletion, Scored, draw, headline, score, summarise
 from rl.groups.draws import Draw
-from rl.groups.rates import Rate
+from rl.groups.solve_rates import SolveRate
 from rl.groups.stats import RolloutStats
 from rl.metrics import sampling_metrics
 from rl.reward.verifier import Score
@@ -158,7 +158,7 @@ def test_one_definition_of_repetitive_serves_training_and_evaluation():
     stats = RolloutStats(RunConfig())
     group = make_group([False, False])
     group = dataclasses.replace(group, completions=(plain, loop))
-    stats.add(Draw(problem, 0, 1.0, Rate(1.0, 1.0)), group, size=2)
+    stats.add(Draw(problem, 0, 1.0, SolveRate(1.0, 1.0)), group, size=2)
     assert sampling_metrics(stats)["sampling/repeated"] == 0.5
 
 

@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams import metadata as hparams
 
 from configs.base import RunConfig
 from rl.groups.draws import Draw
-from rl.groups.rates import Rate
+from rl.groups.solve_rates import SolveRate
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter, Stopwatch, console_line
@@ -238,7 +238,9 @@ def stats_of(*groups):
     stats = RolloutStats(RunConfig())
     for group in groups:
         size = len(group.completions)
-        draw = Draw(problem=group.problem, index=0, chance=1.0, rate=Rate(1.0, 1.0))
+        draw = Draw(
+            problem=group.problem, index=0, chance=1.0, solve_rate=SolveRate(1.0, 1.0)
+        )
         stats.add(draw, group, size=size)
     return stats
 

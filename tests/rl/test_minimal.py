@@ -37,7 +37,7 @@ def _config(bases):
 def test_surplus_groups_can_fill_a_batch():
     left = [types.SimpleNamespace(created_step=step) for step in (0, 1, 1, 1, 1, 1)]
     c = from_config(_config("bases"))
-    collector = types.SimpleNamespace(c=c, left=left, acceptance=1.0)
+    collector = types.SimpleNamespace(c=c, left=left, informative_share=1.0)
     groups, metrics = minimal.Collector.collect(collector, 2)
     assert groups == left[1:5] and collector.left == left[5:]
     assert metrics == {"sampling/groups": 0.0}

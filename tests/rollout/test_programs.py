@@ -184,7 +184,7 @@ def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
     found = programs(layout, partial=True)
     assert found.keys() - programs(layout).keys() == {"prefill_partial"}
     rows, length = found["prefill_partial"].arguments[2].ids.shape
-    assert (rows, length) == layout.partial_shape(layout.batches()[-1], 64, 0)
+    assert (rows, length) == layout.partial_shape(layout.slot_counts()[-1], 64, 0)
     assert rows == layout.copies and length >= 64 == layout.lengths(1, 1, 0)[0]
     k, _ = jax.eval_shape(
         lambda *a: decoding.prefill.__wrapped__(layout.model, *a),

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from rollout.prompts import common_length, pack
+from rollout.prompts import common_length, pack_prompts
 from rollout.seeds import generator
 
 
 def test_a_page_in_common_stands_once_in_a_row_and_every_prompt_sees_it():
     prefix = [50, 51, 52]
     prompts = [[*prefix, 1, 2, 9], [*prefix, 3, 9], [*prefix, 4, 5, 6, 9]]
-    rows, spans = pack(prompts, shared=3, rows=2, length=7)
+    rows, spans = pack_prompts(prompts, shared=3, rows=2, length=7)
     assert rows.ids.tolist() == [[50, 51, 52, 1, 2, 3, 0], [50, 51, 52, 4, 5, 6, 0]]
     assert rows.positions.tolist() == [[0, 1, 2, 3, 4, 3, 0], [0, 1, 2, 3, 4, 5, 0]]
     assert rows.segments.tolist() == [[1, 1, 1, 2, 2, 3, 0], [1, 1, 1, 2, 2, 2, 0]]
@@ -23,7 +23,7 @@ def test_a_page_in_common_stands_once_in_a_row_and_every_prompt_sees_it():
 
 def test_what_has_no_room_waits_in_its_order():
     prompts = [[1] * 6, [2] * 6, [3] * 2]
-    _, spans = pack(prompts, shared=0, rows=1, length=8)
+    _, spans = pack_prompts(prompts, shared=0, rows=1, length=8)
     assert len(spans.row) == 1  # and not the third, which would fit
 
 
@@ -51,7 +51,9 @@ def test_every_prompt_is_found_again_where_it_is_said_to_be(seed):
         for _ in range(rng.integers(1, 30))
     ]
     shared = common_length(prompts)
-    rows, spans = pack(prompts, shared=shared, rows=int(rng.integers(1, 4)), length=32)
+    rows, spans = pack_prompts(
+        prompts, shared=shared, rows=int(rng.integers(1, 4)), length=32
+    )
     assert len(spans.row) >= 1
     seen = np.zeros(rows.ids.shape, int)
     seen[np.unique(spans.row), :shared] = 1

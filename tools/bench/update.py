@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from models.decoder import init_params
-from rl.groups.packing import pack, padding_fraction, weigh
+from rl.groups.packing import pack_segments, padding_fraction, weigh
 from rl.processes.devices import start_cpu_devices
 from rl.types import Batch
 from sharding.mesh import make_mesh
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     segments = work.make_segments(shape)
     start_cpu_devices(0, rows=64)
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    packed = pack(
+    packed = pack_segments(
         segments,
         row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
         micro_tokens=arguments.micro_tokens,

@@ -22,7 +22,7 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from rl.base_model import model_from_config
 from rl.errors import one_line
-from rl.groups.packing import pack, weigh
+from rl.groups.packing import pack_segments, weigh
 from rl.setup import make_update
 from rl.types import Batch, Segment, make_hyper
 from rl.update.objective import objective_from_config
@@ -189,7 +189,7 @@ def make_batch(shape: Shape, rows: int, length: int) -> tuple[Shape, Batch, np.n
     shape = dataclasses.replace(
         shape, prompt=prompt, completion=length - prompt, groups=groups, group_size=16
     )
-    packed = pack(
+    packed = pack_segments(
         make_segments(shape),
         row_lengths=(length,),
         micro_tokens=rows * length,

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
-from rl.groups.packing import pack, weigh
+from rl.groups.packing import pack_segments, weigh
 from rl.types import Batch, Segment
 from rl.update.objective import Objective
 from sharding.rules import put_sharded
@@ -51,7 +51,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
                 )
             )
             first += count
-    packed = pack(
+    packed = pack_segments(
         segments,
         row_lengths=(length,),
         micro_tokens=length * rows,

@@ -109,7 +109,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         # Each copy of the weights prefills one row of prompts.
         for name in {"prefill", "prefill_partial"} & {*sampling}:
             tokens[name] = sampling[name].arguments[2].ids.shape[-1] / layout.tensor
-        decoded = layout.batches()[-1] * layout.settings.tokens
+        decoded = layout.slot_counts()[-1] * layout.settings.tokens
         tokens["decode"] = decoded / work.target.count
         found |= sampling
     resident = {name: device_bytes(array) for name, array in arrays.items()}

@@ -33,7 +33,7 @@ def make_report(
         "sampler": {
             "devices_per_copy": layout.tensor if layout else 1,
             "copies": layout.copies if layout else 0,
-            "slots": layout.batches()[-1] if layout else 0,
+            "slots": layout.slot_counts()[-1] if layout else 0,
             "context": context,
         },
         "memory": {

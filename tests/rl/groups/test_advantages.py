@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from configs import base
-from rl.groups.advantages import ADVANTAGES, load_advantage
+from rl.groups.advantages import ADVANTAGES, compute_advantages, load_advantage
 from rl.update.optimizer import make_optimizer
 from tests.rl.examples import make_group
 
@@ -29,7 +29,7 @@ SECOND = make_group([True, False], rewards=[2.0, -2.0])
     ],
 )
 def test_advantages_of_every_name(name, first, second):
-    found = load_advantage(name)([FIRST, SECOND])
+    found = compute_advantages([FIRST, SECOND], name)
     np.testing.assert_allclose(found[0], first, atol=1e-5)
     if second is not None:
         np.testing.assert_allclose(found[1], second, atol=1e-5)
@@ -40,7 +40,7 @@ def test_advantages_of_every_name(name, first, second):
 def test_advantages_sum_to_nothing(name, rewards):
     correct = [r > 0 for r in rewards]
     group = make_group(correct, rewards=rewards)
-    found = load_advantage(name)([group, FIRST])[0]
+    found = compute_advantages([group, FIRST], name)[0]
     assert abs(found.sum()) < 1e-9
     if len(set(rewards)) == 1:
         assert not found.any()
@@ -60,7 +60,7 @@ def unknown(rewards, prompts):
 
 def test_a_users_function_takes_what_it_names():
     group = make_group([True, False], lengths=[4, 9])
-    found = load_advantage(f"{__name__}:by_length")([group])
+    found = compute_advantages([group], f"{__name__}:by_length")
     np.testing.assert_allclose(found[0], [1 / 2, -1 / 3])
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_advantage_is_one_line_that_names_it():
     ):
         load_advantage(f"{__name__}:unknown")
     with pytest.raises(ValueError, match=r"of problem 'p0'; returned \[inf, -inf, "):
-        load_advantage(f"{__name__}:infinite")([FIRST])
+        compute_advantages([FIRST], f"{__name__}:infinite")
 
 
 def fails(rewards):
@@ -83,9 +83,8 @@ def fails(rewards):
 
 @pytest.mark.failure(153)
 def test_an_error_of_a_users_function_is_one_line():
-    advantage = load_advantage(f"{__name__}:fails")
     place = r"tests/rl/groups/test_advantages.py:\d+"
     with pytest.raises(ValueError, match=f"advantage='.*:fails': {place}: KeyError: "):
-        advantage([FIRST])
+        compute_advantages([FIRST], f"{__name__}:fails")
     with pytest.raises(ValueError, match="'optax:adamw': .*TypeError: adamw.. missing"):
         make_optimizer(base.Optimizer(function="optax:adamw"))

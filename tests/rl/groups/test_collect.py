@@ -9,7 +9,7 @@ import pytest
 from configs import base
 from rl.groups.collect import Shortfall
 from rl.groups.judge import overlong_penalty
-from rl.groups.packing import pack
+from rl.groups.packing import pack_segments
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.reward.verifier import Score
@@ -118,7 +118,7 @@ def test_ids_are_trained_on_as_they_were_drawn():
     collector, _ = _collector(lambda p: 0.5, decode=tokenizer.decode, reward=_digits)
     collector.sample = Spells(lambda p: 0.5).sample
     groups, _ = collector.collect(0)
-    micro = pack(
+    micro = pack_segments(
         make_segments(groups), row_lengths=(16,), micro_tokens=16 * 64, row_multiple=1,
         share_prompts=False,
     )  # fmt: skip

@@ -9,15 +9,15 @@ from configs import base
 from rl.groups.packing import (
     best_fit,
     micro_rows,
-    pack,
     pack_groups,
+    pack_segments,
     padding_fraction,
 )
 from tests.rl.examples import make_group, make_segments
 
 
 def _pack(segments, row_lengths, micro_tokens, *, row_multiple=1, share_prompts=False):
-    return pack(
+    return pack_segments(
         segments,
         row_lengths=row_lengths,
         micro_tokens=micro_tokens,

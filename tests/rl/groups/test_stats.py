@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rl.groups.stats import duplicated, informative, is_repetitive
+from rl.groups.judge import informative
+from rl.groups.stats import duplicated, is_repetitive
 from tests.rl.examples import make_group
 
 

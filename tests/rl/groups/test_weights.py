@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.groups.packing import pack, weigh
+from rl.groups.packing import pack_segments, weigh
 from rl.update.rejection import reject
 from tests.rl.examples import make_group, make_segments
 
@@ -16,7 +16,7 @@ def _packed(rows=4):
         make_group([True, False], lengths=list(lengths), prompt=2)
         for lengths in LENGTHS
     ]
-    return pack(
+    return pack_segments(
         make_segments(groups, off_policy=True),
         row_lengths=(6,),
         micro_tokens=6 * rows,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.groups.packing import pack, weigh
+from rl.groups.packing import pack_segments, weigh
 from rl.setup import make_rejection
 from rl.update.losses import LOSSES
 from rl.update.objective import objective_from_config
@@ -60,7 +60,7 @@ def test_a_users_rejection_is_named_by_its_import_path():
 
 def _packed(gap):
     group = make_group([True, False], lengths=[2, 3], prompt=2)
-    (batch,) = pack(
+    (batch,) = pack_segments(
         make_segments([group], off_policy=True),
         row_lengths=(12,),
         micro_tokens=12,

@@ -14,7 +14,7 @@ from configs import base
 from configs.checks import check_config
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params, param_shardings
-from rl.groups.packing import pack, weigh
+from rl.groups.packing import pack_segments, weigh
 from rl.update.objective import objective_from_config, token_logprobs, update_metrics
 from rl.update.optimizer import check_descends, make_optimizer, make_schedule
 from rl.update.step import make_step
@@ -48,7 +48,7 @@ def _groups(count=8):
 
 
 def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=False):
-    batches = pack(
+    batches = pack_segments(
         make_segments(groups),
         row_lengths=(row_length,),
         micro_tokens=row_length * micro_rows,

@@ -167,7 +167,7 @@ def exported(tmp_path_factory):
     engine.publish(0)
     free = SamplingParams(n=1, max_tokens=TOKENS, temperature=0.0, stop_token_ids=(0,))
     problems = plan.train[:ASKED]
-    prompts = [plan.prompts[p.problem].tolist() for p in problems]
+    prompts = [ids.tolist() for ids in plan.train_set.prompts[:ASKED]]
     # A token that random weights do say, but not as the first one.
     said = [g[0].token_ids.tolist() for g in engine.sample(prompts, free, seed=0)]
     second = next(t for row in said for t in row[2:] if t and t not in row[:2])

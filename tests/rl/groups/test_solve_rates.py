@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from rl.groups.rates import Rate, SolveRates
+from rl.groups.solve_rates import SolveRate, SolveRates
 from rl.types import Problem
 
 
@@ -28,13 +28,13 @@ def _beta(a, b):
 
 def test_the_chance_of_a_mixed_group_is_the_beta_binomials():
     # All rates alike: every number of right ones among 4 is as likely.
-    alike = Rate(np.array([1.0]), np.array([1.0]))
+    alike = SolveRate(np.array([1.0]), np.array([1.0]))
     assert alike.mixed(4) == pytest.approx(3 / 5)
     a, b, n = 0.5, 2.5, 8
     none, every = (_beta(a + k, b + n - k) / _beta(a, b) for k in (0, n))
-    assert Rate(a, b).mixed(n) == pytest.approx(1 - none - every, abs=1e-12)
-    assert Rate(a, b).mixed(1) == pytest.approx(0, abs=1e-15)
-    assert Rate(3.0, 1.0).mean == 0.75
+    assert SolveRate(a, b).mixed(n) == pytest.approx(1 - none - every, abs=1e-12)
+    assert SolveRate(a, b).mixed(1) == pytest.approx(0, abs=1e-15)
+    assert SolveRate(3.0, 1.0).mean == 0.75
 
 
 def test_before_anything_is_known_all_rates_are_alike():

@@ -22,7 +22,7 @@ _UNIFORM = np.array([1 / 2, 1 / 3])  # means of p and p squared for a uniform p
 _STRENGTH = 0.2, 32.0  # smallest and largest weight of a prior, in completions
 
 
-class Rate(NamedTuple):
+class SolveRate(NamedTuple):
     """Holds the Beta parameters of a solve rate, or of several rates as arrays."""
 
     right: Any  # above 0; grows with correct completions
@@ -65,11 +65,11 @@ class SolveRates:
         """Returns a mask `[P]`: whether each problem has at least one verdict."""
         return self._last >= 0
 
-    def at(self, step: int) -> Rate:
+    def at(self, step: int) -> SolveRate:
         """Returns the Beta parameters of the problems at `step`, as arrays `[P]`."""
         prior = self._priors()
         kept = self._kept(step, slice(None))
-        return Rate(
+        return SolveRate(
             prior.right[self._level] + kept * self._right,
             prior.wrong[self._level] + kept * self._wrong,
         )
@@ -78,7 +78,7 @@ class SolveRates:
         age = np.maximum(step - self._last[of], 0)
         return np.exp2(-age / self._half_life)
 
-    def _priors(self) -> Rate:
+    def _priors(self) -> SolveRate:
         """Fits the prior of each level by the method of moments."""
         total = self._groups.sum()
         of_all = (self._moments.sum(0) + _WEIGHT * _UNIFORM) / (total + _WEIGHT)
@@ -86,7 +86,7 @@ class SolveRates:
         mean, square = (moments / (self._groups[:, None] + _WEIGHT)).T
         variance = np.maximum(square - mean**2, 1e-9)
         strength = np.clip((mean - square) / variance, *_STRENGTH)
-        return Rate(mean * strength, (1 - mean) * strength)
+        return SolveRate(mean * strength, (1 - mean) * strength)
 
     def observe(
         self, problem: int, correct: Int[np.ndarray, " G"], *, chance: float, step: int
