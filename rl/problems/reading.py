@@ -60,14 +60,59 @@ def load_problems(
             )
         paths.append(fetched(name))
     every_column = key == "config.data.train"
-    return _distinct(_read(paths, fields or {}, where, every_column), where)
+    return read_problems(*paths, fields=fields, source=where, every_column=every_column)
 
 
 def read_problems(
-    path: pathlib.Path, fields: Mapping[str, str] | None = None
+    *paths: pathlib.Path,
+    fields: Mapping[str, str] | None = None,
+    source: str = "",
+    every_column: bool = False,
 ) -> list[Problem]:
-    """Reads the problems of one JSONL file; never imports a user's function."""
-    return _distinct(_read([path], fields or {}, str(path), False), str(path))
+    """Reads the problems of JSONL files; never imports a user's function.
+
+    For `fields` see `load_problems`; with `every_column`, some row must have each of
+    these columns. `source` names the files in error messages; by default, their paths.
+    """
+    fields, source = fields or {}, source or ", ".join(map(str, paths))
+    named = "config.data.fields or --fields"
+    rows: list[_Row] = []
+    for name, column in fields.items():
+        if name not in FIELDS or not isinstance(column, str):
+            wrong = "must be a column's name" if name in FIELDS else "unknown key"
+            raise ValueError(
+                f"{named}: {name}={column!r}: {wrong}; name the columns of"
+                f" {', '.join(FIELDS)}"
+            )
+    stems: list[str] = []
+    there: set[str] = set()  # columns
+    for path in paths:
+        if not path.is_file():
+            key = "" if source == str(path) else f"{source}: "
+            what = "is a folder" if path.is_dir() else "no such file"
+            if path.exists() and not path.is_dir():
+                what = "is a pipe or a device; write the data to a file"
+            if path.is_dir() or glob.has_magic(str(path)):
+                what += "; give the names of the files, separated by commas"
+            elif not path.exists():
+                what += "" if path.is_absolute() else f" in {pathlib.Path.cwd()}"
+                what += f"; give a local JSONL file or {HUB}OWNER/DATASET/FILE"
+            raise ValueError(f"{key}{path}: {what}")
+        # Files in different folders may have equal names, but ids must differ.
+        again = stems.count(path.stem)
+        stems.append(path.stem)
+        name = f"{path.stem}.{again + 1}" if again else path.stem
+        for where, row in read_rows(path):
+            default_id = f"{name}-{where.rpartition(':')[2]}"
+            rows.append((where, _parse(row, fields, where, default_id)))
+            there |= row.keys()
+    for name, column in fields.items() if every_column and there else ():
+        if column not in there:
+            raise ValueError(
+                f"{named}: {name}={column!r}: no row of {source} has this column; use"
+                f" one of {', '.join(sorted(there))}"
+            )
+    return _distinct(rows, source)
 
 
 def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
@@ -134,54 +179,6 @@ def _distinct(rows: Iterable[_Row], source: str) -> list[Problem]:
     if not problems:
         raise ValueError(f"{source}: contains no problems; give other data")
     return problems
-
-
-def _read(
-    paths: Sequence[pathlib.Path],
-    fields: Mapping[str, str],
-    source: str,
-    every_column: bool,
-) -> Iterator[_Row]:
-    """Yields the problem of each row of JSONL files.
-
-    With `every_column`, some row must have each of the columns in `fields`.
-    """
-    named = "config.data.fields or --fields"
-    for name, column in fields.items():
-        if name not in FIELDS or not isinstance(column, str):
-            wrong = "must be a column's name" if name in FIELDS else "unknown key"
-            raise ValueError(
-                f"{named}: {name}={column!r}: {wrong}; name the columns of"
-                f" {', '.join(FIELDS)}"
-            )
-    stems: list[str] = []
-    there: set[str] = set()  # columns
-    for path in paths:
-        if not path.is_file():
-            key = "" if source == str(path) else f"{source}: "
-            what = "is a folder" if path.is_dir() else "no such file"
-            if path.exists() and not path.is_dir():
-                what = "is a pipe or a device; write the data to a file"
-            if path.is_dir() or glob.has_magic(str(path)):
-                what += "; give the names of the files, separated by commas"
-            elif not path.exists():
-                what += "" if path.is_absolute() else f" in {pathlib.Path.cwd()}"
-                what += f"; give a local JSONL file or {HUB}OWNER/DATASET/FILE"
-            raise ValueError(f"{key}{path}: {what}")
-        # Files in different folders may have equal names, but ids must differ.
-        again = stems.count(path.stem)
-        stems.append(path.stem)
-        name = f"{path.stem}.{again + 1}" if again else path.stem
-        for where, row in read_rows(path):
-            default_id = f"{name}-{where.rpartition(':')[2]}"
-            yield where, _parse(row, fields, where, default_id)
-            there |= row.keys()
-    for name, column in fields.items() if every_column and there else ():
-        if column not in there:
-            raise ValueError(
-                f"{named}: {name}={column!r}: no row of {source} has this column; use"
-                f" one of {', '.join(sorted(there))}"
-            )
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

@@ -95,7 +95,7 @@ def load_benchmark(
     if spec in BENCHMARKS:
         return _known(spec, data_dir)[:limit]
     if spec.startswith(HUB) or spec.endswith(".jsonl"):
-        problems = read_problems(fetched(spec), fields)
+        problems = read_problems(fetched(spec), fields=fields)
         if (name := benchmark_name(spec)) in BENCHMARKS and _differs(name, problems):
             published = f"the published {title(name)}"
             print(f"WARNING: {spec}: differs from {published}", file=sys.stderr)
