@@ -147,6 +147,7 @@ def validate(c: RunConfig) -> RunSpec:
         check_template(c.data.template)
     except ValueError as error:
         raise ValueError(f"config.data.{error}") from None
+    devices = all_devices()  # first, so that a missing platform is one line
     objective = objective_from_config(c)
     load_advantage(c.objective.advantage)
     load_rejection(c.objective.correction)
@@ -154,7 +155,6 @@ def validate(c: RunConfig) -> RunSpec:
     optimizer = make_optimizer(c.optimizer)
     check_descends(optimizer, key=f"config.optimizer.function={c.optimizer.function!r}")
     sinks = load_sinks(sinks=c.log.sinks)
-    devices = all_devices()
     sources = _sources(c.data)
     loaded = [
         load_problems(
