@@ -2,15 +2,20 @@
 
 import collections
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 
+from rl.problems.audit import agree
 from rl.problems.types import Problem
+from tools.curation.retrieval import Retrieval
 from tools.curation.row import Row
 from tools.curation.text import NEAR, band_hashes, exact_key, similarity, word_ngrams
 
 # A word n-gram that occurs in more training problems than this is boilerplate, as in
 # GPT-3 (arXiv 2005.14165, appendix C).
 _FEW = 10
+_FRACTION = re.compile(r"(?:\\[dt]?frac\s*)?\{?(\d+)(?:/|\}\s*\{)(\d+)\}?")
+_SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(rows: Sequence[Row], evaluation: Mapping[str, Problem]) -> None:
@@ -30,6 +35,21 @@ def decontaminate(rows: Sequence[Row], evaluation: Mapping[str, Problem]) -> Non
         elif rare:
             names = list(dict.fromkeys(name for run in rare for name in found[run]))
             row.reasons["evaluation_ngram"] = ", ".join(names[:3])
+    left = [row for row in rows if row.survives]
+    problems = [row.problem for row in left]
+    for match in Retrieval(texts, problems).matches(problems):
+        row, other = left[match.row], evaluation[match.name]
+        asked = _as_asked_by(other, row.answers), _as_asked_by(row, other.answers)
+        if row.survives and agree(*asked):
+            score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
+            row.reasons["evaluation_reworded"] = f"{match.name} ({score})"
+
+
+def _as_asked_by(other: Row | Problem, answers: Sequence[str]) -> list[str]:
+    """Returns `answers`, and m + n for each answer m/n if `other` asks for a sum."""
+    fractions = map(_FRACTION.fullmatch, answers if _SUM.search(other.problem) else ())
+    sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
+    return [*answers, *sums]
 
 
 class EvaluationIndex:

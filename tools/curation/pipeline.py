@@ -28,6 +28,7 @@ _LATER_STEPS = {
     "decontamination": {
         "evaluation_near": "The row equals or resembles an evaluation problem.",
         "evaluation_ngram": "It shares 13 successive words with an evaluation problem.",
+        "evaluation_reworded": "It rewords an evaluation problem; answers are equal.",
     },
     "duplicates": {
         "conflicting_answers": "Copies of the problem have different answers.",

@@ -40,7 +40,7 @@ _MARKS = frozenset(".,;:?\"'*`_()[]\\")
 _GROUPS = re.compile(r"(?<=\d)(?:,|\{,\}|\\!|\\,)+(?=\d{3}(?!\d))")
 _SHORT_FRACTION = re.compile(r"\\([dtc]?frac)\s*(\d)\s*(\d)")
 _WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
+NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
 
 
 def tokens(text: str) -> list[str]:
@@ -115,5 +115,5 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
 def numbers(text: str) -> Counter:
     """Counts each number in a text; numbers up to twelve may be words."""
     text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
-    found = (_NUMBER_WORDS.get(token, token) for token in tokens(text))
+    found = (NUMBER_WORDS.get(token, token) for token in tokens(text))
     return Counter(token for token in found if token[0].isdigit())

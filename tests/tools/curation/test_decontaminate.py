@@ -64,3 +64,18 @@ def test_word_for_word_with_a_number_set_otherwise():
     index = EvaluationIndex({"e": asked})
     assert index.near(row(asked.replace("{,}", ""))) == {"e": 1.0}
     assert index.near(row(asked.replace("7", "11"))) != {"e": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("gold", "leaks"), [("7/13", 1), (r"\frac{7}{13}", 1), ("21", 0)]
+)
+def test_a_fraction_leaks_where_a_contest_asks_for_its_sum(gold, leaks):
+    told = "Ann and Bo roll 4 red dice and 9 blue dice until 17 of them show a six."
+    asked = f"{told} The chance that Ann wins is m/n in lowest terms. Find m + n."
+    problem = Problem(id="set/0", problem=asked, answers=("20",))
+    reworded = told.replace(" and 9", " with 9").replace("until", "till")
+    row = Row(
+        id="a", problem=f"{reworded} Find the chance that Ann wins.", answers=(gold,)
+    )
+    decontaminate([row], {"set/0": problem})
+    assert [*row.reasons] == ["evaluation_reworded"] * leaks
