@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import socket
 import threading
 from typing import Any, NoReturn
@@ -144,7 +145,7 @@ def _find_arguments() -> dict[str, Any]:
     )
     # JAX uses the GPU with the local number of the task. With --gpus-per-task, a task
     # sees only its own GPUs.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    visible = re.findall(r"[^,]+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     per_task = os.environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
     if per_task == str(len(visible)) and "JAX_LOCAL_DEVICE_IDS" not in os.environ:
         found["local_device_ids"] = list(range(len(visible)))
@@ -195,7 +196,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
             heartbeat_timeout_seconds=group.HEARTBEAT_SECONDS,
         )
     except (ValueError, RuntimeError) as error:  # errors of JAX and of gRPC
-        if source == _TPU and "coordinator_address" in str(error):
+        if source == _TPU and "coordinator_address should be" in str(error):
             return False  # libtpu is installed without a TPU
         raise ValueError(
             f"{source}: the processes could not be connected"

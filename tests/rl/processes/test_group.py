@@ -220,10 +220,25 @@ def test_the_address_that_slurm_gives_is_checked(monkeypatch):
     assert line in str(caught.value) and "JAX_COORDINATOR_PORT" in str(caught.value)
 
 
+def test_a_port_that_is_used_on_a_tpu_pod_does_not_start_a_single_process(monkeypatch):
+    def refuse(**_):
+        raise ValueError("coordinator_address='n3:8476': process 0 cannot listen")
+
+    monkeypatch.setattr(start.jax.distributed, "initialize", refuse)
+    with pytest.raises(ValueError, match="libtpu: .* process 0 cannot listen"):
+        start._initialize(start._TPU, {"process_id": 0})
+
+
 @pytest.mark.failure(208)
 @pytest.mark.parametrize(
     "per_task,visible,found",
-    [("2", "0,1", [0, 1]), ("a100:1", "3", [0]), ("1", "0,1,2", None), ("", "0", None)],
+    [
+        ("2", "0,1", [0, 1]),
+        ("a100:1", "3", [0]),
+        ("1", "0,1,2", None),
+        ("", "0", None),
+        ("1", "", None),
+    ],
 )
 def test_with_gpus_per_task_each_task_uses_its_own(
     monkeypatch, per_task, visible, found
