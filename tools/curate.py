@@ -82,7 +82,8 @@ def lost(summary: Mapping[str, Any]) -> Iterator[str]:
         advice = "correct the rows"
         if entry["step"] == "evidence":
             advice = "set config.evidence='preferred' for data without evidence"
-        yield f"no row is kept; {entry['counted']:,} have {reason}; {advice}"
+        counted = f"{entry['counted']:,} of {summary['rows']:,} rows"
+        yield f"no row is kept; the main reason is {reason} ({counted}); {advice}"
     for source, counts in summary["by_source"].items():
         rows = counts["rows"]
         for reason, n in counts["reasons"].items():

@@ -15,11 +15,13 @@ them by the `sampler_logprobs` of their completions.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from rl.errors import user_code
 from rl.groups.advantages import Advantages, check_advantages
 from rl.problems.functions import by_name, load_function
 from rl.types import Group, Problem
@@ -44,6 +46,9 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
 
     def extra_groups(groups, step):
         extra, returned = [], make(**given, groups=groups, step=step)
+        if inspect.isgenerator(returned):
+            with user_code(key):
+                returned = list(returned)
         try:
             pairs = [(group, group.completions, each) for group, each in returned]
         except (AttributeError, TypeError, ValueError):

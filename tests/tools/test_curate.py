@@ -49,7 +49,8 @@ def test_the_reason_is_named_if_no_row_is_kept(tmp_path, config):
     given = (f"--config={config}", f"--input={tmp_path}/a.jsonl", "--out", tmp_path)
     result = curate(*given, "--config.evidence=required")
     assert (
-        "WARNING: no row is kept; 1 have no_evidence; set config.evidence='preferred'"
+        "WARNING: no row is kept; the main reason is no_evidence (1 of 1 rows); set"
+        " config.evidence='preferred'"
     ) in result.stdout
 
 

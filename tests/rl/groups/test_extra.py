@@ -30,6 +30,11 @@ def bare(groups):
     return [(REPLAYED.completions, np.zeros(2))]
 
 
+def failing(groups):
+    for group in groups:
+        yield group, group.advantage
+
+
 def unknown(rewards):
     return []
 
@@ -71,6 +76,8 @@ def test_what_is_wrong_is_one_line():
         ValueError, match="unknown argument 'rewards'; use only groups,"
     ):
         _packed("unknown", groups, version=0)
+    with pytest.raises(ValueError, match=r"failing': .*test_extra.py:\d+: Attribute"):
+        _packed("failing", groups, version=0)
     assert load_extra_groups("") is None
 
 
