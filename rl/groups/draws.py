@@ -92,9 +92,11 @@ class Draws:
     def observe(self, draw: Draw, group: Group) -> None:
         """Updates solve rates and counts with the judged group of a draw."""
         count, correct = self._counts, group.correct
-        self._solve_rates.observe(
-            draw.index, correct, chance=draw.chance, step=self._step
-        )
+        # After a resume with other data, an older draw may be of a missing problem.
+        if (index := self._indices.get(draw.problem.id)) is not None:
+            self._solve_rates.observe(
+                index, correct, chance=draw.chance, step=self._step
+            )
         if len(correct) >= 2:
             count["compared"] += 1
             count["expected"] += float(draw.solve_rate.mixed(len(correct)))

@@ -84,8 +84,14 @@ def default_stop_ids(
             check_ids(ids, vocab_size=vocab_size, what=f"{folder / name}: eos_token_id")
             break
     vocabulary = tokenizer.get_vocab()
-    tokens = (tokenizer.eos_token, "<|endoftext|>", "<|im_end|>")
-    known = {vocabulary[token] for token in tokens if token in vocabulary}
+    usual = (tokenizer.eos_token, "<|endoftext|>", "<|im_end|>")
+    tokens = [token for token in usual if token in vocabulary]
+    if (folder / "tokenizer.json").is_file():
+        # A class of transformers may add tokens, which the model has never seen.
+        texts = [path.read_text("utf-8") for path in folder.glob("*token*.json")]
+        forms = {token: (token, json.dumps(token)[1:-1]) for token in tokens}
+        tokens = [t for t in tokens if any(f in x for f in forms[t] for x in texts)]
+    known = {vocabulary[token] for token in tokens}
     ids |= {one for one in known if one < vocab_size}
     if not ids:
         raise ValueError(

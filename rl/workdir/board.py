@@ -1,6 +1,7 @@
 """Writes TensorBoard event files without TensorFlow, torch or threads."""
 
 import pathlib
+import re
 import socket
 import time
 from collections.abc import Mapping, Sequence, Set
@@ -61,7 +62,8 @@ class Board:
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = ("prompt", "completion", "gold", "reward")
-        table = markdown_table(columns, [[str(r[c]) for c in columns] for r in rows])
+        cells = [[_as_written(str(row[c])) for c in columns] for row in rows]
+        table = markdown_table(columns, cells)
         self._write(step, summary=text_pb("samples", "\n".join(table)))
 
     def _write(self, step: int = 0, **content: Any) -> None:
@@ -70,3 +72,8 @@ class Board:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _as_written(text: str) -> str:
+    """Returns Markdown that shows `text` as it is, such as formulas and `__init__`."""
+    return re.sub(r"[\\`*_\[\]<>&~|]", lambda found: f"&#{ord(found[0])};", text)

@@ -1,6 +1,7 @@
 """What a run says of itself, read back by TensorBoard's own reader and by sinks."""
 
 import gzip
+import html
 import importlib.machinery
 import json
 import sys
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugin_util import markdown_to_safe_html
 from tensorboard.plugins.hparams import metadata as hparams
 
 from configs.base import RunConfig
@@ -20,6 +22,7 @@ from rl.groups.stats import RolloutStats
 from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter, Stopwatch, console_line
 from rl.update.objective import MEASURED, update_metrics
+from rl.workdir.board import Board
 from rl.workdir.examples import example_rows, suspicion
 from rl.workdir.trace import Trace
 from tests.rl.examples import make_group
@@ -93,6 +96,19 @@ def test_the_line_of_a_step_fits_a_terminal():
     few = {"seconds/step": 1.25}
     assert console_line(1, 2, few, 1) == "step 1/2  1.2 s/step  1.0 s left"
     assert console_line(1, 2, few, None) == "step 1/2  1.2 s/step  compiled"
+
+
+@pytest.mark.failure(220)
+def test_tensorboard_shows_texts_as_they_are(tmp_path):
+    text = r"\(x_1*y_1\) \[2*3*4\] **a** __init__ `x` \| a|b <b>1</b> &lt; ~~c~~"
+    row = {"prompt": text, "completion": text, "gold": "1", "reward": 1.0}
+    board = Board(tmp_path, config={}, keep=-1, front=set())
+    board.samples(1, [row])
+    board.close()
+    (found,) = read(tmp_path).Tensors("samples")
+    page = markdown_to_safe_html(found.tensor_proto.string_val[0])
+    cell = page.split("<td>")[1].partition("</td>")[0]
+    assert html.unescape(cell) == text
 
 
 def test_hyperparameters(tmp_path):

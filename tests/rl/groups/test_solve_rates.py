@@ -102,11 +102,21 @@ def test_the_state_of_30000_problems_is_small_and_comes_back_bit_for_bit():
     for i in rng.integers(0, 30_000, 500):
         _observe(rates, i, *rng.multinomial(16, [0.3, 0.7]).tolist(), step=int(i) % 90)
     text = json.dumps(rates.state())
-    assert len(text) < 500_000
+    assert len(text) < 900_000
     again = SolveRates(problems, half_life=33)
     again.restore(json.loads(text))
     assert json.dumps(again.state()) == text
     for one, other in zip(rates.at(91), again.at(91), strict=True):
         np.testing.assert_array_equal(one, other)
-    with pytest.raises(ValueError, match="written with other problems"):
-        SolveRates(problems[1:], half_life=33).restore(json.loads(text))
+
+
+@pytest.mark.failure(219)
+def test_added_problems_and_levels_begin_without_verdicts():
+    problems = _problems([1, 2])
+    rates = SolveRates(problems, half_life=33)
+    _observe(rates, 1, 3, 5, step=0)
+    added = [Problem(id="new", problem="?", answers=("1",), level=3), problems[1]]
+    again = SolveRates(added, half_life=33)
+    again.restore(json.loads(json.dumps(rates.state())))
+    assert again.seen.tolist() == [False, True]
+    assert again.at(0).right[1] == rates.at(0).right[1]

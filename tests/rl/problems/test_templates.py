@@ -333,6 +333,17 @@ def test_a_generation_config_that_cannot_be_read_is_named(tmp_path, text):
     assert str(caught.value).endswith("; correct eos_token_id")
 
 
+@pytest.mark.failure(221)
+def test_a_stop_token_that_only_transformers_has_added_is_not_used(tmp_path):
+    word = types.SimpleNamespace()
+    word.eos_token, word.get_vocab = "<|endoftext|>", {"a": 0, "<|endoftext|>": 1}.copy
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
+    with pytest.raises(ValueError, match="no stop token that the model can sample"):
+        default_stop_ids(tmp_path, word, vocab_size=9)
+    (tmp_path / "added_tokens.json").write_text('{"<|endoftext|>": 1}')
+    assert default_stop_ids(tmp_path, word, vocab_size=9) == (1,)
+
+
 def test_transformers_may_be_imported_before():
     code = "import transformers, rl.problems.tokenizer"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
