@@ -30,7 +30,10 @@ Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
 """Values of `about`: what an interval and a p-value refer to; see `compare`."""
 _DIFFERS = "**Sampling differs**, so the difference is not only due to the models. "
-_JUDGED = "**Judging differs**: give each folder to --rescore, then compare again. "
+_JUDGED = (
+    "**Judging differs**: give each folder to --rescore with the same --reward, then"
+    " compare again. "
+)
 _MOST_FLIPS = 20  # limit on the lost and on the gained problem ids in the text
 _ABOUT = {
     METHODS: "About the methods: 95% interval and p by Student's t over the models of"

@@ -17,7 +17,7 @@ from typing import Any
 from configs.schema import differences, flatten, violation
 from rl import files
 from rl.evaluate import SampledCompletion, Scored
-from rl.reward.rewards import VERIFIER
+from rl.reward.rewards import VERIFIER, parse
 
 COMPLETIONS = "completions.jsonl"
 AUDIT = "audit"  # subfolder with the completions of an audit
@@ -126,7 +126,9 @@ class Evaluation:
 
     folder: pathlib.Path
     conditions: Mapping[str, Any]  # see `read_conditions`
-    judged: Mapping[str, Any]  # the verifier's version and the reward; may be empty
+    # Decides correctness: the reward's first term and, if used, the verifier's version;
+    # empty if not known.
+    judged: Mapping[str, Any]
     # whether each completion is correct, by benchmark and problem id
     correct: Mapping[str, Mapping[str, Sequence[bool]]]
     # template by benchmark and problem id; problems without one are missing
@@ -153,5 +155,10 @@ def read_evaluation(folder: pathlib.Path) -> Evaluation:
             ) from None
     results = folder / "results.json"
     written = files.read_json(results) if results.is_file() else {}
-    judged = {key: written[key] for key in ("verifier", "reward") if key in written}
+    judged: dict[str, Any] = {}
+    if reward := written.get("reward"):
+        first = parse(reward, key=f"{results}: reward")[0].name
+        judged = {"reward": first}
+        if first == VERIFIER:
+            judged["verifier"] = written.get("verifier")
     return Evaluation(folder, read_conditions(folder), judged, correct, clusters)

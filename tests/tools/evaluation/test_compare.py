@@ -114,9 +114,14 @@ def test_other_verdicts_are_not_compared_unnoticed(tmp_path):
     a, b = (judged(tmp_path / name, {"s": {"x": [True]}}) for name in "ab")
     replace_json(a / "results.json", {"verifier": "1", "reward": "verifier"})
     assert "Judging differs" not in compare_markdown(compare([[a], [b]]))
-    replace_json(b / "results.json", {"verifier": "2", "reward": "verifier"})
-    text = compare_markdown(compare([[a], [b]]))
-    assert "**Judging differs**: give each folder to --rescore" in text
+    for version, reward, same in (
+        ("2", "verifier", False),
+        ("1", "m:f", False),
+        ("1", "verifier + 0.1*m:f", True),  # the first term decides correctness
+    ):
+        replace_json(b / "results.json", {"verifier": version, "reward": reward})
+        text = compare_markdown(compare([[a], [b]]))
+        assert same is ("**Judging differs**: give each folder" not in text)
 
 
 def test_seeds_of_one_arm_are_drawn_alike(tmp_path):
