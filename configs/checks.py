@@ -118,8 +118,8 @@ def settings_without_effect(
          f" because the number of updates is at most {updates}; lower"
          f" config.schedule.warmup_updates={c.schedule.warmup_updates}"),
         (micro_tokens >= most + row * row_multiple and not c.rollout.extra_groups,
-         f"the part of config.batch.micro_tokens={micro_tokens} above {most}, the most"
-         " positions of an update, except that it is computed as padding; lower it"),
+         f"config.batch.micro_tokens={micro_tokens} above {most}, because an update has"
+         " no more positions; the rest is computed as padding, so lower it"),
         (c.data.eval and 0 < evaluated < c.steps and evaluated % saved,
          "evaluations at steps without a checkpoint on which checkpoint is retained"
          f" as the best, because config.eval.every_steps={evaluated} is not a"

@@ -42,7 +42,7 @@ def _lines(needs_reference=False, **changes):
          "config.profile.steps=(201, 210), because config.steps=200"),
         # 16 prompts x 8 completions of up to 64 tokens, two in a row of 128.
         ({"batch__micro_tokens": 65536},
-         "the part of config.batch.micro_tokens=65536 above 8192, the most positions"),
+         "config.batch.micro_tokens=65536 above 8192, because an update has no m"),
         ({"data__train": "a.jsonl"}, "config.data.train_args={'"),
         ({"data__eval": "a.jsonl"}, "config.data.eval_args={'"),
         ({"objective__advantage": "maxrl", "reward__overlong_factor": 0.5,
