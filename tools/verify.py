@@ -110,11 +110,12 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
                 f"{where}: 'gold' (or a list 'golds') and 'pred' must be text, not"
                 f" {golds!r:.60} and {predicted!r:.60}"
             )
-        label, mode = row.get("label"), row.get("mode", "answer")
+        label, mode = row.get("label"), row.get("mode") or "answer"
         if not isinstance(label, bool | None) or mode not in ("answer", "response"):
             raise ValueError(
-                f"{where}: label={label!r:.60} must be true or false, and"
-                f" mode={mode!r:.60} 'answer' or 'response'; correct the row"
+                f"{where}: label={label!r:.60} and mode={mode!r:.60}: label must be"
+                " true or false, and mode must be 'answer' or 'response'; correct the"
+                " row"
             )
         is_response = mode == "response"
         answer = extract_answer(predicted) if is_response else predicted

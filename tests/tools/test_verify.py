@@ -59,11 +59,11 @@ def test_a_negative_answer_is_no_flag(capsys):
         (b'{"golds": 3, "pred": "1"}\n', "must be text, not 3 and '1'"),
         (
             b'{"gold": "1", "pred": "1", "label": 1}\n',
-            "pairs.jsonl:1: label=1 must be true or false, and mode='answer'",
+            "pairs.jsonl:1: label=1 and mode='answer': label must be true or false",
         ),
         (
             b'{"gold": "1", "pred": "1", "mode": "Response"}\n',
-            "mode='Response' 'answer' or 'response'; correct the row",
+            "mode='Response': label must be true or false, and mode must be 'answer'",
         ),
         (b"", "pairs.jsonl: contains no pairs; give rows with gold and pred"),
     ],
