@@ -136,11 +136,11 @@ def next_commands(workdir: pathlib.Path, c: RunConfig) -> str:
     folder, board, evaluation = (
         shlex.quote(str(workdir / name)) for name in ("", "tensorboard", "evaluation")
     )
-    return (
-        f"next:\n  python -m tools.report {folder}\n  tensorboard --logdir {board}\n"
-        f"  {path}python -m tools.evaluate --model {folder} {options}"
-        f" --out {evaluation}"
-    )
+    commands = [f"python -m tools.report {folder}", f"tensorboard --logdir {board}"]
+    if c.data.eval:
+        evaluate = f"{path}python -m tools.evaluate --model {folder} {options}"
+        commands.append(f"{evaluate} --out {evaluation}")
+    return "\n  ".join(["next:", *commands])
 
 
 def config_changes(c: RunConfig) -> dict[str, object]:

@@ -73,7 +73,10 @@ def _sample(args: argparse.Namespace) -> None:
         keys = "eval.reward", "reward.function"
         args.reward = judging_reward(args.reward, workdir / "config.json", *keys)
         if not (workdir / HELD_OUT).is_file():
-            raise ValueError(f"--model={workdir}: no {HELD_OUT}; give a run's workdir")
+            raise ValueError(
+                f"--model={workdir}: no {HELD_OUT}; give the workdir of a run with"
+                " config.data.eval"
+            )
     if args.template == "run":
         config = files.read_json(path := workdir / "config.json")
         with files.damaged(path, "give a run's workdir as --model"):

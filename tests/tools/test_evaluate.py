@@ -338,7 +338,7 @@ def test_a_runs_own_held_out_problems(model, tmp_path, capsys, monkeypatch):
     assert not list(trap.iterdir())
     capsys.readouterr()
     assert main(command(model, "held_out", tmp_path / "no")) == 2
-    assert "no held_out.jsonl; give a run's workdir" in capsys.readouterr().err
+    assert "no held_out.jsonl; give the workdir of a run" in capsys.readouterr().err
     assert main(command(model, "a.jsonl", tmp_path / "no", "--template", "run")) == 2
     assert "damaged (no 'data'); give a run's workdir as" in capsys.readouterr().err
 
