@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from configs.schema import config_json
 from rl.alarms import Alarm
+from rl.errors import one_line
 from rl.groups.collect import Shortfall
 from rl.groups.packing import pack_groups, padding_fraction
 from rl.groups.rollouts import staleness_metrics
@@ -174,11 +175,18 @@ def _open_run(
         parts.engine.publish(restored[0] if restored else 0)
     if restored:
         run.done, loop = restored
-        parts.rollouts.restore(loop["rollouts"])
-        parts.alarms.restore(loop["alarms"])
-        run.base, run.latest = loop["base"], loop["latest"]
-        run.evaluated = loop["evaluated"]
-        run.started -= loop["wall_seconds"]
+        try:
+            parts.rollouts.restore(loop["rollouts"])
+            parts.alarms.restore(loop["alarms"])
+            run.base, run.latest = loop["base"], loop["latest"]
+            run.evaluated = loop["evaluated"]
+            run.started -= loop["wall_seconds"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{workdir}: another version of this code wrote the checkpoint of step"
+                f" {run.done} ({one_line(error)}); resume with that version, or use"
+                " another --workdir"
+            ) from error
         print(f"resuming after step {run.done}", flush=True)
     run.writer = MetricsWriter(
         workdir,

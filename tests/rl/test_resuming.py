@@ -1,9 +1,11 @@
 """Runs with carried groups, signal sampling and stages: their metrics, and restarts."""
 
 import json
+from unittest import mock
 
 import pytest
 
+from rl import loop
 from tests.rl import test_train as runs
 
 COMMON = {**runs.ABLE, "steps": 6, "checkpoint.every_steps": 1}
@@ -122,3 +124,12 @@ def test_killed_it_ends_bit_for_bit_the_same(finished, command, tmp_path, name, 
     done = runs.run(arguments)
     assert "resuming after step" in done.stdout
     runs._assert_same_run(workdir, again)
+
+
+def test_a_checkpoint_of_another_version_is_one_line(tmp_path):
+    parts = mock.MagicMock()
+    parts.engine.restore.return_value = 3, {"rollouts": {}}
+    parts.rollouts.restore.side_effect = KeyError("hashes")
+    opened = loop._open_run(None, tmp_path, parts, None, mock.MagicMock())
+    with pytest.raises(ValueError, match=r"another version .* step 3 \('hashes'\)"):
+        opened.__enter__()
