@@ -19,7 +19,8 @@ from rl.types import Problem
 
 HELD_OUT = "held_out.jsonl"  # in a run's workdir: the problems of its evaluations
 FIELDS = ("id", "problem", "answer", "answers", "source", "level")
-_LEVEL = re.compile(r"(?:Level )?(\d{1,9})")  # MATH has texts such as "Level 3"
+# MATH has texts such as "Level 3", and "Level ?" where the level is unknown.
+_LEVEL = re.compile(r"(?:Level )?(\d{1,9}|\?)")
 _Row = tuple[str, Problem]  # where the problem is, for error messages; the problem
 
 
@@ -225,7 +226,7 @@ def _parse(
     if isinstance(level, float) and level.is_integer():  # as pandas writes integers
         level = int(level)
     if isinstance(level, str) and (found := _LEVEL.fullmatch(level)):
-        level = int(found[1])
+        level = None if found[1] == "?" else int(found[1])
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
         raise wrong("level", "an integer (remove a column that has no levels)")
     rest = {k: v for k, v in row.items() if k not in columns.values()}
