@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,7 +27,7 @@ from orbax.checkpoint.path import atomicity
 
 from models.decoder import Params
 from rl import checksums
-from rl.checksums import CorruptCheckpointError, Record
+from rl.checksums import CorruptCheckpointError, Record, steps_in
 from rl.errors import one_line
 from rl.processes.devices import is_out_of_memory
 from rl.processes.stopping import Stopped
@@ -299,12 +298,6 @@ def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[s
     if scored:
         reasons.setdefault(max(scored)[1], []).append("best")
     return reasons
-
-
-def steps_in(folder: pathlib.Path) -> set[int]:
-    """Returns the steps with a complete checkpoint; their files may be corrupt."""
-    names = (path.name for path in folder.glob("*"))
-    return {int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name)}
 
 
 def records_in(folder: pathlib.Path) -> dict[int, Record]:

@@ -1,4 +1,4 @@
-"""Computes and checks a checkpoint's checksums.
+"""Finds checkpoints; computes and checks their checksums.
 
 Each checkpoint contains a `Record`, and checksums of its files in `SHA256SUMS`, which
 `sha256sum -c` can check.
@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,12 @@ class Record:
     tensors: Tensors
     # "path" and "digest" of the frozen base under adapters; empty without adapters.
     base: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def steps_in(folder: pathlib.Path) -> set[int]:
+    """Returns the steps with a complete checkpoint; their files may be corrupt."""
+    names = (path.name for path in folder.glob("*"))
+    return {int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name)}
 
 
 def hash_json(value: Any) -> str:

@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -39,7 +39,7 @@ from rl.progress import each
 from rl.reward.rewards import Rewards, try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
-from rl.update.optimizer import check_descends, make_optimizer
+from rl.update.optimizer import ADAMW, check_descends, make_optimizer
 from rl.update.rejection import load_rejection
 from rollout.layout import check_tensor
 from sharding.mesh import abstract_mesh, all_devices, resolve_shape
@@ -79,6 +79,7 @@ class RunSpec:
     config: RunConfig
     model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
+    encode: Callable[[Problem], np.ndarray]  # returns a problem's prompt, int32 [P]
     stop_token_ids: tuple[int, ...]  # ids that end a completion
     train_set: ProblemSet
     held_out: Sequence[ProblemSet]  # the first set's score selects the best checkpoint
@@ -97,16 +98,6 @@ class RunSpec:
     def row_multiple(self) -> int:
         """Returns the number of shards that the rows of a batch are split into."""
         return shards("batch", abstract_mesh(self.mesh_shape))
-
-    def encode(self, problem: Problem) -> np.ndarray:
-        """Returns a problem's prompt, int32 [P]."""
-        ids = encode_prompt(
-            self.tokenizer,
-            self.config.data.template,
-            problem,
-            vocab_size=self.model.vocab_size,
-        )
-        return np.asarray(ids, np.int32)
 
     def decode(self, token_ids: Sequence[int], *, show_unknown: bool = False) -> str:
         return decode_completion(
@@ -153,7 +144,9 @@ def validate(c: RunConfig) -> RunSpec:
     load_rejection(c.objective.correction)
     load_extra_groups(c.rollout.extra_groups)
     optimizer = make_optimizer(c.optimizer)
-    check_descends(optimizer, key=f"config.optimizer.function={c.optimizer.function!r}")
+    if c.optimizer.function != ADAMW:
+        key = f"config.optimizer.function={c.optimizer.function!r}"
+        check_descends(optimizer, key=key)
     sinks = load_sinks(sinks=c.log.sinks)
     sources = _sources(c.data)
     loaded = [
@@ -191,8 +184,13 @@ def validate(c: RunConfig) -> RunSpec:
     if c.rollout.tensor and c.rollout.backend == "jax":
         check_tensor(c.rollout.tensor, model, len(devices))
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
+
+    def encode(problem: Problem) -> np.ndarray:
+        ids = encode_prompt(tokenizer, c.data.template, problem, vocab_size=size)
+        return np.asarray(ids, np.int32)
+
     selected = [
-        _select(c, source, problems, tokenizer, vocab_size=size)
+        _select(c, source, problems, encode)
         for source, problems in zip(sources, loaded, strict=True)
     ]
     (train_set, readable), *others = selected
@@ -201,6 +199,7 @@ def validate(c: RunConfig) -> RunSpec:
         config=c,
         model=model,
         tokenizer=tokenizer,
+        encode=encode,
         stop_token_ids=tuple(stop_ids),
         train_set=train_set,
         held_out=[held_out for held_out, _ in others],
@@ -217,9 +216,7 @@ def _select(
     c: RunConfig,
     source: _Source,
     problems: Sequence[Problem],
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    vocab_size: int,
+    encode: Callable[[Problem], np.ndarray],
 ) -> tuple[ProblemSet, Sequence[Problem]]:
     """Encodes prompts; leaves out problems with an unreadable gold or a bad prompt.
 
@@ -235,10 +232,7 @@ def _select(
     prompts: list[tuple[Problem, np.ndarray]] = []
     for problem in each(readable, "encode", "prompts"):
         try:
-            ids = encode_prompt(
-                tokenizer, c.data.template, problem, vocab_size=vocab_size
-            )
-            prompts.append((problem, np.asarray(ids, np.int32)))
+            prompts.append((problem, encode(problem)))
         except UnreadableText as error:
             faults[problem.id] = f"the {error}"
     note = _describe_faults(source.text, problems, faults, c.data.unreadable)

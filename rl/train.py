@@ -38,7 +38,8 @@ from configs.base import RunConfig, from_config
 from configs.schema import check_same
 from rl import files
 from rl.alarms import Alarm
-from rl.checkpoint import check_path, steps_in
+from rl.checkpoint import check_path
+from rl.checksums import steps_in
 from rl.engine import Engine
 from rl.errors import one_line
 from rl.evaluate import headline

@@ -16,7 +16,14 @@ from typing import Any
 
 from configs.reading import user_path
 from rl import checkpoint, files
-from rl.checksums import SUMS, CorruptCheckpointError, read_loop, read_record, verify
+from rl.checksums import (
+    SUMS,
+    CorruptCheckpointError,
+    read_loop,
+    read_record,
+    steps_in,
+    verify,
+)
 from tools import command
 
 
@@ -64,7 +71,7 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
     records = checkpoint.records_in(folder)
     kept = checkpoint.retained_steps(records, keep)
     rows = []
-    for step in sorted(checkpoint.steps_in(folder)):
+    for step in sorted(steps_in(folder)):
         path = folder / str(step)
         nbytes, damage = _examine(path, every_byte)
         if damage:  # unless it is being deleted

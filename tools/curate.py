@@ -8,7 +8,6 @@ The command writes problems.jsonl, dropped.jsonl, report.md, report.html and
 summary.json into DIR. The same command on the same files writes the same bytes.
 """
 
-import argparse
 import os
 import pathlib
 import sys
@@ -25,6 +24,7 @@ from configs.reading import (
     parse_flags,
 )
 from configs.schema import call
+from rl.processes.stopping import StopSignals
 from tools import command
 from tools.curation.formats import parse_fields
 from tools.curation.pipeline import curate
@@ -49,10 +49,10 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 def main(argv: Sequence[str]) -> None:
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
-    sys.exit(command.run(_curate, argparse.Namespace(json=_JSON.value)))
+    sys.exit(command.run_stoppable(_curate, _JSON.value))
 
 
-def _curate(_: argparse.Namespace) -> dict[str, Any]:
+def _curate(_: StopSignals) -> dict[str, Any]:
     inputs = [name for text in _INPUT.value for name in comma_separated(text)]
     fields = parse_fields(_FIELDS.value)
     if fields and not inputs:

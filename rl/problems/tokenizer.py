@@ -88,9 +88,9 @@ def default_stop_ids(
     tokens = [token for token in usual if token in vocabulary]
     if (folder / "tokenizer.json").is_file():
         # A class of transformers may add tokens, which the model has never seen.
-        texts = [path.read_text("utf-8") for path in folder.glob("*token*.json")]
-        forms = {token: (token, json.dumps(token)[1:-1]) for token in tokens}
-        tokens = [t for t in tokens if any(f in x for f in forms[t] for x in texts)]
+        files = folder.glob("*token*.json")
+        text = "\n".join(path.read_text("utf-8") for path in files)
+        tokens = [t for t in tokens if t in text or json.dumps(t)[1:-1] in text]
     known = {vocabulary[token] for token in tokens}
     ids |= {one for one in known if one < vocab_size}
     if not ids:

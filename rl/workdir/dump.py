@@ -21,7 +21,7 @@ import safetensors
 import safetensors.numpy
 
 from rl import files
-from rl.checkpoint import steps_in
+from rl.checksums import steps_in
 from rl.errors import one_line
 from rl.types import Batch, Group, Hyper
 

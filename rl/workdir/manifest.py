@@ -16,7 +16,8 @@ import jax
 
 from configs import schema
 from rl import files
-from rl.checkpoint import DAMAGED, steps_in
+from rl.checkpoint import DAMAGED
+from rl.checksums import steps_in
 from rl.run_spec import ProblemSet, RunSpec
 from rl.workdir.export import commit
 

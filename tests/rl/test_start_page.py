@@ -188,5 +188,5 @@ def test_what_to_type_next(tmp_path):
     assert shlex.split(last)[-6:] == [
         *("--reward", "mine:brief", "--right_from", "1", "--out", "a b/evaluation")
     ]
-    c.data.eval = ""  # there is no held-out set to evaluate
+    c.data.eval = ""  # without a held-out set
     assert "tools.evaluate" not in next_commands(tmp_path, from_config(c))

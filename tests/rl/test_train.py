@@ -18,7 +18,7 @@ import transformers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from configs import quickstart
-from rl.checkpoint import steps_in
+from rl.checksums import steps_in
 from tests import forked
 from tests.metrics_page import documented
 from tools.report.health import findings

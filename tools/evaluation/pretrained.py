@@ -14,6 +14,7 @@ from models.config import DecoderConfig
 from models.decoder import Decoder
 from models.hf import DTYPES
 from models.hub import resolve_folder
+from rl.checksums import steps_in
 from rl.files import read_json
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
@@ -73,8 +74,7 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
 
 def _warn_if_older(folder: pathlib.Path, workdir: pathlib.Path) -> None:
     """Warns if a run has a checkpoint that is newer than its exported folder."""
-    names = [path.name for path in (workdir / "checkpoints").glob("*")]
-    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    newest = max(steps_in(workdir / "checkpoints"), default=0)
     path = workdir / "summary.json"  # written after the export
     summary = read_json(path) if path.is_file() else {"steps": newest, "exported": True}
     if newest > summary["steps"] or not summary["exported"]:

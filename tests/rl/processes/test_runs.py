@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from rl.checkpoint import steps_in
+from rl.checksums import steps_in
 from rollout.vllm.server import free_port
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model

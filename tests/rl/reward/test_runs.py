@@ -9,7 +9,7 @@ import pytest
 from configs import quickstart
 from configs.base import from_config
 from rl import setup
-from rl.checkpoint import steps_in
+from rl.checksums import steps_in
 from rl.loop import train
 from rl.processes.group import SingleProcess
 from rl.processes.stopping import StopSignals
