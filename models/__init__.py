@@ -2,5 +2,5 @@
 
 Inputs: token ids, positions and segment ids; Hugging Face or PEFT folders, GGUF files.
 Outputs: hidden states (not logits); a Hugging Face or PEFT folder.
-Read `decoder` first; `names` has the names and shapes of its weights.
+Read `decoder` first; `tensors` converts its weights.
 """

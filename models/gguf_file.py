@@ -17,9 +17,9 @@ from tokenizers import pre_tokenizers as splits
 from tokenizers.models import BPE
 
 from models.config import FAMILIES, DecoderConfig
-from models.hf import DTYPES, WEIGHTS, replaced_folder
-from models.names import rows, tensor_specs
+from models.hf import WEIGHTS, replaced_folder
 from models.safetensors_io import write_tensors
+from models.tensors import DTYPES, rows, tensor_specs
 
 _VERSION = 1  # raise it if a change of this file changes the folders that it writes
 _CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's token types
@@ -38,7 +38,7 @@ def convert(
       file: a GGUF file of the architecture "llama" with SmolLM's tokenizer, in any
         quantization that the package `gguf` supports.
       out: the folder to write; it gets its name only when it is complete.
-      dtype: the dtype of the weights, a key of `models.hf.DTYPES`.
+      dtype: the dtype of the weights, a key of `models.tensors.DTYPES`.
       unless_has: as in `models.hf.replaced_folder`.
 
     Raises:

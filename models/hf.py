@@ -3,7 +3,7 @@
 import collections
 import contextlib
 import errno
-import functools
+import fcntl
 import glob
 import itertools
 import json
@@ -13,27 +13,26 @@ import pathlib
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import huggingface_hub
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from models import lora
-from models.claims import OWNER, claim, remove_abandoned
 from models.config import FAMILIES, DecoderConfig
-from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.names import EMBEDDING, HEAD, TABLE, Weight, rows, tensor_specs
+from models.decoder import Decoder, Params
 from models.safetensors_io import read_tensors, write_tensors
-from sharding.rules import named_sharding, put_sharded
-
-DType = Literal["bfloat16", "float16", "float32"]  # JAX disables float64 by default
-DTYPES = {
-    name: jnp.dtype(name) for name in ("bfloat16", "float16", "float32", "float64")
-}
+from models.tensors import (
+    DTYPES,
+    EMBEDDING,
+    HEAD,
+    export_tensors,
+    place_tensors,
+    rows,
+    tensor_specs,
+)
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
@@ -149,115 +148,6 @@ def load_params(
     return place_tensors(tensors, model, mesh, on_loaded=on_loaded)
 
 
-def place_tensors(
-    tensors: Mapping[str, np.ndarray],
-    model: Decoder,
-    mesh: Mesh,
-    *,
-    table: Sequence[Weight] = TABLE,
-    on_loaded: Callable[[int], None] = lambda count: None,
-) -> Params:
-    """Converts tensors by Hugging Face name to parameters on the mesh.
-
-    Raises ValueError if a parameter cannot be sharded.
-    """
-    shapes, _ = abstract_params(model)
-    shardings = param_shardings(model, mesh)
-    params: dict[str, Any] = {lora.LAYERS: {}}
-    for name, weight, layer in rows(model.config, table):
-        shape = weight.siblings(shapes)[weight.name]
-        sharding = weight.siblings(shardings)[weight.name]
-        loaded = weight.siblings(params)
-        if layer is None:
-            whole = weight.from_hf(tensors[name], shape.shape)
-            array = put_sharded(whole, sharding).astype(shape.dtype)
-        else:
-            one = NamedSharding(mesh, PartitionSpec(*sharding.spec[1:]))
-            of_layer = weight.from_hf(tensors[name], shape.shape[1:])
-            if layer == 0:
-                zeros = functools.partial(jnp.zeros, shape.shape, shape.dtype)
-                stack = jax.jit(zeros, out_shardings=sharding)()
-            else:
-                stack = loaded[weight.name]
-            array = _insert(stack, put_sharded(of_layer, one), layer)
-        loaded[weight.name] = array
-        on_loaded(tensors[name].size)
-    return params
-
-
-@functools.partial(jax.jit, donate_argnums=0)
-def _insert(stack: jax.Array, one: jax.Array, layer: int) -> jax.Array:
-    return jax.lax.dynamic_update_index_in_dim(
-        stack, one.astype(stack.dtype), layer, axis=0
-    )
-
-
-def export_tensors(
-    params: Params,
-    config: DecoderConfig,
-    dtype: np.dtype,
-    table: Sequence[Weight] = TABLE,
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields `(Hugging Face name, host array)` of each tensor in `table`.
-
-    Adapters are merged into the weights of `TABLE`. The order is that of
-    `models.names.rows`. `params` may be sharded. With several processes, all of them
-    must exhaust the iterator, because each tensor is gathered collectively.
-    """
-    hf_names: tuple[str, ...] = ()
-    arrays: tuple[jax.Array, ...] = ()
-    for next_names, arguments in conversions(params, config, dtype, table):
-        ahead = convert_group(*arguments)  # converted while the caller writes `arrays`
-        yield from _to_host(hf_names, arrays)
-        hf_names, arrays = next_names, ahead  # frees all layers but the next one
-    yield from _to_host(hf_names, arrays)
-
-
-def conversions(
-    params: Params,
-    config: DecoderConfig,
-    dtype: np.dtype,
-    table: Sequence[Weight] = TABLE,
-) -> Iterator[tuple[tuple[str, ...], tuple[Any, ...]]]:
-    """Yields Hugging Face names and arguments of `convert_group` for each group.
-
-    The groups are the weights before the layers, each layer, and the weights after the
-    layers. `params` may contain shapes instead of arrays.
-    """
-    sharding = None
-    if jax.process_count() > 1:
-        sharding = named_sharding(jax.tree.leaves(params)[0].sharding.mesh)
-    for layer, group in itertools.groupby(rows(config, table), key=lambda row: row[2]):
-        hf_names, weights, _ = zip(*group, strict=True)
-        arrays = tuple(
-            lora.parts(weight.siblings(params), weight.name) for weight in weights
-        )
-        index = 0 if layer is None else layer
-        yield hf_names, (weights, config, dtype, sharding, arrays, index)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def convert_group(weights, config, dtype, sharding, arrays, layer):
-    """Converts a group of weights to Hugging Face tensors, with adapters merged."""
-    found = []
-    for weight, parts in zip(weights, arrays, strict=True):
-        if weight.layered:
-            parts = [
-                jax.lax.dynamic_index_in_dim(x, layer, keepdims=False) for x in parts
-            ]
-        array = weight.to_hf(lora.merge(config.lora, *parts).astype(dtype), config)
-        if sharding is not None:
-            array = jax.lax.with_sharding_constraint(array, sharding)
-        found.append(array)
-    return tuple(found)
-
-
-def _to_host(hf_names, arrays) -> Iterator[tuple[str, np.ndarray]]:
-    for name, array in zip(hf_names, arrays, strict=True):
-        local = array if array.is_fully_addressable else array.addressable_data(0)
-        yield name, np.asarray(local)
-
-
 def save_folder(
     folder: str | os.PathLike,
     params: Params,
@@ -334,34 +224,53 @@ def replaced_folder(
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(folder.parent, f".{glob.escape(folder.name)}.*partial")
     own = f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}"
     partial = folder.with_name(f"{own}.partial")
     replaced = folder.with_name(f"{own}.replaced.partial")
-    lock = claim(partial)
-    try:
-        yield partial
-        while not _renamed(partial, folder):
-            if unless_has and (folder / unless_has).is_file():
-                break
+    with _shared(folder):
+        try:
+            partial.mkdir()
+            yield partial
+            while not _renamed(partial, folder):
+                if unless_has and (folder / unless_has).is_file():
+                    break
+                shutil.rmtree(replaced, ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):  # another process moved it
+                    folder.rename(replaced)
+            if others := _others(replaced) - _others(folder):
+                token = secrets.token_hex(4)
+                kept = folder.with_name(f"{folder.name}.replaced-{token}")
+                replaced.rename(kept)
+                names = ", ".join(sorted(others))
+                print(f"WARNING: {folder}: had other files ({names}); moved to {kept}")
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # usually, `folder` was not moved
+                replaced.rename(folder)
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = str(folder)  # a write to a full disk names no file
+            raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
             shutil.rmtree(replaced, ignore_errors=True)
-            with contextlib.suppress(FileNotFoundError):  # another process moved it
-                folder.rename(replaced)
-        if others := _others(replaced) - _others(folder):
-            kept = folder.with_name(f"{folder.name}.replaced-{secrets.token_hex(4)}")
-            replaced.rename(kept)
-            names = ", ".join(sorted(others))
-            print(f"WARNING: {folder}: had other files ({names}); moved to {kept}")
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # usually, `folder` was not moved
-            replaced.rename(folder)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(folder)  # a write to a full disk names no file
-        raise
+
+
+@contextlib.contextmanager
+def _shared(folder: pathlib.Path) -> Iterator[None]:
+    """Removes what killed processes left of `folder`, then keeps a lock in the block.
+
+    All processes that write to the parent of `folder` share the lock.
+    """
+    lock = os.open(folder.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # other processes write now, or on NFS
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in folder.parent.glob(f".{glob.escape(folder.name)}.*partial"):
+                shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
     finally:
-        os.close(lock)  # NFS keeps a removed file, and so its folder, while it is open
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+        os.close(lock)
 
 
 def _others(folder: pathlib.Path) -> set[str]:
@@ -378,7 +287,6 @@ def _renamed(partial: pathlib.Path, folder: pathlib.Path) -> bool:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         return False
-    (folder / OWNER).unlink(missing_ok=True)
     return True
 
 

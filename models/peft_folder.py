@@ -18,10 +18,10 @@ import numpy as np
 from models import lora
 from models.config import DecoderConfig, JsonFields, read_json
 from models.decoder import Decoder, Params
-from models.hf import export_tensors, place_tensors, replaced_folder
+from models.hf import replaced_folder
 from models.hub import split_id
-from models.names import ADAPTERS, rows, tensor_specs
 from models.safetensors_io import read_tensors, write_tensors
+from models.tensors import ADAPTERS, export_tensors, place_tensors, rows, tensor_specs
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # Settings that change the output of an adapter, with their only supported values.

@@ -14,6 +14,7 @@ from configs.base import Objective
 from models import hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Params
+from models.tensors import DType
 from rl.checkpoint import Checkpoints
 from rl.processes.group import Processes, SingleProcess
 from rl.processes.joint import joint
@@ -242,7 +243,7 @@ class Engine:
         self.sampler.make_room()
 
     @joint
-    def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
+    def export(self, folder: str, *, card: str, dtype: DType) -> bool:
         """Writes the policy as a Hugging Face folder, with adapters merged.
 
         Replaces an earlier `folder`. `card` is the text of README.md. With LoRA, also

@@ -4,23 +4,22 @@ With several JAX processes, only process 0 calls the servers. The others take pa
 work on all devices: gathering the weights, and the probe's forward pass.
 """
 
-import collections
-import functools
+import dataclasses
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from configs.base import RunConfig
-from models import hf, peft_folder
+from models import peft_folder
 from models.decoder import Decoder, Params
-from models.names import ADAPTERS, TABLE, tensor_specs
+from models.tensors import ADAPTERS, DTYPES, TABLE
 from rl.base_model import base_name
 from rl.types import Batch
 from rl.update.objective import token_logprobs
-from rollout.types import Completion, PolicySampler
+from rollout.types import PolicySampler
 from rollout.vllm import sampler as vllm
 from rollout.vllm.client import api_key
 from rollout.vllm.fleet import ServerFleet
@@ -50,13 +49,15 @@ def make_vllm_sampler(
     v = c.rollout.vllm
     max_model_len = c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
     dtype = v.dtype or str(np.dtype(model.dtype))
-
-    # Publish either all weights, with adapters merged, or only the adapters.
-    adapter, written = v.publish == "adapter", hf.DTYPES[dtype]
-    table = ADAPTERS if adapter else TABLE
-    export = functools.partial(
-        hf.export_tensors, config=model.config, dtype=written, table=table
-    )
+    config, rank, adapter_config = model.config, 0, ""
+    tolerances = vllm.PROBE_TOLERANCE
+    if v.publish == "adapter" and config.lora is not None:
+        rank, tolerances = config.lora.rank, vllm.ADAPTER_PROBE_TOLERANCE
+        adapter_config = peft_folder.describe(config, base=base_name(c, folder))
+        export = vllm.Export(config, DTYPES[dtype], ADAPTERS)
+    else:
+        served = dataclasses.replace(config, tie_word_embeddings=False)
+        export = vllm.Export(served, DTYPES[dtype], TABLE)
     urls = [part.strip() for part in v.url.split(",") if part.strip()]
     # Process 0 starts the servers, on the GPUs of its own machine.
     attached = urls or jax.process_index()
@@ -68,13 +69,7 @@ def make_vllm_sampler(
         servers=len(urls) or len(sets),
     )
     if jax.process_index():
-        return FollowerSampler(export, probe)
-    tolerances, rank = vllm.PROBE_TOLERANCE, 0
-    file, described = "model.safetensors", {}
-    if adapter and model.config.lora is not None:
-        tolerances, rank = vllm.ADAPTER_PROBE_TOLERANCE, model.config.lora.rank
-        text = peft_folder.describe(model.config, base=base_name(c, folder))
-        file, described = peft_folder.WEIGHTS, {peft_folder.CONFIG: text}
+        return vllm.FollowerSampler(export, probe)
     spec = ServerSpec(
         python=v.python,
         model=str(folder),
@@ -98,16 +93,13 @@ def make_vllm_sampler(
             v.weight_dir,
             fallback=workdir / "weights",
             export=export,
-            specs=tensor_specs(model.config, written, table),
-            file=file,
-            described=described,
+            adapter_config=adapter_config,
         ),
         probe=probe,
         probe_prompt=probe_prompt(prompt, max_model_len),
         probe_tolerance=v.probe_tolerance or tolerances[dtype],
         max_model_len=max_model_len,
         in_flight="keep" if c.rollout.schedule == "async" else "abort",
-        model_specs=tensor_specs(model.config, written) if adapter else None,
     )
 
 
@@ -161,26 +153,3 @@ def make_probe(
         return [found[row, : len(s)] for row, s in enumerate(sequences)]
 
     return probe
-
-
-class FollowerSampler:
-    """Takes part in publishing, in every process except process 0."""
-
-    def __init__(self, export: Callable[[Params], Iterable], probe: vllm.Probe):
-        self._export, self._probe = export, probe
-
-    def publish(self, params: Params, version: int) -> None:
-        collections.deque(self._export(params), maxlen=0)
-        self._probe(params, [])
-
-    def sample(self, prompts, params, **how) -> list[list[Completion]]:
-        raise RuntimeError(
-            f"process {jax.process_index()}: only process 0 samples from vLLM servers"
-        )
-
-    def make_room(self) -> None: ...
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
-    def close(self) -> None: ...

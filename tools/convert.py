@@ -22,6 +22,7 @@ from models import gguf_file, hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.hub import resolve_folder
+from models.tensors import DType
 from rl import checkpoint, checksums
 from rl.base_model import parameter_count
 from rl.files import read_json
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=user_path, required=True, help="new folder")
     parser.add_argument(
         "--dtype",
-        choices=get_args(hf.DType),
+        choices=get_args(DType),
         help="dtype of HFDIR (default: that of the run's export; float32 for a GGUF"
         " file; otherwise bfloat16)",
     )

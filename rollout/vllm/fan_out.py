@@ -9,7 +9,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rollout.seeds import derive
 from rollout.types import (
@@ -30,14 +30,19 @@ _PAUSE_SECONDS = 0.5
 _ABORT_SECONDS = 10
 
 
-class FleetSampler:
-    """Implements `Sampler.sample` over a fleet of servers of one model."""
+class FanOut:
+    """Implements `Sampler` over a fleet of servers of one model."""
 
-    def __init__(self, fleet: ServerFleet, *, max_model_len: int):
+    def __init__(
+        self,
+        fleet: ServerFleet,
+        *,
+        max_model_len: int,
+        version_of: Callable[[str], int] = lambda label: 0,
+    ):
+        """Samples from `fleet`; `version_of` is that of `VllmClient.generate`."""
         self._fleet, self._max_model_len = fleet, max_model_len
-
-    def _version_of(self, label: str) -> int:
-        return 0  # the model is fixed
+        self._version_of = version_of
 
     def close(self) -> None:
         self._fleet.close()

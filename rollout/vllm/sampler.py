@@ -13,6 +13,8 @@ A version of adapters consists of adapter_model.safetensors and adapter_config.j
 ROOT is shared memory, or a directory that the servers share with the trainer.
 """
 
+import collections
+import fcntl
 import logging
 import math
 import os
@@ -20,13 +22,17 @@ import pathlib
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from models.claims import OWNER, claim, remove_abandoned
+from models import peft_folder
+from models.config import DecoderConfig
+from models.decoder import Params, head_table
 from models.safetensors_io import Specs, write_tensors
+from models.tensors import Weight, export_tensors, tensor_specs
 from rollout.types import Completion, SamplingParams
 from rollout.vllm.client import (
     LoadFailed,
@@ -35,11 +41,10 @@ from rollout.vllm.client import (
     VllmClient,
     checksum,
 )
-from rollout.vllm.fan_out import FleetSampler
+from rollout.vllm.fan_out import FanOut
 from rollout.vllm.fleet import ServerFleet
 
-Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
-Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
+Probe = Callable[[Params, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 
 # Largest mean absolute difference of log-probs that rounding explains, by dtype.
 # Measured between vLLM and a float32 forward pass: 2e-6 (float32), 0.013 (bfloat16).
@@ -50,9 +55,25 @@ PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
 SHARED_MEMORY = pathlib.Path("/dev/shm")
 _VERSIONS = 2  # a failed publish returns to the previous version
-_PREFIX = "policy-weights-"
-_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+_PREFIX, _OWNER = "policy-weights-", "owner"
 log = logging.getLogger(__name__)
+
+
+class Export(NamedTuple):
+    """Defines the tensors of a published version."""
+
+    config: DecoderConfig  # the architecture of the servers' model
+    dtype: np.dtype
+    table: Sequence[Weight]  # `TABLE`, with adapters merged, or only `ADAPTERS`
+
+    @property
+    def specs(self) -> Specs:
+        return tensor_specs(*self)
+
+    def tensors(self, params: Params) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields each tensor's name and host array; all processes must exhaust it."""
+        # The servers' head is not tied: vLLM's reload does not update a tied head.
+        return export_tensors(params | {"head": head_table(params)}, *self)
 
 
 class WeightFolder:
@@ -64,38 +85,29 @@ class WeightFolder:
         *,
         fallback: pathlib.Path,
         export: Export,
-        specs: Specs,
-        file: str = "model.safetensors",
-        described: Mapping[str, str] | None = None,
+        adapter_config: str = "",
     ):
         """Creates the folder, and removes the folders of killed trainers.
 
         Args:
           weight_dir: the parent of the folder; if empty, shared memory.
           fallback: the parent if `weight_dir` is empty and shared memory is too small.
-          export: a function of a parameter tree, which yields `(name in the file, host
-            array)` for each tensor.
-          specs: `(shape, dtype)` of each tensor from `export`, all of one dtype.
-          file: the name of the weights file of a version.
-          described: the texts of the other files of a version, by file name.
+          adapter_config: the text of adapter_config.json, if `export` exports only
+            adapters; otherwise empty.
 
         Raises OSError if two versions do not fit, or the parent is not writable.
         """
-        # vLLM's reload does not update a tied head, so publish the head separately.
-        self._tied = _EMBEDDING in specs and _HEAD not in specs
-        self.specs = dict(specs) | ({_HEAD: specs[_EMBEDDING]} if self._tied else {})
-        _, kind = next(iter(specs.values()))
-        self.dtype = kind.name
-        self._export = export
-        self._file, self._described = file, described or {}
-        shapes = [shape for shape, _ in self.specs.values()]
-        self._bytes = kind.itemsize * sum(map(math.prod, shapes))
+        self.export, self._adapter_config = export, adapter_config
+        self.adapter = bool(adapter_config)
+        self._file = peft_folder.WEIGHTS if self.adapter else "model.safetensors"
+        shapes = [shape for shape, _ in export.specs.values()]
+        self._bytes = export.dtype.itemsize * sum(map(math.prod, shapes))
         parents = (
             [pathlib.Path(weight_dir)] if weight_dir else [SHARED_MEMORY, fallback]
         )
         for parent in parents:
             parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(parent, f"{_PREFIX}*")
+            _remove_abandoned(parent)
             try:
                 _check_space(parent, _VERSIONS * self._bytes)
                 break
@@ -106,11 +118,11 @@ class WeightFolder:
         self.token = secrets.token_hex(16)
         name = f"{_PREFIX}{os.getpid()}-{self.token[:8]}"
         self.path = parent.absolute() / name
-        self._lock: int | None = claim(self.path, text=self.token, mode=0o700)
-        self.owner = self.path / OWNER  # servers prove access by reading this file
+        self._lock: int | None = _claim(self.path, self.token)
+        self.owner = self.path / _OWNER  # servers prove access by reading this file
 
     def write(
-        self, params: Any, label: str, *, keep: PublishedWeights | None
+        self, params: Params, label: str, *, keep: PublishedWeights | None
     ) -> PublishedWeights:
         """Writes a version, one tensor at a time, without changing the version `keep`.
 
@@ -119,23 +131,20 @@ class WeightFolder:
         slots = [self.path / str(i) / self._file for i in range(_VERSIONS)]
         path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
         path.parent.mkdir(exist_ok=True)
-        for name, text in self._described.items():
-            (path.parent / name).write_text(text, encoding="utf-8")
+        if self.adapter:
+            (path.parent / peft_folder.CONFIG).write_text(self._adapter_config)
         held = path.stat().st_size if path.exists() else 0
         _check_space(self.path, self._bytes - held)
         checksums: dict[str, int] = {}
 
         def tensors() -> Iterator[tuple[str, np.ndarray]]:
-            for name, array in self._export(params):
+            for name, array in self.export.tensors(params):
                 array = np.ascontiguousarray(array)
                 checksums[name] = checksum(array)
                 yield name, array
-                if self._tied and name == _EMBEDDING:
-                    checksums[_HEAD] = checksums[name]
-                    yield _HEAD, array
 
         try:
-            write_tensors(path, self.specs, tensors())
+            write_tensors(path, self.export.specs, tensors())
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -158,7 +167,45 @@ def _check_space(folder: pathlib.Path, needed: int) -> None:
         )
 
 
-class VllmSampler(FleetSampler):
+def _claim(folder: pathlib.Path, text: str) -> int:
+    """Creates a folder with a locked file `owner`; returns the file's descriptor."""
+    # Until it is locked, the folder has a name that `_remove_abandoned` does not match.
+    unlocked = folder.with_name(f".{folder.name}.unlocked")
+    unlocked.mkdir(0o700)
+    try:
+        lock = os.open(unlocked / _OWNER, os.O_RDWR | os.O_CREAT, 0o600)
+        os.write(lock, text.encode())
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            log.warning(
+                "%s: file locks fail (%s); if this process is killed, delete %s",
+                folder.parent,
+                error.strerror,
+                folder,
+            )
+        unlocked.rename(folder)
+    except BaseException:  # a full disk or a signal
+        shutil.rmtree(unlocked, ignore_errors=True)
+        raise
+    return lock
+
+
+def _remove_abandoned(parent: pathlib.Path) -> None:
+    """Removes the folders of killed trainers, whose locks ended with the processes."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        try:
+            with (folder / _OWNER).open("r+") as owner:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:  # an earlier removal was interrupted
+            pass
+        except OSError:  # in use, or owned by another user
+            continue
+        log.info("removing %s, which no process uses", folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class VllmSampler:
     """Implements `PolicySampler` with one or several vLLM servers."""
 
     _sync_seconds = 600.0  # the timeout of each request of a publish
@@ -173,7 +220,6 @@ class VllmSampler(FleetSampler):
         probe_tolerance: float,
         max_model_len: int,
         in_flight: str = "abort",
-        model_specs: Specs | None = None,
     ):
         """Starts the servers; the first `publish` waits for them.
 
@@ -188,17 +234,16 @@ class VllmSampler(FleetSampler):
             a server and of the trainer after an update, in nats.
           in_flight: the effect of a publish on running requests: "abort" drops and
             repeats them, "keep" continues them with the new weights.
-          model_specs: the shapes and dtypes of the servers' model, if only adapters are
-            published; otherwise None.
         """
-        super().__init__(fleet, max_model_len=max_model_len)
-        self._weights = weights
+        self._fleet, self._weights = fleet, weights
+        self._max_model_len = max_model_len
+        self.sample = FanOut(
+            fleet, max_model_len=max_model_len, version_of=self._version_of
+        ).sample
         self._probe = probe
         self._probe_prompt = list(probe_prompt)
         self._probe_tolerance = probe_tolerance
         self._in_flight = in_flight
-        self._adapter = model_specs is not None
-        self._model_specs = weights.specs if model_specs is None else model_specs
         # Labels contain a run id, to detect two trainers that update one server.
         self._run = secrets.token_hex(4)
         self._current: PublishedWeights | None = None
@@ -216,7 +261,7 @@ class VllmSampler(FleetSampler):
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:
-        super().close()
+        self._fleet.close()
         self._weights.close()
 
     @property
@@ -235,7 +280,7 @@ class VllmSampler(FleetSampler):
 
     # -- publish ---------------------------------------------------------------------
 
-    def publish(self, params: Any, version: int) -> None:
+    def publish(self, params: Params, version: int) -> None:
         """Serves `params` as `version` on all servers, and checks their log-probs.
 
         Raises:
@@ -272,9 +317,11 @@ class VllmSampler(FleetSampler):
         }
 
     def _attach(self, client: VllmClient) -> None:
+        config, dtype, _ = self._weights.export
+        specs = tensor_specs(config, dtype)
         policy = {
-            "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
-            "dtype": self._weights.dtype,
+            "shapes": {name: list(shape) for name, (shape, _) in specs.items()},
+            "dtype": dtype.name,
             "owner": str(self._weights.owner),
             "token": self._weights.token,
         }
@@ -282,7 +329,7 @@ class VllmSampler(FleetSampler):
             max_model_len=self._max_model_len,
             policy=policy,
             timeout=self._sync_seconds,
-            adapter=self._adapter,
+            adapter=self._weights.adapter,
         )
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
@@ -291,7 +338,7 @@ class VllmSampler(FleetSampler):
             self._published,
             mode=self._in_flight,
             timeout=self._sync_seconds,
-            adapter=self._adapter,
+            adapter=self._weights.adapter,
         )
         # The probe is an ordinary request, so that it tests the prefix cache too.
         answer = client.generate(
@@ -305,7 +352,7 @@ class VllmSampler(FleetSampler):
 
     # -- probe -----------------------------------------------------------------------
 
-    def _compare(self, params: Any, found) -> np.ndarray:
+    def _compare(self, params: Params, found) -> np.ndarray:
         clients, updates = zip(*found, strict=True)
         answers = [answer for _, answer in updates]
         sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for a in answers]
@@ -367,3 +414,26 @@ class VllmSampler(FleetSampler):
                 " the restart, with the same weights and seed; restart the run"
             )
         self._gap(client, answer, own[:same])
+
+
+class FollowerSampler:
+    """Takes part in gathering and probing weights, in all processes but process 0."""
+
+    def __init__(self, export: Export, probe: Probe):
+        self._export, self._probe = export, probe
+
+    def publish(self, params: Params, version: int) -> None:
+        collections.deque(self._export.tensors(params), maxlen=0)
+        self._probe(params, [])
+
+    def sample(self, prompts, params, **how) -> list[list[Completion]]:
+        raise RuntimeError(
+            f"process {jax.process_index()}: only process 0 samples from vLLM servers"
+        )
+
+    def make_room(self) -> None: ...
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None: ...

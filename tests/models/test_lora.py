@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from models import hf, lora, peft_folder
+from models import lora, peft_folder
 from models.decoder import Decoder, abstract_params, init_params, param_shardings
 from models.inference import InferenceDecoder, served_config, served_params
+from models.tensors import export_tensors
 from sharding.mesh import served_mesh
 from tests.meshes import mesh_of
 from tests.models.test_inference import CONFIG
@@ -59,7 +60,7 @@ def test_the_sampler_and_exports_get_merged_weights(adapted, stacked):
     whole = model.clone(config=CONFIG)
     _close(served_params(params, model, served), served_params(merged, whole, served))
     exports = (
-        dict(hf.export_tensors(*of, np.dtype("float32")))
+        dict(export_tensors(*of, np.dtype("float32")))
         for of in ((params, ADAPTED), (merged, CONFIG))
     )
     _close(*exports)

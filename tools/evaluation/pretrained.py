@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 from models.attention import default_implementation
 from models.config import DecoderConfig
 from models.decoder import Decoder
-from models.hf import DTYPES
 from models.hub import resolve_folder
+from models.tensors import DTYPES
 from rl.checksums import steps_in
 from rl.files import read_json
 from rl.problems.tokenizer import (
@@ -31,7 +31,7 @@ class Pretrained:
     """Describes a Hugging Face model whose weights are not loaded yet."""
 
     folder: pathlib.Path  # folder with config.json and safetensors files
-    dtype: str  # dtype of the weights, a key of `models.hf.DTYPES`
+    dtype: str  # dtype of the weights, a key of `models.tensors.DTYPES`
     tokenizer: PreTrainedTokenizerBase
     config: DecoderConfig
     stop_token_ids: tuple[int, ...]  # tokens that end a completion
@@ -42,7 +42,7 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
 
     Args:
       model: a Hugging Face folder, a run's workdir with an exported model, or a hub id.
-      dtype: a key of `models.hf.DTYPES`, or "auto" for the dtype of config.json
+      dtype: a key of `models.tensors.DTYPES`, or "auto" for the dtype of config.json
         (bfloat16 if it has none).
 
     Raises:

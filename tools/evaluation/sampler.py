@@ -18,7 +18,7 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_memory, make_layout
 from rollout.types import Sampler
 from rollout.vllm.client import api_key
-from rollout.vllm.fan_out import FleetSampler
+from rollout.vllm.fan_out import FanOut
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
 from rollout.vllm.server import ServerProcess, ServerSpec
@@ -176,7 +176,7 @@ def serve_fixed(
     max_model_len: int,
     concurrency: int = 256,
     names: Sequence[str] = (),
-) -> FleetSampler:
+) -> FanOut:
     """Starts `servers`, connects to the servers at `urls`, and returns their sampler.
 
     The weights of these vLLM servers are never updated. The `servers` must have
@@ -197,4 +197,4 @@ def serve_fixed(
     except BaseException:
         fleet.close()
         raise
-    return FleetSampler(fleet, max_model_len=max_model_len)
+    return FanOut(fleet, max_model_len=max_model_len)

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import jax
 
-from models import hf, lora
+from models import lora
 from models.decoder import abstract_params, param_shardings
+from models.tensors import DTYPES, conversions, convert_group
 from rl.base_model import model_from_config
 from rl.setup import make_update
 from rl.types import Batch
@@ -79,9 +80,9 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         "accumulate": Program(step.accumulate, (sums, params, batch, SCALARS)),
         "apply": Program(step.apply, (state, sums, SCALARS)),
     }
-    exports = hf.conversions(params, model.config, hf.DTYPES[c.export.dtype])
+    exports = conversions(params, model.config, DTYPES[c.export.dtype])
     for name in ("export_table", "export_layer"):  # of the embedding, then of a layer
-        found[name] = Program(hf.convert_group, next(exports)[1])
+        found[name] = Program(convert_group, next(exports)[1])
     arrays = {
         "masters": state.params,
         "moments": state.opt_state,  # 0 bytes if on the host between updates

@@ -12,11 +12,12 @@ import time
 import jax
 import numpy as np
 
-from models import hf
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
+from models.tensors import TABLE
 from rl.processes.devices import join_cpu_devices, start_cpu_devices
-from rl.sampler_servers import FollowerSampler, make_probe
+from rl.sampler_servers import make_probe
+from rollout.vllm.sampler import Export, FollowerSampler
 from sharding.mesh import make_mesh
 
 DEVICES = 4
@@ -33,15 +34,13 @@ def publish(index: int = 0) -> str:
     model = Decoder(CONFIG, mesh=mesh)
     params = init_params(model, mesh, seed=0)
 
-    def export(params):
-        return hf.export_tensors(params, CONFIG, np.dtype(np.float32))
-
+    export = Export(CONFIG, np.dtype(np.float32), TABLE)
     probe = make_probe(model, max_model_len=48, head_chunk=64, servers=2)
     if index:
         FollowerSampler(export, probe).publish(params, 1)
         return ""
     digest = hashlib.sha256()
-    for name, array in export(params):
+    for name, array in export.tensors(params):
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     scored = probe(params, [list(range(40)), [5, 6, 7]])
     figures = [*np.round(scored[0][1:4], 4), *np.round(scored[1][1:], 4)]

@@ -14,10 +14,11 @@ import transformers
 
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table
-from models.hf import DTYPES, export_tensors, load_params, tensor_specs
+from models.hf import load_params
+from models.tensors import DTYPES, TABLE, export_tensors
 from rollout.types import SamplingParams
 from rollout.vllm.fleet import ServerFleet
-from rollout.vllm.sampler import VllmSampler, WeightFolder
+from rollout.vllm.sampler import Export, VllmSampler, WeightFolder
 from rollout.vllm.server import ServerProcess, ServerSpec
 from sharding.mesh import make_mesh
 from tests.models import reference
@@ -94,8 +95,9 @@ class Policy:
     def export(self, params):
         return export_tensors(params, self.model.config, DTYPES[self.dtype])
 
-    def specs(self):
-        return tensor_specs(self.model.config, DTYPES[self.dtype])
+    def published(self):
+        served = dataclasses.replace(self.model.config, tie_word_embeddings=False)
+        return Export(served, DTYPES[self.dtype], TABLE)
 
     def probe(self, params, sequences):
         """The trainer's own log-probs, as the sampler calls it."""
@@ -187,9 +189,7 @@ def make_sampler(
             concurrency=concurrency,
             **of_fleet,
         ),
-        weights=WeightFolder(
-            str(folder), fallback=tmp, export=policy.export, specs=policy.specs()
-        ),
+        weights=WeightFolder(str(folder), fallback=tmp, export=policy.published()),
         probe=policy.probe,
         probe_prompt=prompts(1, low=300, high=301)[0],
         probe_tolerance=tolerance,

@@ -6,13 +6,14 @@ import jax
 import numpy as np
 import pytest
 
-from models import hf, lora, peft_folder
+from models import lora, peft_folder
 from models.decoder import abstract_params, param_shardings
-from models.names import ADAPTERS, tensor_specs
+from models.tensors import ADAPTERS, DTYPES
 from rollout.vllm.client import LoadFailed
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.sampler import (
     ADAPTER_PROBE_TOLERANCE,
+    Export,
     OutOfStep,
     VllmSampler,
     WeightFolder,
@@ -42,7 +43,7 @@ def _adapted(policy, seed, scale=0.02):
 def served(tmp_path_factory):
     tmp = tmp_path_factory.mktemp("adapter")
     policy = _adapted(policies.Policy.load(policies.make_folder(tmp / "model")), 0)
-    config, dtype = policy.model.config, hf.DTYPES["float32"]
+    config = policy.model.config
     text = peft_folder.describe(config, base="model")
     sampler = VllmSampler(
         fleet=ServerFleet(
@@ -52,16 +53,13 @@ def served(tmp_path_factory):
         weights=WeightFolder(
             "/dev/shm",
             fallback=tmp,
-            export=lambda params: hf.export_tensors(params, config, dtype, ADAPTERS),
-            specs=tensor_specs(config, dtype, ADAPTERS),
-            file=peft_folder.WEIGHTS,
-            described={peft_folder.CONFIG: text},
+            export=Export(config, DTYPES["float32"], ADAPTERS),
+            adapter_config=text,
         ),
         probe=policy.probe,
         probe_prompt=policies.prompts(1, low=300, high=301)[0],
         probe_tolerance=ADAPTER_PROBE_TOLERANCE["float32"],
         max_model_len=policies.LENGTH,
-        model_specs=tensor_specs(config, dtype),
     )
     yield policy, sampler
     sampler.close()

@@ -1,6 +1,7 @@
 """Tests the folder of published weights: content, free space, removal."""
 
 import contextlib
+import dataclasses
 import errno
 import os
 import pathlib
@@ -10,44 +11,65 @@ import subprocess
 import sys
 import textwrap
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.config import DecoderConfig
+from models.decoder import Decoder, init_params
+from models.tensors import TABLE, export_tensors
 from rollout.vllm import sampler
 from rollout.vllm.client import checksum
-from rollout.vllm.sampler import WeightFolder
+from rollout.vllm.sampler import Export, WeightFolder
+from sharding.mesh import make_mesh
+from tests.models.reference import SMALL
 from tests.rollout.vllm.policies import ROOT
 
 FLOAT32 = np.dtype(np.float32)
 NAMES = ("model.embed_tokens.weight", "model.norm.weight")
 
 
-def _folder(root, size=1000, names=NAMES, export=dict.items):
-    specs = {name: ((size,), FLOAT32) for name in names}
-    return WeightFolder(str(root), fallback=root, export=export, specs=specs)
+class _Export:
+    """Exports a dictionary of arrays of one size."""
+
+    dtype = FLOAT32
+
+    def __init__(self, size=1000, tensors=dict.items):
+        self.specs = {name: ((size,), FLOAT32) for name in NAMES}
+        self.tensors = tensors
 
 
-def _params(value, size=1000, names=NAMES):
-    return {name: np.full(size, value + i, FLOAT32) for i, name in enumerate(names)}
+def _folder(root, **export):
+    return WeightFolder(str(root), fallback=root, export=_Export(**export))
+
+
+def _params(value, size=1000):
+    return {name: np.full(size, value + i, FLOAT32) for i, name in enumerate(NAMES)}
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_version_has_every_tensor_and_an_explicit_head(tmp_path, tied):
-    names = NAMES if tied else (*NAMES, "lm_head.weight")
-    with contextlib.closing(_folder(tmp_path, names=names)) as folder:
-        written = folder.write(_params(1.0, names=names), "run:7", keep=None)
+    config = DecoderConfig.from_hf(
+        {"model_type": "qwen2", **SMALL, "tie_word_embeddings": tied}
+    )
+    params = init_params(Decoder(config), make_mesh(devices=jax.devices()[:1]), 0)
+    served = dataclasses.replace(config, tie_word_embeddings=False)
+    export = Export(served, FLOAT32, TABLE)
+    folder = WeightFolder(str(tmp_path), fallback=tmp_path, export=export)
+    with contextlib.closing(folder):
+        written = folder.write(params, "run:7", keep=None)
         tensors = safetensors.numpy.load_file(written.path)
         # The folder holds the policy, on a machine that others may use.
         assert oct(os.stat(folder.path).st_mode)[-3:] == "700"
     assert written.label == "run:7"
-    assert {name: x[0] for name, x in tensors.items()} == {
-        "model.embed_tokens.weight": 1.0,
-        "model.norm.weight": 2.0,
-        "lm_head.weight": 1.0 if tied else 3.0,
-    }
+    expected = dict(export_tensors(params, config, FLOAT32))
+    head = params["embedding" if tied else "head"]
+    assert tensors.keys() == expected.keys() | {"lm_head.weight"}
+    for name, array in (expected | {"lm_head.weight": np.asarray(head)}).items():
+        np.testing.assert_array_equal(tensors[name], array)
     assert written.checksums == {name: checksum(x) for name, x in tensors.items()}
     assert list(tmp_path.iterdir()) == []
 
@@ -69,15 +91,14 @@ def test_the_served_version_stays_while_others_are_written(tmp_path):
 
 @pytest.mark.failure(31)
 def test_room_for_two_versions_is_checked(tmp_path, monkeypatch, caplog):
-    size = shutil.disk_usage(tmp_path).total // 4 // 3  # of each of three tensors
+    size = shutil.disk_usage(tmp_path).total // 4 // 2  # of each of two tensors
     with pytest.raises(OSError, match=r"GB free, .*; set config\.rollout\.vllm\.weig"):
         _folder(tmp_path, size=size)
     assert list(tmp_path.iterdir()) == []
     # Without a weight_dir it is shared memory, or a folder on the disk.
     monkeypatch.setattr(sampler, "SHARED_MEMORY", tmp_path / "shm")
     disk = tmp_path / "disk"
-    small = {"lm_head.weight": ((1000,), FLOAT32)}
-    settings = dict(fallback=disk, export=dict.items, specs=small)
+    settings = dict(fallback=disk, export=_Export())
     assert WeightFolder(**settings).path.parent == tmp_path / "shm"
     check = sampler._check_space
 
@@ -103,10 +124,10 @@ def test_a_disk_that_fills_while_a_version_is_written_keeps_the_served_one(tmp_p
                 while True:
                     other.write(bytes(4096))
                     other.flush()
-        yield NAMES[0], np.ones(60_000, FLOAT32)
+        yield from _params(1.0, 60_000).items()
 
     try:
-        folder = _folder(small, size=60_000, names=NAMES[:1], export=export)
+        folder = _folder(small, size=60_000, tensors=export)
         served = folder.write({"fill": False}, "run:1", keep=None)
         before = pathlib.Path(served.path).read_bytes()
         with pytest.raises(OSError) as error:
