@@ -16,21 +16,18 @@ from jaxtyping import Float, Int
 from sharding.rules import mesh_axes, shards, spec
 
 
-def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns the mesh axes of the table's rows, those of its columns, and a flag.
+def column_axes() -> tuple[str, ...]:
+    """Returns the mesh axes of the table's columns, which also shard "batch".
 
-    The flag says whether the mesh axes of the columns also shard "batch". Raises
-    ValueError if only some of these axes do, or if an axis of the rows does.
+    Raises ValueError if they do not, or if a mesh axis of the table's rows does.
     """
-    rows, words = set(mesh_axes("batch")), mesh_axes("vocab")
-    columns = mesh_axes("embed")
-    shared = rows & {*columns}
-    if rows & {*words} or shared not in (set(), {*columns}):
+    batch, words, columns = map(mesh_axes, ("batch", "vocab", "embed"))
+    if {*words} & {*batch} or not {*columns} <= {*batch}:
         raise ValueError(
-            f"RULES of sharding/rules.py: batch={tuple(sorted(rows))} must have no mesh"
-            f" axis of vocab={words}, and either all or none of embed={columns}"
+            f"RULES of sharding/rules.py: batch={batch} must have all mesh axes of"
+            f" embed={columns}, and no mesh axis of vocab={words}"
         )
-    return words, columns, bool(shared)
+    return columns
 
 
 @jax.named_scope("embedding")
@@ -43,10 +40,9 @@ def look_up(
 ) -> Float[jax.Array, "N D"]:
     """Returns `table[token_ids]` without gathering the table on any device.
 
-    Each device looks up token ids in its own part of the table. Devices with the same
-    tokens sum their partial results. If mesh axes split both the tokens and the table's
-    columns, devices along these axes first gather each other's token ids. Finally, an
-    all-to-all gives each device complete rows for its own tokens.
+    Devices along the mesh axes of the table's columns gather each other's token ids.
+    Each looks them up in its own part of the table. An all-to-all then gives a device
+    complete rows for its own tokens. Devices that split the vocabulary sum the results.
 
     The gradient takes the reverse path, and is summed in the table's dtype. XLA's
     partitioner would gather the table and reduce its whole gradient in every
@@ -104,29 +100,20 @@ _ordered_rows.defvjp(_ordered_forward, _ordered_backward)
 
 
 def _look_up_shard(table, token_ids, *, dtype, rows_of):
-    words, columns, with_rows = table_axes()
-    vocab, width = table.shape
-    alone = jax.lax.axis_size(columns) == 1
-    with_rows &= not alone
-    if with_rows:
+    words, columns, vocab = mesh_axes("vocab"), column_axes(), len(table)
+    split = jax.lax.axis_size(columns) > 1
+    if split:
         token_ids = jax.lax.all_gather(token_ids, columns, tiled=True)
     own = token_ids - jax.lax.axis_index(words) * vocab
     here = (own >= 0) & (own < vocab)
     # The gradient is summed over devices with other tokens and the same part of the
     # table.
-    of_table = (*words, *columns)
-    others = tuple(axis for axis in mesh_axes("batch") if axis not in of_table)
+    others = tuple(axis for axis in mesh_axes("batch") if axis not in columns)
     table = jax.lax.pcast(table, others, to="varying")
     part = rows_of(table, jnp.where(here, own, 0)).astype(dtype)
     part = jnp.where(here[:, None], part, 0)
-    if with_rows:
-        rows = jax.lax.all_to_all(
+    if split:
+        part = jax.lax.all_to_all(
             part, columns, split_axis=0, concat_axis=1, tiled=True
         )
-        return jax.lax.psum(rows, words)
-    if alone:
-        return jax.lax.psum(part, (*words, *columns))
-    whole = jnp.zeros((len(part), width * jax.lax.axis_size(columns)), dtype)
-    start = jax.lax.axis_index(columns) * width
-    rows = jax.lax.dynamic_update_slice_in_dim(whole, part, start, 1)
-    return jax.lax.psum(rows, (*words, *columns))
+    return jax.lax.psum(part, words)

@@ -17,7 +17,7 @@ from tokenizers import pre_tokenizers as splits
 from tokenizers.models import BPE
 
 from models.config import FAMILIES, DecoderConfig
-from models.hf import WEIGHTS, replaced_folder
+from models.hf import WEIGHTS, made_once, replaced_folder
 from models.safetensors_io import write_tensors
 from models.tensors import DTYPES, rows, tensor_specs
 
@@ -25,13 +25,7 @@ _VERSION = 1  # raise it if a change of this file changes the folders that it wr
 _CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's token types
 
 
-def convert(
-    file: pathlib.Path,
-    out: pathlib.Path,
-    *,
-    dtype: str = "float32",
-    unless_has: str = "",
-) -> int:
+def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") -> int:
     """Converts a GGUF file to a Hugging Face folder; returns the number of parameters.
 
     Args:
@@ -39,14 +33,13 @@ def convert(
         quantization that the package `gguf` supports.
       out: the folder to write; it gets its name only when it is complete.
       dtype: the dtype of the weights, a key of `models.tensors.DTYPES`.
-      unless_has: as in `models.hf.replaced_folder`.
 
     Raises:
       ValueError: the package `gguf` is missing, the file is missing or damaged, or its
         architecture, tokenizer or tensors are not supported.
     """
     source = _Gguf(file)
-    with replaced_folder(out, unless_has=unless_has) as partial:
+    with replaced_folder(out) as partial:
         raw = _describe(source, partial, dtype=dtype)
         config = DecoderConfig.from_hf(raw, where=str(file))
         specs = tensor_specs(config, DTYPES[dtype])
@@ -88,8 +81,9 @@ def from_package(
     if described_in is not None:
         _describe(_Gguf(path), described_in, dtype=dtype)
         return described_in
-    # Another process may make the same model now, and use it at once.
-    convert(path, folder, dtype=dtype, unless_has=WEIGHTS)
+    with made_once(folder) as missing:
+        if missing:
+            convert(path, folder, dtype=dtype)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import errno
 import fcntl
 import glob
 import itertools
@@ -156,7 +155,6 @@ def save_folder(
     assets: str | os.PathLike,
     dtype: str = "bfloat16",
     card: str = "",
-    unless_has: str = "",
 ) -> None:
     """Writes a Hugging Face folder, which gets its name only when it is complete.
 
@@ -168,7 +166,6 @@ def save_folder(
       assets: a folder whose files named in `CARRIED` are copied.
       dtype: the dtype of the weights, a key of `DTYPES`.
       card: the text of the folder's README.md; empty for no such file.
-      unless_has: as in `replaced_folder`.
 
     Raises:
       ValueError: `dtype` is unknown, or a weight is not finite in `dtype`.
@@ -192,7 +189,7 @@ def save_folder(
         # A tensor above the limit would get a file before those of earlier tensors.
         max_shard_size=max(MAX_FILE_SIZE, *sizes.values()),
     )
-    with replaced_folder(folder, unless_has=unless_has) as partial:
+    with replaced_folder(folder) as partial:
         copy_assets(assets, partial)
         _describe(partial / "config.json", dtype)
         if card:
@@ -209,85 +206,58 @@ def save_folder(
 
 
 @contextlib.contextmanager
-def replaced_folder(
-    folder: pathlib.Path, *, unless_has: str = ""
-) -> Iterator[pathlib.Path]:
+def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields a new folder, which replaces `folder` at the end of the `with` block.
 
     If the block raises, `folder` is not changed. If it has files that the new folder
     lacks, it is not deleted but renamed. If `folder` is a symbolic link, its target is
-    replaced. If several processes do this, the folder of the last remains.
-
-    Args:
-      unless_has: the name of a file. If `folder` has this file at the end of the block,
-        `folder` is not replaced, and the new folder is removed.
+    replaced. Only one process at a time may replace a folder; see `made_once`.
     """
     folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    own = f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}"
-    partial = folder.with_name(f"{own}.partial")
-    replaced = folder.with_name(f"{own}.replaced.partial")
-    with _shared(folder):
-        try:
-            partial.mkdir()
-            yield partial
-            while not _renamed(partial, folder):
-                if unless_has and (folder / unless_has).is_file():
-                    break
-                shutil.rmtree(replaced, ignore_errors=True)
-                with contextlib.suppress(FileNotFoundError):  # another process moved it
-                    folder.rename(replaced)
-            if others := _others(replaced) - _others(folder):
-                token = secrets.token_hex(4)
-                kept = folder.with_name(f"{folder.name}.replaced-{token}")
-                replaced.rename(kept)
-                names = ", ".join(sorted(others))
-                print(f"WARNING: {folder}: had other files ({names}); moved to {kept}")
-        except BaseException as error:
-            with contextlib.suppress(OSError):  # usually, `folder` was not moved
-                replaced.rename(folder)
-            if isinstance(error, OSError) and error.filename is None:
-                error.filename = str(folder)  # a write to a full disk names no file
-            raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.rmtree(replaced, ignore_errors=True)
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*partial"):
+        shutil.rmtree(left, ignore_errors=True)  # of a killed process
+    own, token = f".{folder.name}.", secrets.token_hex(4)
+    partial = folder.with_name(f"{own}{token}.partial")
+    replaced = folder.with_name(f"{own}{token}.replaced.partial")
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(replaced)
+        partial.rename(folder)
+        if others := _others(replaced) - _others(folder):
+            kept = folder.with_name(f"{folder.name}.replaced-{token}")
+            replaced.rename(kept)
+            names = ", ".join(sorted(others))
+            print(f"WARNING: {folder}: had other files ({names}); moved to {kept}")
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # usually, `folder` was not moved
+            replaced.rename(folder)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(folder)  # a write to a full disk names no file
+        raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _shared(folder: pathlib.Path) -> Iterator[None]:
-    """Removes what killed processes left of `folder`, then keeps a lock in the block.
+def made_once(folder: pathlib.Path) -> Iterator[bool]:
+    """Locks `folder` in a cache of models; yields whether it still must be made.
 
-    All processes that write to the parent of `folder` share the lock.
+    Another process that makes the same model waits, and then uses it.
     """
-    lock = os.open(folder.parent, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # other processes write now, or on NFS
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in folder.parent.glob(f".{glob.escape(folder.name)}.*partial"):
-                shutil.rmtree(left, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(lock)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f".{folder.name}.lock").open("w") as lock:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not (folder / WEIGHTS).is_file()
 
 
 def _others(folder: pathlib.Path) -> set[str]:
     """Returns the names in a folder, except weights: exports vary in their number."""
     names = {path.name for path in folder.glob("*")}
     return {name for name in names if not _WEIGHTS.fullmatch(name)}
-
-
-def _renamed(partial: pathlib.Path, folder: pathlib.Path) -> bool:
-    """Renames `partial` to `folder`; returns False if `folder` has files already."""
-    try:
-        partial.rename(folder)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    return True
 
 
 def _finite(stream, folder: pathlib.Path, dtype: str):

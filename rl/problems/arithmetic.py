@@ -21,7 +21,7 @@ import optax
 
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params
-from models.hf import WEIGHTS, save_folder
+from models.hf import WEIGHTS, made_once, save_folder
 from rl.problems.tokenizer import Qwen2Tokenizer
 from rl.progress import watch
 from rl.types import Problem
@@ -129,23 +129,18 @@ def make_base(
     (described / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
     if described_in:
         return described
-    # Every host trains the same base on its own devices.
-    devices = jax.local_devices()
-    count = math.gcd(batch, len(devices))
-    mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
-    model = Decoder(DecoderConfig.from_hf(raw), mesh=mesh)
-    params = init_params(model, mesh, seed)
-    corpus = _corpus(tokens, slips, forgotten_carries, held_out, seed)
-    params = _pretrain(model, params, corpus, steps, batch, learning_rate, seed)
-    # Another process may have made the same base meanwhile, and be reading it.
-    save_folder(
-        folder,
-        params,
-        model.config,
-        assets=folder,
-        dtype="float32",
-        unless_has=WEIGHTS,
-    )
+    with made_once(folder) as missing:
+        if not missing:
+            return folder
+        # Every host trains the same base on its own devices.
+        devices = jax.local_devices()
+        count = math.gcd(batch, len(devices))
+        mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
+        model = Decoder(DecoderConfig.from_hf(raw), mesh=mesh)
+        params = init_params(model, mesh, seed)
+        corpus = _corpus(tokens, slips, forgotten_carries, held_out, seed)
+        params = _pretrain(model, params, corpus, steps, batch, learning_rate, seed)
+        save_folder(folder, params, model.config, assets=folder, dtype="float32")
     return folder
 
 

@@ -23,7 +23,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.sharding import Mesh
 from jaxtyping import Bool, Float, Int
 
-from models.embedding import table_axes
+from models.embedding import column_axes
 from models.online_softmax import merge, online_softmax_mean
 from sharding.mesh import platform
 from sharding.rules import mesh_axes, spec
@@ -131,19 +131,11 @@ def _logits(hidden, words, temperature, gpu):
 
 
 def _scattered(whole: jax.Array) -> jax.Array:
-    """Returns this device's columns of `whole`, the gradient `[W, D]` of a block.
-
-    If the mesh axes of the columns also split the batch, sums over them first.
-    """
-    _, columns, with_rows = table_axes()
-    size = jax.lax.axis_size(columns)
-    if size == 1:
+    """Sums the gradient `[W, D]` of a block; returns this device's columns of it."""
+    columns = column_axes()
+    if jax.lax.axis_size(columns) == 1:
         return whole
-    if with_rows:
-        return jax.lax.psum_scatter(whole, columns, scatter_dimension=1, tiled=True)
-    width = whole.shape[1] // size
-    start = jax.lax.axis_index(columns) * width
-    return jax.lax.dynamic_slice_in_dim(whole, start, width, 1)
+    return jax.lax.psum_scatter(whole, columns, scatter_dimension=1, tiled=True)
 
 
 def _over_vocabulary(visit, carry, table, dtype, block):
@@ -154,7 +146,7 @@ def _over_vocabulary(visit, carry, table, dtype, block):
     """
     size = min(block, len(table))
     blocks, rest = divmod(len(table), size)
-    _, columns, _ = table_axes()
+    columns = column_axes()
 
     def fetch(start, size):
         words = jax.lax.dynamic_slice_in_dim(table, start, size).astype(dtype)
@@ -302,7 +294,7 @@ def _backward_shard(
     d_hidden, d_table = _over_vocabulary(
         visit, carry, table, hidden.dtype, GPU_BLOCK if gpu else BLOCK
     )
-    words, columns, _ = table_axes()
+    words, columns = mesh_axes("vocab"), column_axes()
     d_hidden = jax.lax.psum(d_hidden.astype(hidden.dtype), words)
     d_hidden = (
         jnp.zeros((mask.size, width), hidden.dtype)
