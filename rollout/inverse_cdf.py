@@ -177,36 +177,20 @@ def _nucleus_edge(
     rounding, weights below about 1e-7 of the total may be missing if `top_p` is near 1.
     """
     total = jax.lax.psum(jnp.sum(weights, axis=-1), axes)
-    goal = top_p * total
 
-    def undecided(bounds):
-        low, high, reached, short = bounds
-        return jnp.any((low < high) & (reached - short >= 1.5 * _value(low)))
-
-    def halve(bounds):
-        low, high, reached, short = bounds
+    def halve(_, bounds):
+        low, high = bounds
         middle = low + (high - low + 1) // 2
         inside = jnp.where(weights >= _value(middle)[:, None], weights, 0)
-        mass = jax.lax.psum(jnp.sum(inside, axis=-1), axes)
-        up = mass >= goal
-        return (
-            jnp.where(up, middle, low),
-            jnp.where(up, high, middle - 1),
-            jnp.where(up, mass, reached),
-            jnp.where(up, short, mass),
-        )
+        enough = jax.lax.psum(jnp.sum(inside, axis=-1), axes) >= top_p * total
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle - 1)
 
     # Weights below this floor sum to less than half of the mass outside the nucleus.
     words = weights.shape[-1] * jax.lax.axis_size(axes)
     floor = (1 - top_p) * total / (2 * words)
     low = jax.lax.bitcast_convert_type(floor, jnp.int32)
     high = jax.lax.bitcast_convert_type(jnp.ones_like(floor), jnp.int32)
-    bounds = low, high, total, jnp.zeros_like(total)
-    if axes:  # all devices must run the same number of iterations
-        bounds = jax.lax.fori_loop(0, 31, lambda _, bounds: halve(bounds), bounds)
-    else:
-        bounds = jax.lax.while_loop(undecided, halve, bounds)
-    return _value(bounds[0])
+    return _value(jax.lax.fori_loop(0, 31, halve, (low, high))[0])
 
 
 def _value(bits: jax.Array) -> jax.Array:
