@@ -14,6 +14,7 @@ ROOT is shared memory, or a directory that the servers share with the trainer.
 """
 
 import collections
+import contextlib
 import fcntl
 import logging
 import math
@@ -175,15 +176,8 @@ def _claim(folder: pathlib.Path, text: str) -> int:
     try:
         lock = os.open(unlocked / _OWNER, os.O_RDWR | os.O_CREAT, 0o600)
         os.write(lock, text.encode())
-        try:
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            log.warning(
-                "%s: file locks fail (%s); if this process is killed, delete %s",
-                folder.parent,
-                error.strerror,
-                folder,
-            )
         unlocked.rename(folder)
     except BaseException:  # a full disk or a signal
         shutil.rmtree(unlocked, ignore_errors=True)
