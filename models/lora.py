@@ -135,14 +135,10 @@ def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
     def init():
         found = {}
         for number, (name, x) in enumerate(sorted(trained[LAYERS].items())):
-            keys = jax.random.split(
-                jax.random.fold_in(jax.random.key(seed), number), x.shape[0]
-            )
-            if name.endswith(A):
-                make = functools.partial(_uniform, shape=x.shape[1:], dtype=x.dtype)
-                found[name] = jax.vmap(make)(keys)
-            else:
-                found[name] = jnp.zeros(x.shape, x.dtype)
+            key = jax.random.fold_in(jax.random.key(seed), number)
+            make = _uniform if name.endswith(A) else nn.initializers.zeros
+            of_layer = functools.partial(make, shape=x.shape[1:], dtype=x.dtype)
+            found[name] = jax.vmap(of_layer)(jax.random.split(key, x.shape[0]))
         return {LAYERS: found}
 
     return jax.jit(init, out_shardings=split(shardings)[0])()

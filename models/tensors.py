@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from models.lora import KERNELS, LAYERS, A, B
 from models.safetensors_io import Specs
 from sharding.rules import named_sharding, put_sharded
 
-DType = Literal["bfloat16", "float16", "float32"]  # JAX disables float64 by default
 DTYPES = {
     name: jnp.dtype(name) for name in ("bfloat16", "float16", "float32", "float64")
 }

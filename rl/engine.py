@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import multihost_utils
 
-from configs.base import Objective
+from configs.base import DType, Objective
 from models import hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Params
-from models.tensors import DType
 from rl.checkpoint import Checkpoints
 from rl.processes.group import Processes, SingleProcess
 from rl.processes.joint import joint

@@ -17,12 +17,12 @@ from typing import Any, get_args
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
+from configs.base import DType
 from configs.reading import user_path
 from models import gguf_file, hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.hub import resolve_folder
-from models.tensors import DType
 from rl import checkpoint, checksums
 from rl.base_model import parameter_count
 from rl.files import read_json

@@ -1,5 +1,6 @@
 """The quickstart's base, as it is described before it is made."""
 
+import contextlib
 import json
 
 import pytest
@@ -32,12 +33,15 @@ def test_a_description_has_config_and_tokenizer_and_makes_nothing(tmp_path):
 def test_a_base_that_another_process_made_is_not_replaced(tmp_path, monkeypatch):
     """The other process may be reading it: several hosts make the same base."""
 
-    def train(model, params, *_):
-        (folder,) = tmp_path.iterdir()
-        (folder / "model.safetensors").write_bytes(b"of another process")
-        return params
+    @contextlib.contextmanager
+    def locked(folder):
+        with made_once(folder):
+            (folder / "model.safetensors").write_bytes(b"of another process")
+        with made_once(folder) as missing:
+            yield missing
 
-    monkeypatch.setattr(arithmetic, "_pretrain", train)
+    made_once = arithmetic.made_once
+    monkeypatch.setattr(arithmetic, "made_once", locked)
     arguments = {**quickstart.get_config().model.maker_args, "cache": str(tmp_path)}
     folder = make_base(**arguments)
     assert (folder / "model.safetensors").read_bytes() == b"of another process"
