@@ -1,8 +1,36 @@
-"""Starts other processes, and waits for them."""
+"""Starts other processes and waits for them, and mounts small disks."""
 
+import contextlib
+import os
 import pathlib
+import subprocess
+import sys
+import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def python(*arguments: object, **how) -> subprocess.CompletedProcess[str]:
+    """Runs Python from the root of the checkout and returns what it prints.
+
+    The text of a program may be indented. `how` are arguments of `subprocess.run`.
+    """
+    how = {"cwd": ROOT, "capture_output": True, "text": True} | how
+    return subprocess.run(_command(arguments), **how)
+
+
+def start_python(*arguments: object, **how) -> subprocess.Popen[str]:
+    """Starts Python as `python` does; its standard output can be read."""
+    how = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True} | how
+    return subprocess.Popen(_command(arguments), **how)
+
+
+def _command(arguments) -> list[str]:
+    return [sys.executable, *(textwrap.dedent(str(a)) for a in arguments)]
 
 
 def eventually(condition: Callable[[], object], seconds: float = 30) -> None:
@@ -17,6 +45,30 @@ def make_program(path: pathlib.Path, script: str) -> pathlib.Path:
     """Writes a shell script that can be started by its path."""
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
+    return path
+
+
+@contextlib.contextmanager
+def mounted(folder: pathlib.Path, options: str) -> Iterator[pathlib.Path]:
+    """Mounts a small disk; skips the test where that is not allowed."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a small tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: pathlib.Path, *, leave: int = 0) -> pathlib.Path:
+    """Fills a disk up to a given number of bytes; returns the file that does."""
+    path = folder / "filler"
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    if leave:
+        os.truncate(path, path.stat().st_size - leave)
     return path
 
 

@@ -1,13 +1,10 @@
 """With another package of this project's name installed, commands end with one line."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from tests.other_processes import ROOT, python
 
 
 @pytest.mark.failure(68)
@@ -15,13 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 def test_a_package_of_our_name_is_named(tmp_path, command):
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "__init__.py").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-m", command, "--help"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = python("-m", command, "--help", cwd=tmp_path, env=env)
     assert done.returncode == 1
     line = done.stderr.strip()
     assert line.startswith(

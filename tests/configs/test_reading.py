@@ -3,7 +3,6 @@
 import importlib
 import json
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -22,6 +21,8 @@ from configs.reading import (
     read_config,
 )
 from configs.schema import config_json
+from tests import forked
+from tests.other_processes import ROOT
 
 GOOD = "from configs import base\n\n\ndef get_config(text=''):\n"
 
@@ -237,55 +238,44 @@ def test_a_file_or_a_link_to_it_finds_the_modules_beside_the_file(tmp_path, name
     assert read_config(str(found)).steps == 7
 
 
+QUICKSTART = "--config=configs/quickstart.py"
+ENTRY = "--config.curriculum.stages[0].steps=5"
+FLAGS = [
+    ([QUICKSTART, "--group_size=4"],
+     "unknown flag --group_size; write --config.rollout.group_size"),
+    ([QUICKSTART, "--workdir="],
+     "flag --workdir=: the value is empty, perhaps because a shell variable is not set;"
+     " give one"),
+    ([QUICKSTART, "--config.optimizer.max_grad_norm=None"],
+     "flag --config.optimizer.max_grad_norm=None: could not convert string to float:"
+     " 'None'; see --help"),
+    ([QUICKSTART, "--workdir=a[1]"],
+     "--workdir=a[1]: must not contain a bracket, which Orbax reads as a pattern"),
+    (["--confg=a"], "unknown flag --confg; write --config"),
+    (["--config.steps=4"],
+     "unknown flag --config.steps; give --config=configs/NAME.py too"),
+    ([QUICKSTART, ENTRY], f"{ENTRY}: no such entry can be set; set the whole list"),
+    ([QUICKSTART, "--config.data.fields=problem=question"],
+     "flag --config.data.fields=problem=question: must be a dict, as in Python: "
+     "\"{'NAME': 'VALUE'}\""),
+    ([QUICKSTART, "--flagfile=no"],
+     "Unable to open flagfile: [Errno 2] No such file or directory: 'no'"),
+    ([QUICKSTART, QUICKSTART, "--config.steps=4"],
+     "The flag 'config.steps' is defined twice; give --config only once"),
+]  # fmt: skip
+
+
 @pytest.mark.failure(125)
 @pytest.mark.failure(131)
 @pytest.mark.failure(170)
-def test_a_flag_that_is_unknown_or_empty_is_one_line():
-    train = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
-    for argument, message in {
-        "--group_size=4": "unknown flag --group_size; write"
-        " --config.rollout.group_size",
-        "--workdir=": "flag --workdir=: the value is empty, perhaps because a shell"
-        " variable is not set; give one",
-        "--config.optimizer.max_grad_norm=None": "flag"
-        " --config.optimizer.max_grad_norm=None: could not convert string to float:"
-        " 'None'; see --help",
-        "--workdir=a[1]": "--workdir=a[1]: must not contain a bracket, which Orbax"
-        " reads as a pattern",
-    }.items():
-        command = [*train, argument, "--dry_run"]
-        done = subprocess.run(command, capture_output=True, text=True)
+@pytest.mark.failure(186)
+def test_a_flag_that_cannot_be_used_is_one_line(tmp_path):
+    commands = [[*arguments, "--dry_run"] for arguments, _ in FLAGS]
+    needs = ("rl.setup", "rl.loop")
+    ends = forked.starts(tmp_path, "rl.train", commands, needs=needs, cwd=ROOT)
+    for done, (_, message) in zip(ends, FLAGS, strict=True):
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1] == f"error: {message}"
-
-
-QUICKSTART = "--config=configs/quickstart.py"
-ENTRY = "--config.curriculum.stages[0].steps=5"
-
-
-@pytest.mark.failure(186)
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--confg=a"], "unknown flag --confg; write --config"),
-        (["--config.steps=4"],
-         "unknown flag --config.steps; give --config=configs/NAME.py too"),
-        ([QUICKSTART, ENTRY], f"{ENTRY}: no such entry can be set; set the whole list"),
-        ([QUICKSTART, "--config.data.fields=problem=question"],
-         "flag --config.data.fields=problem=question: must be a dict, as in Python: "
-         "\"{'NAME': 'VALUE'}\""),
-        ([QUICKSTART, "--flagfile=no"],
-         "Unable to open flagfile: [Errno 2] No such file or directory: 'no'"),
-        ([QUICKSTART, QUICKSTART, "--config.steps=4"],
-         "The flag 'config.steps' is defined twice; give --config only once"),
-    ],
-)  # fmt: skip
-def test_a_flag_that_cannot_be_used_is_one_line(arguments, message):
-    program = "import sys; from configs import reading; reading.define_config('');"
-    program += "reading.parse_flags(sys.argv)"
-    command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stderr == f"error: {message}\n"
 
 
 @pytest.mark.failure(187)

@@ -11,26 +11,15 @@ from models.hf import load_params
 from tests.meshes import mesh_of
 
 SMALL = dict(
-    vocab_size=96,
-    hidden_size=64,
-    intermediate_size=112,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    rope_theta=10000.0,
-    tie_word_embeddings=True,
-    use_sliding_window=False,
-)
+    vocab_size=96, hidden_size=64, intermediate_size=112, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+    rope_theta=10000.0, tie_word_embeddings=True, use_sliding_window=False,
+)  # fmt: skip
 
 LLAMA_3 = dict(
-    rope_type="llama3",
-    rope_theta=10000.0,
-    factor=8.0,
-    low_freq_factor=1.0,
-    high_freq_factor=4.0,
-    original_max_position_embeddings=64,
-)
+    rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0,
+    high_freq_factor=4.0, original_max_position_embeddings=64,
+)  # fmt: skip
 # Heads whose widths do not add up to the width, as of Qwen3-4B and most of its family.
 FAMILIES = {
     "Qwen2": {},

@@ -25,8 +25,7 @@ from rl.checkpoint import Checkpoints, load_run_params
 from rl.checksums import CorruptCheckpointError, verify, write_sums
 from rl.update.examine import NotFinite
 from rl.update.optimizer import make_optimizer
-from rl.update.step import make_step
-from rollout.layout import with_shardings
+from rl.update.step import TrainState, make_step
 from tests.meshes import mesh_of
 from tests.models.reference import SMALL
 from tests.rl.update.test_step import OBJECTIVE, OPTIMIZER
@@ -51,13 +50,24 @@ def _make(keeps_reference=False, **shape):
 
 
 @pytest.fixture(scope="module")
-def made():
+def model():
     return _make(data=2, fsdp=2, tensor=2)
 
 
+@pytest.fixture(scope="module")
+def made():
+    """A state of few arrays, for what does not depend on them."""
+    params = {"layers": {"up": jax.random.normal(jax.random.key(0), (2, 64, 32))}}
+    zero = jnp.int32(0)
+    moments = {"mu": params["layers"]["up"] + 1}
+    state = TrainState(params, moments, updates=zero, skipped=zero, skipped_in_all=zero)
+    return None, state
+
+
 def _abstract(made):
-    step, state = made
-    return with_shardings(state, step.shardings)
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), made[1]
+    )
 
 
 @pytest.fixture
@@ -83,25 +93,30 @@ def _saved(folder, made, steps, **options):
 
 
 @pytest.fixture(scope="module")
-def pair(made, tmp_path_factory):
+def model_pair(model, tmp_path_factory):
     """Checkpoints of two steps."""
+    return _saved(tmp_path_factory.mktemp("model") / "c", model, (1, 2))
+
+
+@pytest.fixture(scope="module")
+def pair(made, tmp_path_factory):
     return _saved(tmp_path_factory.mktemp("pair") / "c", made, (1, 2))
 
 
-def test_state_and_loop_come_back_bit_for_bit(made, tmp_path, opened):
-    step, state = made
+def test_state_and_loop_come_back_bit_for_bit(model, tmp_path, opened):
+    step, state = model
     checkpoints = opened(keep=2)
     for number in (1, 2, 3):
         checkpoints.save(number, state, {"cursor": number})
     checkpoints.wait()
     assert checkpoints.latest() == 3
-    number, restored, loop = checkpoints.restore(_abstract(made))
+    number, restored, loop = checkpoints.restore(_abstract(model))
     assert (number, loop) == (3, {"cursor": 3})
     for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True):
         np.testing.assert_array_equal(a, b)
         assert a.sharding == b.sharding
     assert {p.name for p in (tmp_path / "c").iterdir()} == {"2", "3"}
-    abstract = _abstract(made).params
+    abstract = _abstract(model).params
     number, params = load_run_params(tmp_path / "c", None, abstract)
     assert number == 3
     np.testing.assert_array_equal(params["embedding"], state.params["embedding"])
@@ -112,24 +127,26 @@ def test_state_and_loop_come_back_bit_for_bit(made, tmp_path, opened):
 
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (1, 1, 1)])
-def test_any_mesh_reads_it_and_checks_every_tensor(made, pair, tmp_path, opened, shape):
+def test_any_mesh_reads_it_and_checks_every_tensor(
+    model, model_pair, tmp_path, opened, shape
+):
     other = _make(**dict(zip(("data", "fsdp", "tensor"), shape, strict=True)))
-    number, restored, _ = opened(pair).restore(_abstract(other))
+    number, restored, _ = opened(model_pair).restore(_abstract(other))
     assert number == 2
-    for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(made[1]), strict=True):
+    for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(model[1]), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_state_may_be_donated_while_it_is_written(made, tmp_path, opened):
-    state = jax.tree.map(jnp.copy, made[1])
+def test_the_state_may_be_donated_while_it_is_written(model, tmp_path, opened):
+    state = jax.tree.map(jnp.copy, model[1])
     double = jax.jit(lambda s: jax.tree.map(lambda x: x * 2 + 1, s), donate_argnums=0)
     checkpoints = opened()
     checkpoints.save(1, state, LOOP)
     for _ in range(3):
         state = double(state)
-    _, restored, _ = checkpoints.restore(_abstract(made))
+    _, restored, _ = checkpoints.restore(_abstract(model))
     np.testing.assert_array_equal(
-        restored.params["embedding"], made[1].params["embedding"]
+        restored.params["embedding"], model[1].params["embedding"]
     )
 
 
@@ -160,6 +177,10 @@ def _swap(a, b):
     content = a.read_bytes()
     a.write_bytes(b.read_bytes())
     b.write_bytes(content)
+
+
+def _from_step_1(name):
+    return lambda folder: shutil.copy(folder.with_name("1") / name, folder / name)
 
 
 def _edit(folder, name, **changes):
@@ -193,12 +214,8 @@ OF_FOLDERS = {
         shutil.rmtree(f),
         shutil.copytree(f.with_name("1"), f),
     ),
-    "another step's loop": lambda f: shutil.copy(
-        f.with_name("1") / checksums.LOOP_FILE, f / checksums.LOOP_FILE
-    ),
-    "another step's sums": lambda f: shutil.copy(
-        f.with_name("1") / checksums.SUMS, f / checksums.SUMS
-    ),
+    "another step's loop": _from_step_1(checksums.LOOP_FILE),
+    "another step's sums": _from_step_1(checksums.SUMS),
     "another step in the record": lambda f: _edit(f, checksums.RECORD_FILE, step=1),
     "a score without its checksum": lambda f: (f / checksums.SCORE).write_text(
         '{"score": 1.0}'
@@ -312,18 +329,18 @@ def test_with_none_that_is_intact_nothing_is_touched(made, pair, tmp_path, opene
         load_run_params(folder, 1, _abstract(made).params)
 
 
-def _another_tensor(folder, made):
+def _another_tensor(folder, model):
     """One bit of one entry."""
-    wrong = made[1].params["layers"]["q"].at[0, 3, 0, 0].multiply(-1)
-    layers = {**made[1].params["layers"], "q": wrong}
-    other = made[1].replace(params={**made[1].params, "layers": layers})
-    saved = _saved(folder.with_name("other"), (made[0], other), (2,))
+    wrong = model[1].params["layers"]["q"].at[0, 3, 0, 0].multiply(-1)
+    layers = {**model[1].params["layers"], "q": wrong}
+    other = model[1].replace(params={**model[1].params, "layers": layers})
+    saved = _saved(folder.with_name("other"), (model[0], other), (2,))
     shutil.rmtree(folder / "state")
     shutil.copytree(saved / "2" / "state", folder / "state")
     shutil.rmtree(saved)
 
 
-def _no_tensor(folder, made):
+def _no_tensor(folder, model):
     path = folder / "state" / "_METADATA"
     content = json.loads(path.read_text())
     del content["tree_metadata"]["('params', 'embedding')"]
@@ -339,16 +356,16 @@ def _no_tensor(folder, made):
     ],
 )
 def test_tensors_are_compared_with_what_was_on_the_devices(
-    made, pair, tmp_path, opened, change, message
+    model, model_pair, tmp_path, opened, change, message
 ):
     """Intact files that hold something else than the devices did."""
-    folder = shutil.copytree(pair, tmp_path / "c")
-    change(folder / "2", made)
+    folder = shutil.copytree(model_pair, tmp_path / "c")
+    change(folder / "2", model)
     write_sums(folder / "2")
     verify(folder / "2")
     with pytest.raises(CorruptCheckpointError, match=message):
-        load_run_params(folder, 2, _abstract(made).params)
-    assert opened(folder).restore(_abstract(made))[0] == 1
+        load_run_params(folder, 2, _abstract(model).params)
+    assert opened(folder).restore(_abstract(model))[0] == 1
 
 
 @pytest.mark.failure(36)
@@ -366,16 +383,18 @@ def test_no_memory_is_not_a_corrupt_checkpoint(
     assert {p.name for p in folder.iterdir()} == {"1", "2"}
 
 
-def test_another_models_checkpoint_is_not_taken_for_a_corrupt_one(made, pair, opened):
-    abstract = _abstract(made)
+def test_another_models_checkpoint_is_not_taken_for_a_corrupt_one(
+    model, model_pair, opened
+):
+    abstract = _abstract(model)
     wider = jax.tree.map(lambda x: x, abstract)
     wider.params["final_norm"] = jax.ShapeDtypeStruct((128,), np.float32)
     with pytest.raises(ValueError, match=r"params/final_norm is float32\[64\], but"):
-        opened(pair).restore(wider)
+        opened(model_pair).restore(wider)
     more = abstract.replace(params={**abstract.params, "head": abstract.updates})
     with pytest.raises(ValueError, match="2: the tensor params/head is missing, but"):
-        opened(pair).restore(more)
-    assert {p.name for p in pair.iterdir()} == {"1", "2"}
+        opened(model_pair).restore(more)
+    assert {p.name for p in model_pair.iterdir()} == {"1", "2"}
 
 
 # -- saving --------------------------------------------------------------------------
@@ -428,21 +447,23 @@ def test_a_full_disk_is_noticed_at_once(made, pair, tmp_path, opened, monkeypatc
 
 @pytest.mark.failure(31)
 @pytest.mark.parametrize("noticed", ["check", "save", "close"])
-def test_a_disk_that_fills_up_while_saving(made, pair, tmp_path, opened, noticed):
-    folder = shutil.copytree(pair, tmp_path / "c")
+def test_a_disk_that_fills_up_while_saving(
+    model, model_pair, tmp_path, opened, noticed
+):
+    folder = shutil.copytree(model_pair, tmp_path / "c")
     checkpoints = Checkpoints(folder, keep=9)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # No file may grow beyond this: the system refuses the write, as on a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        checkpoints.save(3, made[1], LOOP)
+        checkpoints.save(3, model[1], LOOP)
         with concurrent.futures.ThreadPoolExecutor(1) as other:
             other.submit(checkpoints.finish).result()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     act = {
         "check": checkpoints.check,
-        "save": lambda: checkpoints.save(4, made[1], LOOP),
+        "save": lambda: checkpoints.save(4, model[1], LOOP),
         "close": checkpoints.close,
     }[noticed]
     message = r"c: saving the checkpoint of step 3 failed \(.+\); .* of step 2"
@@ -455,7 +476,7 @@ def test_a_disk_that_fills_up_while_saving(made, pair, tmp_path, opened, noticed
     again = opened(folder)
     for _ in range(20):  # in this process, writes of the first try may not have ended
         with contextlib.suppress(OSError):
-            again.save(3, made[1], LOOP)
+            again.save(3, model[1], LOOP)
             again.wait()
             break
         time.sleep(0.5)
@@ -491,16 +512,11 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(made, tmp_path, opened):
 @pytest.mark.failure(38)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_state_that_is_not_finite_is_not_saved(made, tmp_path, opened, value):
-    state = made[1]
-    poisoned = state.params["layers"]["up"].at[1, 2, 3].set(value)
-    layers = {**state.params["layers"], "up": poisoned}
-    checkpoints = opened()
-    with pytest.raises(
-        NotFinite, match="step 1 is not saved: params.layers.up is not finite in 1 of"
-    ):
-        checkpoints.save(
-            1, state.replace(params={**state.params, "layers": layers}), LOOP
-        )
+    poisoned = made[1].params["layers"]["up"].at[1, 2, 3].set(value)
+    state = made[1].replace(params={"layers": {"up": poisoned}})
+    message = "step 1 is not saved: params.layers.up is not finite in 1 of"
+    with pytest.raises(NotFinite, match=message):
+        opened().save(1, state, LOOP)
     assert not (tmp_path / "c").exists()
 
 
@@ -574,17 +590,17 @@ def test_a_score_that_comes_later_makes_it_the_best_one(made, tmp_path, opened):
     assert opened(folder).restore(_abstract(made))[0] == 3
 
 
-def test_a_checkpoints_size_on_disk_is_as_stated(made, pair):
-    stated = checkpoint.state_bytes(made[1].params, make_optimizer(OPTIMIZER))
-    arrays = sum(x.nbytes for x in jax.tree.leaves(made[1]))
+def test_a_checkpoints_size_on_disk_is_as_stated(model, model_pair):
+    stated = checkpoint.state_bytes(model[1].params, make_optimizer(OPTIMIZER))
+    arrays = sum(x.nbytes for x in jax.tree.leaves(model[1]))
     assert stated + 3 * 4 == arrays  # the three counters of the step
     _, state = _make(keeps_reference=True, data=1)
     dtype = state.reference["embedding"].dtype.name
     more = checkpoint.state_bytes(state.params, make_optimizer(OPTIMIZER), dtype)
     assert more + 3 * 4 == sum(x.nbytes for x in jax.tree.leaves(state)) > arrays
-    written = sum(os.path.getsize(p) for p in _files(pair / "2" / "state"))
+    written = sum(os.path.getsize(p) for p in _files(model_pair / "2" / "state"))
     assert written < 1.5 * stated + 100_000
-    text = checkpoint.describe_cost(91_386_198_148, keep=3, folder=pair)
+    text = checkpoint.describe_cost(91_386_198_148, keep=3, folder=model_pair)
     assert text.startswith(
         "91.39 GB each, the newest 3 are kept, at most 639.70 GB in total ("
     )

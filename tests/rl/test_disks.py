@@ -1,9 +1,7 @@
 """Disks that fill up or cannot be written: a line that names the file, nothing lost."""
 
-import contextlib
 import errno
 import json
-import os
 import pathlib
 import subprocess
 
@@ -15,32 +13,9 @@ from models.decoder import Decoder, init_params
 from rl import files
 from rl.metrics import MetricsWriter
 from sharding.mesh import make_mesh
+from tests.other_processes import fill, mounted
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
-
-
-@contextlib.contextmanager
-def mounted(folder, options):
-    """A small disk of its own; skips where none may be mounted."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a small tmpfs")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder, *, leave=0):
-    """Fills the disk up to a given number of bytes."""
-    path = folder / "filler"
-    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-    if leave:
-        os.truncate(path, path.stat().st_size - leave)
-    return path
 
 
 @pytest.mark.failure(31)

@@ -24,13 +24,7 @@ CHANGES = {
 def command(tmp_path_factory, cache):
     """Makes the command of a run by the name of its changes."""
     path = tmp_path_factory.mktemp("config") / "staged.py"
-    path.write_text(
-        "from configs import quickstart\n"
-        "def get_config():\n"
-        "    c = quickstart.get_config()\n"
-        f"    c.curriculum.stages = {runs.STAGES!r}\n"
-        "    return c\n"
-    )
+    runs.staged_config(path, runs.STAGES)
 
     def make(workdir, name, **more):
         config = path if name == "stages" else "configs/quickstart.py"

@@ -5,7 +5,6 @@ import math
 import os
 import pathlib
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -16,11 +15,11 @@ from configs.reading import read_config
 from configs.schema import config_json
 from rl.processes.stopping import StopSignals
 from tests import forked
+from tests.other_processes import ROOT, python, start_python
 from tools.ablation import execute
 from tools.ablation.report import markdown, read_result
 from tools.ablation.study import make_study
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 MINE = """
 from configs.ablation import Ablation, make_get_config
 
@@ -85,10 +84,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _study(place, **given):
-    return make_study(
-        "mine.py:mine", workdir=place / "out", overrides={"steps": 4}, **given
-    )
+def _study(place, name="mine.py:mine", **given):
+    return make_study(name, workdir=place / "out", overrides={"steps": 4}, **given)
 
 
 def _train(runs, slots):
@@ -110,12 +107,8 @@ def test_runs_are_named_by_their_config_alone(place):
     assert len({r.workdir for r in runs.values()}) == 6
     assert runs["low", 1].config.seed == 1 and runs["low", 1].config.steps == 4
     # Another ablation that comes to the same config shares the run.
-    others = make_study(
-        "configs/ablations.py:clip_higher",
-        workdir=place / "out",
-        overrides={"steps": 4},
-    ).runs
-    named = {(r.arm, r.seed): r.workdir for r in others}
+    others = _study(place, "configs/ablations.py:clip_higher")
+    named = {(r.arm, r.seed): r.workdir for r in others.runs}
     assert named["eps_high=0.28", 0] == runs["plain", 0].workdir
     assert named["eps_high=0.2", 1] == runs["low", 1].workdir
     assert named["eps_high=0.24", 0] not in {r.workdir for r in runs.values()}
@@ -233,14 +226,10 @@ def test_a_wrong_command_is_one_line(tmp_path):
         (mine, "--config.objective.eps_high=0.3"): "config.objective.eps_high=0.3:"
         " replaces all changes of the arm 'low'; remove this flag",
     }
-    ends = forked.starts(
-        tmp_path,
-        "tools.ablate",
-        [[*words, out] for words in bad],
-        needs=("tools.ablation.execute", "tools.ablation.report"),
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
+    needs = "tools.ablation.execute", "tools.ablation.report"
+    how = dict(needs=needs, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    commands = [[*words, out] for words in bad]
+    ends = forked.starts(tmp_path, "tools.ablate", commands, **how)
     for end, message in zip(ends, bad.values(), strict=True):
         assert end.returncode in (1, 2), end.args
         assert message in end.stderr and end.stderr.count("\n") == 1, end.stderr
@@ -272,34 +261,27 @@ def test_a_real_ablation_resumes_after_a_kill_and_its_jobs_are_its_runs(tmp_path
         "eval.samples": 2,
         "checkpoint.every_steps": 2,
     }
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "tools.ablate",
-            f"--config={tmp_path / 'mine.py'}:mine",
-        ),
-        f"--workdir={tmp_path / 'out'}",
-        *(f"--config.{key}={value}" for key, value in settings.items()),
-    ]
-    popen = dict(cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""})
+    own = f"--config={tmp_path / 'mine.py'}:mine", f"--workdir={tmp_path / 'out'}"
+    flags = (f"--config.{key}={value}" for key, value in settings.items())
+    command = ["-m", "tools.ablate", *own, *flags]
+    how = dict(env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""})
     jobs = tmp_path / "jobs"
-    subprocess.run([*command, f"--jobs={jobs}"], check=True, **popen)
+    python(*command, f"--jobs={jobs}", check=True, **how)
     first, second = jobs.read_text().splitlines()
     metrics = pathlib.Path(first.rpartition("=")[2]) / "metrics.jsonl"
     log = metrics.parent.with_suffix(".log")
 
-    killed = subprocess.Popen(command, stderr=subprocess.DEVNULL, **popen)
+    killed = start_python(*command, stderr=subprocess.DEVNULL, **how)
     while not metrics.exists() or '"step": 4' not in metrics.read_text():
         assert killed.poll() is None
         time.sleep(0.05)
-    killed.send_signal(signal.SIGKILL)
+    killed.kill()
     killed.wait()
     # The first arm's process ends with it, and so lets go of its workdir.
     result = tmp_path / "result.json"
     while subprocess.run(["flock", "-n", metrics.parent / ".lock", "true"]).returncode:
         time.sleep(0.05)
-    subprocess.run([*command, f"--json={result}"], check=True, **popen)
+    python(*command, f"--json={result}", check=True, **how)
     assert "resuming after step" in log.read_text()
     found = json.loads(result.read_text())
     assert [run["steps"] for run in found["runs"]] == [8, 8]
@@ -307,10 +289,6 @@ def test_a_real_ablation_resumes_after_a_kill_and_its_jobs_are_its_runs(tmp_path
     assert found["runs"][0]["figures"]["accuracy"] == accuracy["accuracy"]
     assert found["differ"] == {}
     # All have ended: the same command has nothing to do, and neither has a job.
-    again = subprocess.run(command, capture_output=True, text=True, **popen)
+    again = python(*command, **how)
     assert (again.returncode, again.stderr) == (0, "")
-    words = shlex.split(second)
-    done = subprocess.run(
-        [sys.executable, *words[1:]], capture_output=True, text=True, **popen
-    )
-    assert "finished already" in done.stdout
+    assert "finished already" in python(*shlex.split(second)[1:], **how).stdout

@@ -1,12 +1,9 @@
 """The end of every command: a result, an error or a signal."""
 
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.other_processes import python
+
 INTERRUPTED = """
 import os, signal
 from tools import command
@@ -20,9 +17,7 @@ command.run(work, command.make_parser("").parse_args([]))
 
 @pytest.mark.failure(144)
 def test_ctrl_c_is_one_line_and_has_its_status():
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True
-    )
+    done = python("-c", INTERRUPTED)
     assert done.returncode == 130
     assert "stopped; the same command resumes or starts again\n" in done.stderr
     assert "Traceback" not in done.stderr

@@ -124,10 +124,7 @@ def test_what_cannot_be_scored_is_one_line(asked, tmp_path, capsys):
     for arguments, message in (
         (["no/such", "--text", str(text)], "no/such: no such"),
         ([str(a), "--text", "missing.txt"], "missing.txt"),
-        (
-            [str(a), "--text", str(text)],
-            "text 1 of --text: length 1, window 64: ",
-        ),
+        ([str(a), "--text", str(text)], "text 1 of --text: length 1, window 64: "),
         ([str(a), "--text", str(long), "--context", "97"], "exceed the 96 positions"),
         ([str(a), "--text", str(latin)], "latin.txt: damaged ('utf-8' codec"),
     ):

@@ -1,7 +1,6 @@
 import json
-import subprocess
-import sys
 import types
+from unittest import mock
 
 import pytest
 from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
@@ -18,6 +17,7 @@ from rl.problems.tokenizer import (
 )
 from rl.run_spec import _describe_faults
 from rl.types import Problem
+from tests.other_processes import python
 from tests.rl.examples import encode_text
 
 
@@ -37,19 +37,15 @@ def test_qwen_math_equals_the_models_own_chat_template(tokenizer):
     )
     assert encoded == chat == encode_text(tokenizer, "model", problem)
     # <|im_start|> is one token; read as plain text it would be six.
-    assert (
-        encoded[0] == 151644
-        and encoded.count(151644) == 3
-        and encoded.count(151645) == 2
-    )
+    assert encoded[0] == 151644
+    assert (encoded.count(151644), encoded.count(151645)) == (3, 2)
 
 
 def test_qwen_math_needs_no_chat_template(tokenizer, shared_data):
     bare = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
     bare.chat_template = None
-    assert encode_text(bare, "qwen_math", "2+2?") == encode_text(
-        tokenizer, "qwen_math", "2+2?"
-    )
+    ids = encode_text(bare, "qwen_math", "2+2?")
+    assert ids == encode_text(tokenizer, "qwen_math", "2+2?")
     with pytest.raises(ValueError, match="has no chat template"):
         encode_text(bare, "model", "2+2?")
 
@@ -154,10 +150,8 @@ def test_a_folder_without_a_usable_tokenizer_is_one_line(tmp_path):
     path.write_bytes(b"version https://git-lfs.github.com")
     with pytest.raises(ValueError, match="tokenizer.json is a Git LFS pointer; run"):
         load_tokenizer(tmp_path)
-    own = {
-        "tokenizer_class": "Mine",
-        "auto_map": {"AutoTokenizer": ["mine.Mine", None]},
-    }
+    own = {"auto_map": {"AutoTokenizer": ["mine.Mine", None]}}
+    own["tokenizer_class"] = "Mine"
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(own))
     path.write_text("{}")
     with pytest.raises(ValueError, match="folder is not run; use another tokenizer"):
@@ -191,16 +185,10 @@ def test_no_end_token_is_put_after_a_prompt():
 @pytest.mark.failure(57)
 @pytest.mark.parametrize(
     "text,fault",
-    [
-        ("18+11?", ""),
-        (
-            "18*11?",
-            "the tokenizer loses '*': its tokens for '18*11?' decode to '1811?'",
-        ),
-        ("Question: 1+2", "the tokenizer loses "),
-        ("1+2 \n?", ""),
-    ],
-)
+    [("18+11?", ""), ("18*11?",
+     "the tokenizer loses '*': its tokens for '18*11?' decode to '1811?'"),
+     ("Question: 1+2", "the tokenizer loses "), ("1+2 \n?", "")],
+)  # fmt: skip
 def test_a_text_is_what_its_tokens_decode_to(text, fault):
     tokenizer = arithmetic.make_tokenizer()
     problem = Problem(id="a", problem=text, answers=("1",))
@@ -277,15 +265,12 @@ def test_ids_beyond_the_tokenizer_can_be_seen():
 @pytest.mark.failure(97)
 def test_a_prompt_is_encoded_once(monkeypatch):
     tokenizer = arithmetic.make_tokenizer()
-    calls = []
-    encode = tokenizer.encode
-    monkeypatch.setattr(
-        tokenizer, "encode", lambda *a, **k: calls.append(a) or encode(*a, **k)
-    )
+    encode = mock.Mock(wraps=tokenizer.encode)
+    monkeypatch.setattr(tokenizer, "encode", encode)
     problems = [Problem(id=str(i), problem=str(i), answers=("1",)) for i in range(20)]
     for problem in problems:
         encode_prompt(tokenizer, "none", problem, vocab_size=len(tokenizer))
-    assert len(calls) <= len(problems) + 2
+    assert encode.call_count <= len(problems) + 2
 
 
 @pytest.mark.failure(92)
@@ -345,5 +330,4 @@ def test_a_stop_token_that_only_transformers_has_added_is_not_used(tmp_path):
 
 
 def test_transformers_may_be_imported_before():
-    code = "import transformers, rl.problems.tokenizer"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    python("-c", "import transformers, rl.problems.tokenizer", check=True, timeout=120)

@@ -1,8 +1,5 @@
 import errno
 import os
-import pathlib
-import subprocess
-import sys
 import tempfile
 import warnings
 
@@ -17,6 +14,7 @@ from rl.processes.devices import (
     start_devices,
     take_gpu_memory,
 )
+from tests.other_processes import python
 
 SHARE = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
@@ -130,14 +128,9 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
 @pytest.mark.failure(65)
 def test_a_platform_that_is_not_there_is_one_line(tmp_path):
     """It was 30 lines of traceback."""
-    command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
-    done = subprocess.run(
-        [*command, f"--workdir={tmp_path}/run", "--dry_run"],
-        cwd=pathlib.Path(__file__).resolve().parents[3],
-        env=os.environ | {"JAX_PLATFORMS": "cuda"},
-        capture_output=True,
-        text=True,
-    )
+    command = ["-m", "rl.train", "--config=configs/quickstart.py", "--dry_run"]
+    env = os.environ | {"JAX_PLATFORMS": "cuda"}
+    done = python(*command, f"--workdir={tmp_path}/run", env=env)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: JAX_PLATFORMS='cuda': JAX finds no devices (")

@@ -4,21 +4,18 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
-import textwrap
 import time
 
 import pytest
 
 from rl.processes import stopping
-from tests.other_processes import eventually
-from tests.rl.test_train import ROOT
+from tests.other_processes import eventually, start_python
 
 SCRIPT = """
     import hashlib, sys, time
     from rl.processes.stopping import Stopped, run
 
-    def deep():  # in C, which no signal handler of Python's interrupts
+    def deep(stop):  # in C, which no signal handler of Python's interrupts
         hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
 
     def save(stop, seconds=2.0):
@@ -26,72 +23,56 @@ SCRIPT = """
             time.sleep(seconds)  # longer than the patience
             print("saved", flush=True)
 
+    def sleep(stop, seconds=60):
+        time.sleep(seconds)
+
+    def interrupted(stop, work):
+        try:
+            with stop.interruptible():
+                work(stop)
+        except Stopped:
+            save(stop)
+            raise
+
+    def step(stop):
+        with stop.grace_period(grace_seconds=1):
+            interrupted(stop, sleep)
+
+    def step_in_time(stop):
+        with stop.grace_period(grace_seconds=60):
+            while stop._number is None:
+                time.sleep(0.01)
+            time.sleep(0.1)
+            interrupted(stop, lambda stop: print("never"))
+
+    def long_step(stop):
+        with stop.grace_period(grace_seconds=1):
+            sleep(stop)
+
     def command(stop):
         print("begun", flush=True)
         stop.finish = lambda: print("finished saving", flush=True)
         try:
-            WORK
+            exec(sys.argv[1])
         except Exception:
             print("swallowed", flush=True)
         return 0
 
     sys.exit(run("again", command))
 """
-# Code, what it prints, its status after SIGTERM.
+# Work of a command: what it prints, and its status after SIGTERM.
 CASES = {
-    "interruptible": (
-        """
-            try:
-                with stop.grace_period(grace_seconds=1), stop.interruptible():
-                    time.sleep(60)
-            except Stopped:
-                save(stop)
-                raise
-        """,
-        ["saved"],
-        143,
-    ),
-    "a step that ends in time": (
-        """
-            with stop.grace_period(grace_seconds=60):
-                while stop._number is None:
-                    time.sleep(0.01)
-                time.sleep(0.1)
-                try:
-                    with stop.interruptible():
-                        print("never")
-                except Stopped:
-                    save(stop)
-                    raise
-        """,
-        ["saved"],
-        143,
-    ),
-    "a step that does not": (
-        """
-            with stop.grace_period(grace_seconds=1):
-                time.sleep(60)
-        """,
-        ["finished saving"],
-        143,
-    ),
-    "deep in a compilation": ("deep()", ["finished saving"], 143),
-    "anything else": ("time.sleep(60)", [], 143),
-    "what is being saved": ("save(stop)", ["saved"], 0),
+    "step(stop)": (["saved"], 143),
+    "step_in_time(stop)": (["saved"], 143),
+    "long_step(stop)": (["finished saving"], 143),
+    "deep(stop)": (["finished saving"], 143),
+    "sleep(stop)": ([], 143),
+    "save(stop)": (["saved"], 0),
 }
 
 
 def start(work):
-    script = textwrap.dedent(SCRIPT).replace(
-        "        WORK", textwrap.indent(textwrap.dedent(work), " " * 8)
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start_python("-c", SCRIPT, work, stderr=subprocess.PIPE)
     assert process.stdout.readline() == "begun\n"
     time.sleep(0.1)
     return process
@@ -100,20 +81,20 @@ def start(work):
 @pytest.mark.failure(35)
 def test_the_phase_decides_how_a_signal_ends_it():
     for number in (signal.SIGTERM, signal.SIGINT):
-        running = {name: start(work) for name, (work, _, _) in CASES.items()}
+        running = {work: start(work) for work in CASES}
         for process in running.values():
             process.send_signal(number)
         # Two seconds on a quiet machine; minutes without the watching thread.
-        assert running["deep in a compilation"].wait(20)
-        for name, (_, printed, status) in CASES.items():
-            out, error = running[name].communicate(timeout=60)
-            assert out.splitlines() == printed, name
+        assert running["deep(stop)"].wait(20)
+        for work, (printed, status) in CASES.items():
+            out, error = running[work].communicate(timeout=60)
+            assert out.splitlines() == printed, work
             expected = status and status - signal.SIGTERM + number
-            assert running[name].returncode == expected, name
+            assert running[work].returncode == expected, work
             # Where all ends at once, the first line may be left out.
             first = f"{number.name}: stopping; a second signal ends the process at once"
             lines = [line for line in error.splitlines() if line != first]
-            assert lines == ["again"] * bool(status), name
+            assert lines == ["again"] * bool(status), work
 
 
 @contextlib.contextmanager
@@ -130,7 +111,7 @@ def hangup(handler):
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_a_closed_terminal_and_slurms_warning_end_it_like_sigterm(number):
     with hangup(signal.SIG_DFL):
-        process = start(CASES["interruptible"][0])
+        process = start("step(stop)")
     process.send_signal(number)
     assert process.communicate(timeout=60)[0] == "saved\n"
     assert process.returncode == 128 + number
@@ -138,7 +119,7 @@ def test_a_closed_terminal_and_slurms_warning_end_it_like_sigterm(number):
 
 def test_a_command_under_nohup_outlives_its_terminal():
     with hangup(signal.SIG_IGN):
-        process = start("time.sleep(1)")
+        process = start("sleep(stop, 1)")
     process.send_signal(signal.SIGHUP)
     assert process.wait(30) == 0
 

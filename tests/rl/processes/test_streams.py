@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.other_processes import python, start_python
+
 WORK = """
 import pathlib, sys
 from rl.processes.streams import outlast_output
@@ -23,9 +25,7 @@ pathlib.Path(sys.argv[1]).write_text("done")
 def test_a_broken_pipe_does_not_end_the_process(tmp_path):
     done = tmp_path / "done"
     reader, writer = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORK, str(done)], stdout=writer, stderr=writer
-    )
+    process = start_python("-c", WORK, done, stdout=writer, stderr=writer)
     os.close(writer)
     os.read(reader, 10)
     os.close(reader)
@@ -49,10 +49,5 @@ def test_a_terminal_that_is_not_utf_8_does_not_end_the_process():
         "from rl.processes.streams import outlast_output; outlast_output();"
         "print('caf\\xe9 \\u2211')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        check=True,
-    )
-    assert done.stdout == b"caf\\xe9 \\u2211\n"
+    done = python("-c", code, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert done.stdout == "caf\\xe9 \\u2211\n"

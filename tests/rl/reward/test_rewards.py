@@ -3,15 +3,13 @@
 import contextlib
 import math
 import os
-import subprocess
-import sys
-import time
+from subprocess import PIPE
 
 import pytest
 
 from rl.reward.rewards import RewardError, Rewards, Term, parse, try_out
 from rl.types import Problem
-from tests.rl.verifier.test_pool import is_running
+from tests.other_processes import eventually, is_running, python, start_python
 
 HERE = "tests.rl.reward.functions"
 KEY = "config.reward.function"
@@ -30,10 +28,16 @@ FORMULAS = {name: f"{HERE}:{name}" for name in FUNCTIONS.split()} | {
 }
 
 
+HOW = dict(timeout=20, right_from=1.0)
+
+
+def opened(formula, **how):
+    return contextlib.closing(Rewards({KEY: formula}, **{"workers": 1, **HOW, **how}))
+
+
 @pytest.fixture(scope="module")
 def rewards():
-    opened = Rewards(FORMULAS, workers=1, timeout=20, right_from=1.0)
-    with contextlib.closing(opened):
+    with contextlib.closing(Rewards(FORMULAS, workers=1, **HOW)) as opened:
         yield opened
 
 
@@ -45,17 +49,12 @@ def judge(rewards, name, texts):
 
 @pytest.mark.failure(185)
 def test_terms_are_read():
-    assert parse("verifier", key=KEY) == (Term(1.0, "verifier"),)
-    assert parse(" verifier+ 0.1*my.room:f -2e-1 * m:g", key=KEY) == (
-        Term(1.0, "verifier"),
-        Term(0.1, "my.room:f"),
-        Term(-0.2, "m:g"),
-    )
-    assert parse("verifier-my-reward:f-a.b-c:g", key=KEY) == (
-        Term(1.0, "verifier"),
-        Term(-1.0, "my-reward:f"),
-        Term(-1.0, "a.b-c:g"),
-    )
+    first = Term(1.0, "verifier")
+    assert parse("verifier", key=KEY) == (first,)
+    terms = first, Term(0.1, "my.room:f"), Term(-0.2, "m:g")
+    assert parse(" verifier+ 0.1*my.room:f -2e-1 * m:g", key=KEY) == terms
+    terms = first, Term(-1.0, "my-reward:f"), Term(-1.0, "a.b-c:g")
+    assert parse("verifier-my-reward:f-a.b-c:g", key=KEY) == terms
     for wrong in ("", "verifer", "m:", "verifier m:f", "0.1", "verifier + ", "m:f+m:f"):
         with pytest.raises(ValueError, match=f"^{KEY}="):
             parse(wrong, key=KEY)
@@ -102,13 +101,8 @@ def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
     assert wrong.reward == pytest.approx(-1 + 0.1 * 1.0 - 2 * 1 / 11)
     assert [right.verdict.correct, wrong.verdict.correct] == [True, False]
     assert (right.verdict.rule, wrong.verdict.rule) == ("number", "no_answer")
-    assert right.components == {
-        "verifier": 1.0,
-        f"{HERE}:simple": 1.0,
-        f"{HERE}:batch": 1.0,
-        "length": 11,
-        "column": 3,
-    }
+    terms = dict.fromkeys(("verifier", f"{HERE}:simple", f"{HERE}:batch"), 1.0)
+    assert right.components == terms | {"length": 11, "column": 3}
     half, unknown = judge(rewards, "half", ["a", "a?"])
     assert (half.reward, half.verdict.correct) == (0.5, True)
     assert math.isnan(unknown.reward)
@@ -152,10 +146,7 @@ def _line(part):
         ("vast", "returned 1e+30, whose magnitude exceeds 16,777,216;"),
         ("stubborn", "returned a Stubborn, not a finite number;"),
         ("several", "returned [1.0, 2.0], not a finite number"),
-        (
-            "misspelt",
-            "returned a dict with the unknown key 'componets'; the keys are reward",
-        ),
+        ("misspelt", "returned a dict with the unknown key 'componets'; the keys are"),
         ("short", "returned a list of length 1, not 2"),
     ],
 )
@@ -171,9 +162,7 @@ def test_what_is_against_the_contract_is_named(rewards, name, what):
 def test_a_fault_is_found_on_one_problem():
     """A model may well say nothing, which this one has not thought of."""
     with pytest.raises(RewardError) as error:
-        try_out(
-            {KEY: f"verifier + {HERE}:fails_on_empty"}, FOUR, timeout=20, right_from=1.0
-        )
+        try_out({KEY: f"verifier + {HERE}:fails_on_empty"}, FOUR, **HOW)
     message = str(error.value)
     assert message.startswith(f"{KEY}='{HERE}:fails_on_empty': tests/rl/reward/func")
     assert message.endswith("out of range; problem 'a-7', completion ''")
@@ -182,7 +171,7 @@ def test_a_fault_is_found_on_one_problem():
 def test_a_function_of_another_trainer_is_told_the_contract():
     """Called with this project's arguments it raised an error of its own."""
     with pytest.raises(RewardError) as error:
-        try_out({KEY: f"{HERE}:of_trl"}, FOUR, timeout=20, right_from=1.0)
+        try_out({KEY: f"{HERE}:of_trl"}, FOUR, **HOW)
     assert str(error.value) == (
         f"{KEY}='{HERE}:of_trl': tests/rl/reward/functions.py:{_line('def of_trl(')}:"
         " has the arguments (prompts, completions, **kwargs); they must be (completion,"
@@ -204,14 +193,11 @@ def test_a_function_of_another_trainer_is_told_the_contract():
 )
 def test_what_is_no_function_is_refused(name, what):
     with pytest.raises(RewardError, match=f"^{KEY}='{name}': {what}"):
-        try_out({KEY: name}, FOUR, timeout=20, right_from=1.0)
+        try_out({KEY: name}, FOUR, **HOW)
 
 
 def test_answers_are_read_behind_the_delimiter():
-    opened = Rewards(
-        {KEY: f"{HERE}:simple"}, workers=1, timeout=20, right_from=1.0, after="</think>"
-    )
-    with contextlib.closing(opened) as rewards:
+    with opened(f"{HERE}:simple", after="</think>") as rewards:
         texts = ["\\boxed{3}</think>\\boxed{4}", "\\boxed{4}</think>"]
         scores = judge(rewards, KEY, texts)
     assert [s.verdict.answer for s in scores] == ["4", None]
@@ -219,11 +205,7 @@ def test_answers_are_read_behind_the_delimiter():
 
 def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
     told = []
-    opened = Rewards(
-        {KEY: f"{HERE}:hangs"}, workers=1, timeout=1, right_from=1.0,
-        on_lost=told.append,
-    )  # fmt: skip
-    with contextlib.closing(opened) as rewards:
+    with opened(f"{HERE}:hangs", timeout=1, on_lost=told.append) as rewards:
         scores = judge(rewards, KEY, ["a", "hang", "b"])
         assert [s.verdict.correct for s in scores] == [True, None, True]
         assert math.isnan(scores[1].reward) and rewards.counts["lost"] == 1
@@ -251,19 +233,16 @@ def test_what_it_starts_ends_with_its_worker_and_with_the_run(tmp_path, killed):
     file, errors = tmp_path / "id", tmp_path / "errors"
     seconds = {"worker": "1", "run": "600"}[killed]
     with errors.open("w") as stderr:
-        run = subprocess.Popen(
-            [sys.executable, "-c", _RUN, str(file), seconds],
-            stdin=subprocess.PIPE, stderr=stderr,
-        )  # fmt: skip
+        run = start_python("-c", _RUN, file, seconds, stdin=PIPE, stderr=stderr)
     with run:
         try:
             if killed == "worker":
-                _wait(lambda: "took too long" in errors.read_text())
+                eventually(lambda: "took too long" in errors.read_text())
             else:
-                _wait(lambda: file.exists() and file.read_text())
+                eventually(lambda: file.exists() and file.read_text())
                 assert is_running(int(file.read_text()))
                 run.kill()
-            _wait(lambda: not is_running(int(file.read_text())))
+            eventually(lambda: not is_running(int(file.read_text())))
         finally:
             run.kill()
 
@@ -275,8 +254,8 @@ def test_one_may_print_where_nothing_reads_the_output():
     reader, writer = os.pipe()
     os.close(reader)
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    arguments = [sys.executable, "-c", code, "a", "20"]
-    subprocess.run(arguments, stdout=writer, env=environment, check=True)
+    how = {"stdout": writer, "stderr": None, "capture_output": False}
+    python("-c", code, "a", 20, env=environment, check=True, **how)
     os.close(writer)
 
 
@@ -288,10 +267,7 @@ def test_an_edited_file_is_not_mixed_with_the_old_one(tmp_path, monkeypatch, edi
     (tmp_path / "edited_reward.py").write_text(own)
     (tmp_path / "helper_of_reward.py").write_text("VALUE = 0.25\n")
     monkeypatch.syspath_prepend(tmp_path)
-    rewards = Rewards(
-        {KEY: "edited_reward:score"}, workers=1, timeout=20, right_from=1.0
-    )
-    with contextlib.closing(rewards):
+    with opened("edited_reward:score") as rewards:
 
         def reward(text):
             ((score,),) = rewards.reward(KEY)([[text]], [FOUR])
@@ -313,29 +289,18 @@ def test_an_edit_before_the_first_call_changes_no_worker(tmp_path, monkeypatch):
     file = tmp_path / "early_edited_reward.py"
     file.write_text("def score(completion, problem):\n    return 0.25\n")
     monkeypatch.syspath_prepend(tmp_path)
-    where = "early_edited_reward:score"
-    rewards = Rewards({KEY: where}, workers=3, timeout=20, right_from=1.0)
-    with contextlib.closing(rewards):
+    with opened("early_edited_reward:score", workers=3) as rewards:
         file.write_text("def score(completion, problem):\n    return 0.5\n")
         scores = rewards.reward(KEY)([["a"]] * 3, [FOUR] * 3)
     assert [score.reward for (score,) in scores] == [0.25] * 3
 
 
-def _wait(come, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not come():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_one_that_ends_its_worker_is_refused_at_once():
     with pytest.raises(RewardError, match="dies': .*: ended its worker .*'a-7', comp"):
-        try_out({KEY: f"{HERE}:dies"}, FOUR, timeout=20, right_from=1.0)
+        try_out({KEY: f"{HERE}:dies"}, FOUR, **HOW)
 
 
 def test_a_worker_needs_neither_jax_nor_the_accelerator():
-    code = (
-        "import sys, rl.verifier.pool, rl.reward.function;"
-        "assert not {'jax', 'flax', 'numpy'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    code = "import sys, rl.verifier.pool, rl.reward.function;"
+    code += "assert not {'jax', 'flax', 'numpy'} & sys.modules.keys()"
+    python("-c", code, check=True)

@@ -194,27 +194,15 @@ _FAMILIES: dict[str, list[Row]] = {
         ("1 < x < 2", [], ["1 < x < 3"]),
     ],
     "matrices": [
-        (
-            r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
-            [r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \end{bmatrix}"],
-            [],
-        ),
-        (
-            r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
-            [],
-            [r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}"],
-        ),
-        (
-            r"\begin{pmatrix} 1/2 \\ 3 \end{pmatrix}",
-            [r"\begin{pmatrix} 0.5 \\ 3 \end{pmatrix}"],
-            [],
-        ),
+        (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+         [r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \end{bmatrix}"], []),
+        (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", [],
+         [r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}"]),
+        (r"\begin{pmatrix} 1/2 \\ 3 \end{pmatrix}",
+         [r"\begin{pmatrix} 0.5 \\ 3 \end{pmatrix}"], []),
         (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", ["(1, 2)"], []),
-        (
-            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
-            [],
-            [r"\begin{pmatrix} 1 & 2 \end{pmatrix}"],
-        ),
+        (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [],
+         [r"\begin{pmatrix} 1 & 2 \end{pmatrix}"]),
         (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [], ["(2, 1)"]),
         (r"\begin{pmatrix} 1 & 2 \\ 3 \end{pmatrix}", [], ["1"]),
         ("1", [], [r"\begin{pmatrix} " + "1 & " * 900]),
@@ -338,11 +326,8 @@ _FAMILIES: dict[str, list[Row]] = {
         ("HTT", [r"\text{HTT}"], ["THT"]),
         (r"AB \parallel CD", [r"DC \parallel BA"], [r"AC \parallel BD"]),
         (r"l \perp m", [], [r"l \parallel m"]),
-        (
-            r"\triangle ABC \cong \triangle DEF",
-            [],
-            [r"\triangle ABC \cong \triangle EDF"],
-        ),
+        (r"\triangle ABC \cong \triangle DEF", [],
+         [r"\triangle ABC \cong \triangle EDF"]),
         (r"\triangle ABC", [], [r"\triangle ABD"]),
         ("60", [r"\angle ABC = 60^\circ"], []),
         ("(3,4)", ["P(3,4)"], []),
@@ -387,7 +372,7 @@ _FAMILIES: dict[str, list[Row]] = {
         (r"\frac{1}{2^{10^{4000}}}", ["2^{-10^{4000}}"], []),
         ("-3", [r"\lceil -\frac{10^{200}}{3 \cdot 10^{199}} \rceil"], []),
     ],
-}
+}  # fmt: skip
 FAMILIES = {name: labelled(rows) for name, rows in _FAMILIES.items()}
 
 REPLIES: list[tuple[str, str, bool]] = [

@@ -2,14 +2,13 @@
 
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 import rl.verifier
 from rl.verifier import reward
 from rl.verifier.parse.answers import parse_answer
+from tests.other_processes import python
 
 _SCRIPT = """
 import sys, time
@@ -27,11 +26,8 @@ print(verdict.correct, verifier.is_equivalent("1 m", r"100 \\text{ cm}"))
 def test_the_folder_works_under_another_name(tmp_path):
     source = pathlib.Path(rl.verifier.__file__).parent
     shutil.copytree(source, tmp_path / "compass_verifier")
-    found = subprocess.run(
-        [sys.executable, "-c", _SCRIPT],
-        cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    env = {"PYTHONPATH": str(tmp_path)}
+    found = python("-c", _SCRIPT, cwd=tmp_path, env=env, timeout=120)
     assert found.stdout.split() == ["True", "True"], found.stderr
 
 

@@ -148,13 +148,9 @@ def test_steps_are_counted_alike_whatever_was_asked_before():
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        r"\lfloor e^{-x^2}\rfloor",
-        "2^{e^{-10^{30}}}",
-        r"\lceil e^{-10^{30}}\rceil",
-        "(e^{-10^{30}})!",
-    ],
-)
+    [r"\lfloor e^{-x^2}\rfloor", "2^{e^{-10^{30}}}", r"\lceil e^{-10^{30}}\rceil",
+     "(e^{-10^{30}})!"],
+)  # fmt: skip
 def test_no_number_ends_the_process(answer):
     # FLINT aborts where it is asked for the integer of a ball with such an exponent.
     for gold in ("7", r"3.75\times10^9"):

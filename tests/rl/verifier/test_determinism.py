@@ -16,21 +16,19 @@ _PROBLEM = r"Find $x$ with $2x + 3 = 13$, or the sum $\sum_{k=1}^{10} k$."
 
 @pytest.fixture(scope="module")
 def items():
-    """1,200 mixed pairs: hostile ones in both directions, random ones, near misses."""
+    """600 mixed pairs: hostile ones in both directions, random ones, near misses."""
     pairs = []
     for rows in FAMILIES.values():
-        for gold, predicted, _ in rows:
+        for gold, predicted, _ in rows[::3]:
             pairs += [(predicted, gold), (gold, predicted)]
     r = random.Random(1)
-    while len(pairs) < 1_200:
+    while len(pairs) < 600:
         e = expression(r)
         pairs += [
             (other.tex, e.tex) for other in itertools.islice(near_misses(e, r), 3)
         ]
         pairs += [tuple(side.tex for side in identity(r)) for _ in range(3)]
-    return [
-        (rf"\boxed{{{answer}}}", (gold,), _PROBLEM) for answer, gold in pairs[:1_200]
-    ]
+    return [(rf"\boxed{{{answer}}}", (gold,), _PROBLEM) for answer, gold in pairs[:600]]
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +51,8 @@ def test_in_four_workers(items, expected):
 
 
 def test_in_another_order(items, expected):
-    order = random.Random(2).sample(range(len(items)), len(items))
-    assert [judge(*items[index]) for index in order[:300]] == [
-        expected[index] for index in order[:300]
-    ]
+    order = random.Random(2).sample(range(len(items)), 200)
+    assert [judge(*items[i]) for i in order] == [expected[i] for i in order]
 
 
 def test_beside_busy_loops(items, expected):

@@ -50,11 +50,9 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
         (r"2\text{ hours}", r"120\text{ minutes}", "Two taps fill a tub. How long?"),
         ("3:4", r"\frac34", "There are 3 boys and 4 girls. What is their ratio?"),
         ("2:1", "2", "There are 2 boys for each girl. What is their ratio?"),
-        (
-            r"\frac12\begin{pmatrix}1&-2\\-1&4\end{pmatrix}",
-            r"\begin{pmatrix}\frac12&-1\\-\frac12&2\end{pmatrix}",
-            r"Find the inverse of $\begin{pmatrix}4&2\\1&1\end{pmatrix}$.",
-        ),
+        (r"\frac12\begin{pmatrix}1&-2\\-1&4\end{pmatrix}",
+         r"\begin{pmatrix}\frac12&-1\\-\frac12&2\end{pmatrix}",
+         r"Find the inverse of $\begin{pmatrix}4&2\\1&1\end{pmatrix}$."),
         (r"(C)\ \sqrt5", "C", r"Which is it? (A) 1 (B) 2 (C) $\sqrt5$"),
     ],
     "a partly evaluated expression is accepted": [
@@ -107,14 +105,10 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
         (r"\frac{dy}{dx} = 2x", "2x"),
         ("y(t) = e^{-t}", "e^{-t}"),
         ("f(x,y) = x + y", "x + y"),
-        (
-            r"f(x) = \begin{cases} x & x > 0 \\ -x & x < 0 \end{cases}",
-            r"\begin{cases} x & x > 0 \\ -x & x < 0 \end{cases}",
-        ),
-        (
-            r"A^{-1} = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
-            r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
-        ),
+        (r"f(x) = \begin{cases} x & x > 0 \\ -x & x < 0 \end{cases}",
+         r"\begin{cases} x & x > 0 \\ -x & x < 0 \end{cases}"),
+        (r"A^{-1} = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+         r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"),
     ],
     "it is accepted where the gold is of that kind": [
         ("x^2 + y^2 - 1 = 0", "x^2 + y^2 = 1"),
@@ -122,7 +116,7 @@ CREDITED: dict[str, list[tuple[str, ...]]] = {
         ("2x + 3y = 6", "4x + 6y = 12"),
         (r"a + b \le c", r"c \ge a + b"),
     ],
-}
+}  # fmt: skip
 UNFINISHED: dict[str, list[tuple[str, ...]]] = {
     "a function of numbers must be evaluated": [
         (r"\lfloor \sqrt{2023} \rfloor", "44", "Which integer is below it?"),
@@ -172,26 +166,18 @@ CALCULATED: dict[str, list[tuple[str, ...]]] = {
         (r"0.15 \cdot 80", "12", "How much is 15% of 80?"),
     ],
     "numbers of the problem are refused in a list or with a unit": [
-        (
-            r"(\frac{1+3}{2}, \frac{2+4}{2})",
-            "(2,3)",
-            "From (1,2) to (3,4), halved by 2?",
-        ),
+        (r"(\frac{1+3}{2}, \frac{2+4}{2})", "(2,3)",
+         "From (1,2) to (3,4), halved by 2?"),
         ("3-2, 3+2", "1, 5", "Which two differ from 3 by 2?"),
         ("[3-2, 3+2]", "[1,5]", r"Solve $|x-3| \le 2$."),
         (r"\{0.45\}", r"\frac{9}{20}", "Express 0.45 as a common fraction."),
         (r"7.8\text{ minutes}", "468", "How many seconds are 7.8 minutes?"),
-        (
-            r"1\text{ square foot}",
-            "144",
-            "How many square inches are in 1 square foot?",
-        ),
+        (r"1\text{ square foot}", "144",
+         "How many square inches are in 1 square foot?"),
         (r"72\text{ km/h}", r"20\text{ m/s}", "Convert 72 km/h to m/s."),
-        (
-            r"\begin{pmatrix}1\cdot5+2\cdot7\\3\cdot5+4\cdot7\end{pmatrix}",
-            r"\begin{pmatrix}19\\43\end{pmatrix}",
-            r"Multiply $\begin{pmatrix}1&2\\3&4\end{pmatrix}$ by $(5, 7)^T$.",
-        ),
+        (r"\begin{pmatrix}1\cdot5+2\cdot7\\3\cdot5+4\cdot7\end{pmatrix}",
+         r"\begin{pmatrix}19\\43\end{pmatrix}",
+         r"Multiply $\begin{pmatrix}1&2\\3&4\end{pmatrix}$ by $(5, 7)^T$."),
         ("360", r"2^3\cdot3^2\cdot5", "What is the prime factorization of 360?"),
         ("1024", "2^{10}", "Write 1024 as a power of 2."),
     ],
@@ -203,7 +189,7 @@ CALCULATED: dict[str, list[tuple[str, ...]]] = {
             *("F + x - x", "F + 0i", r"\sqrt{(F)^2}"),
         )
     ],
-}
+}  # fmt: skip
 
 
 def _box(answer):

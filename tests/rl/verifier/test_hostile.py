@@ -2,8 +2,6 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 import time
 from fractions import Fraction
 
@@ -12,6 +10,7 @@ import pytest
 from rl.verifier import is_equivalent, verify
 from rl.verifier.parse.answers import option_in
 from rl.verifier.parse.tree import number
+from tests.other_processes import python
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
 
 _CANARY = pathlib.Path("/tmp/verifier_was_here")
@@ -73,9 +72,7 @@ print(json.dumps({"slow": slow, "peak_mib": peak}))
 @pytest.mark.failure(13)
 def test_direct_calls_are_bounded_as_the_pools_are():
     """No pool around them: 1 s of CPU each, 512 MiB for all of them in one process."""
-    run = subprocess.run(
-        [sys.executable, "-c", _DIRECT], capture_output=True, text=True, timeout=300
-    )
+    run = python("-c", _DIRECT, timeout=300)
     found = json.loads(run.stdout or "null")
     assert found is not None, run.stderr[-2_000:]
     assert found["slow"] == []

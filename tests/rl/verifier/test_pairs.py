@@ -124,11 +124,8 @@ ANSWERS: dict[str, list[Row]] = {
         ("C", [r"\text{Choice (C)}", r"\text{The answer is (C)}"], []),
         ("C", [], [r"\text{Choice (B)}"]),
         (r"(-2,3)", ["{x|-2 < x < 3}"], []),
-        (
-            r"\{x|2k\pi<x<3k\pi, k\in\mathbb{Z}\}",
-            [r"(2k\pi, 3k\pi), k\in\mathbb{Z}"],
-            [],
-        ),
+        (r"\{x|2k\pi<x<3k\pi, k\in\mathbb{Z}\}", [r"(2k\pi, 3k\pi), k\in\mathbb{Z}"],
+         []),
         (r"\$180", [], [r"\text{EUR } 180"]),
         ("7", [], [r"\text{Answer: not 7}"]),
         ("(0,4)", [], [r"\{x \mid 0<x<4, x \in \mathbb{Z}\}"]),
@@ -305,21 +302,12 @@ ANSWERS: dict[str, list[Row]] = {
         ("(1,2)", [r"(x,y) = (1,\frac42) = (1,2)"], []),
         ("(1,2), (2,1)", [r"(x,y) \in \{(1,2), (2,1)\}"], []),
         (r"\{1,2\}", [r"A \cup B = \{1,2\}"], []),
-        (
-            r"\begin{pmatrix}1\\2\end{pmatrix}",
-            [r"\begin{pmatrix}x\\y\end{pmatrix} = \begin{pmatrix}1\\2\end{pmatrix}"],
-            [],
-        ),
-        (
-            r"\begin{pmatrix}1&2\\3&4\end{pmatrix}",
-            [r"A^2 = \begin{pmatrix}1&2\\3&4\end{pmatrix}"],
-            [],
-        ),
-        (
-            r"\begin{pmatrix}1&2\\3&4\end{pmatrix}",
-            [r"A^{-1} = \begin{pmatrix}1&2\\3&4\end{pmatrix}"],
-            [],
-        ),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}",
+         [r"\begin{pmatrix}x\\y\end{pmatrix} = \begin{pmatrix}1\\2\end{pmatrix}"], []),
+        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}",
+         [r"A^2 = \begin{pmatrix}1&2\\3&4\end{pmatrix}"], []),
+        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}",
+         [r"A^{-1} = \begin{pmatrix}1&2\\3&4\end{pmatrix}"], []),
     ],
     "labels in words may come in any order": [
         (r"\text{width}=3, \text{length}=5", [r"\text{length}=5, \text{width}=3"], [])
@@ -611,11 +599,8 @@ ANSWERS: dict[str, list[Row]] = {
         (_SQUARE, [], [f"2{_SQUARE}", f"-{_SQUARE}", f"{_SQUARE}^T", f"{_SQUARE}^2"]),
         (_SQUARE, [], [rf"{_SQUARE}\cdot{_SQUARE}"]),
         (_ROW, [], [f"{_ROW}^T"]),
-        (
-            r"\begin{pmatrix}4\\6\end{pmatrix}",
-            [],
-            [r"\begin{pmatrix}1\\2\end{pmatrix}+\begin{pmatrix}3&4\end{pmatrix}"],
-        ),
+        (r"\begin{pmatrix}4\\6\end{pmatrix}", [],
+         [r"\begin{pmatrix}1\\2\end{pmatrix}+\begin{pmatrix}3&4\end{pmatrix}"]),
     ],
     "a scale of temperature is a unit": [
         (_CELSIUS, [r"25^\circ C", r"25^\circ\text{C}", r"25^{\circ}\mathrm C"], []),
@@ -652,11 +637,8 @@ ANSWERS: dict[str, list[Row]] = {
     "a sign before several coordinates is that of all": [
         (r"\pm(1,2)", [], ["(1,2)", "(1,2), (-1,-2), (1,-2), (-1,2)"]),
         ("-(1,2)", [], ["(1,2)", "(-1,2)"]),
-        (
-            r"\pm\begin{pmatrix}1\\2\end{pmatrix}",
-            [],
-            [r"\begin{pmatrix}1\\2\end{pmatrix}, \begin{pmatrix}1\\-2\end{pmatrix}"],
-        ),
+        (r"\pm\begin{pmatrix}1\\2\end{pmatrix}", [],
+         [r"\begin{pmatrix}1\\2\end{pmatrix}, \begin{pmatrix}1\\-2\end{pmatrix}"]),
     ],
     "units and currencies in any dress": [
         *(
@@ -684,7 +666,7 @@ ANSWERS: dict[str, list[Row]] = {
         (r"5 \text{ dollars per day}", [r"\$5/\text{day}"], []),
         (r"5 \text{ cents per day}", [], [r"\$5"]),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ANSWERS)

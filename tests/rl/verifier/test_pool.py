@@ -1,11 +1,7 @@
 """The pool: hard deadlines, replaced workers, any thread."""
 
-import asyncio
 import os
-import pathlib
 import signal
-import subprocess
-import sys
 import threading
 from typing import get_args
 
@@ -13,9 +9,7 @@ import pytest
 
 from rl.processes.stopping import STOPPING
 from rl.verifier import Rule, VerifierPool
-from rl.verifier import pool as pool_module
-from rl.verifier import worker as worker_module
-from tests.other_processes import eventually, is_running
+from tests.other_processes import eventually, is_running, python, start_python
 from tests.rl.verifier.hostile import FAMILIES
 
 _HANGING = "tests.rl.verifier.hanging:judge"
@@ -101,22 +95,6 @@ def test_every_hang_is_cut_and_the_pool_keeps_its_size():
         assert all(verdict.correct for verdict in pool.judge(honest))
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-@pytest.mark.failure(14)
-def test_a_hundred_hangs():
-    hangs = ["hang in python", "hang in c", "sleep", "die"] * 25
-    asked = [(_boxed("who"), (f"{n}",), None) for n in range(2_000)]
-    with VerifierPool(2, timeout=0.5, judge=_HANGING) as pool:
-        size = len(pool.pids)
-        pool.judge([(_boxed(text), (f"{n}",), None) for n, text in enumerate(hangs)])
-        assert pool.counts["lost"] == 100
-        # All are at work again: a worker that is lost would leave its part to the rest.
-        assert len(pool.pids) == size
-        answered = {int(verdict.reason) for verdict in pool.judge(asked)}
-        assert sorted(answered) == pool.pids
-
-
 def test_a_fault_costs_only_its_own_verdict():
     with VerifierPool(1, timeout=2, judge=_HANGING) as pool:
         answers = ["1", "hang in python", "2", "hang in c", "eat memory", "die", "1.0"]
@@ -170,16 +148,6 @@ def test_from_a_thread_and_from_several_at_once(pool):
     assert found == dict.fromkeys(range(1, 9), True)
 
 
-def test_inside_asyncio(pool):
-    async def judge():
-        # The second call blocks the loop, as a careless caller would.
-        item = (_boxed("1/2"), ("0.5",), None)
-        first = await asyncio.to_thread(pool.judge, [item])
-        return first + pool.judge([(_boxed("1/4"), ("0.25",), None)])
-
-    assert [verdict.correct for verdict in asyncio.run(judge())] == [True, True]
-
-
 @pytest.mark.failure(16)
 def test_after_jax_has_started():
     """Forked children of a JAX process stall; the workers are started by exec."""
@@ -203,10 +171,8 @@ def test_the_parents_main_module_is_not_imported_again(tmp_path):
         "with VerifierPool(1) as pool:\n"
         "    print(pool.judge([('\\\\boxed{2}', ['2.0'], None)])[0].correct)\n"
     )
-    run = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=120,
-        env=os.environ | {"PYTHONPATH": os.getcwd()},
-    )  # fmt: skip
+    env = os.environ | {"PYTHONPATH": os.getcwd()}
+    run = python(script, timeout=120, env=env)
     assert run.stdout.split() == ["started", "True"]
 
 
@@ -226,11 +192,7 @@ time.sleep(600)
 @pytest.mark.parametrize("answer", ["2", "hang in python", "hang in c"])
 def test_workers_leave_when_the_parent_is_killed(answer):
     """One that is stuck in C reads no closed connection and sees no signal handler."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", _PARENT.replace("ANSWER", answer)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    parent = start_python("-c", _PARENT.replace("ANSWER", answer))
     pids = list(map(int, parent.stdout.readline().split()))
     assert pids and all(map(is_running, pids))
     parent.kill()
@@ -257,14 +219,6 @@ def test_a_worker_inherits_no_key_no_descriptor_and_no_signal(monkeypatch):
                 os.kill(pid, number)
         assert pool.judge([(_boxed("2"), ("2",), None)])[0].correct
         assert pool.counts["replaced"] == 0
-
-
-def test_no_handler_and_no_timer_is_used():
-    """A pool works from any thread, and in a program with handlers of its own."""
-    files = map(pathlib.Path, (pool_module.__file__, worker_module.__file__))
-    source = "".join(file.read_text() for file in files)
-    for word in ("setitimer", "signal.alarm", "SIGALRM", "signal.signal"):
-        assert word not in source
 
 
 def test_bad_arguments_are_named(pool):

@@ -28,22 +28,16 @@ def test_exact_keys(left, right, same):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (
-            r"Compute \[\frac{\tan^2 20^\circ - 1}{\sin^2 20^\circ}.\]",
-            r"Compute $\frac{\tan ^{2}\left(20^{\circ}\right)-1}"
-            r"{\sin ^{2}\left(20^{\circ}\right)}$.",
-        ),
-        (
-            r"if \\(g(x)=f(x)+2\\), then \\(g(-1)=\\) .",
-            r"if $g\left(x\right)=f\left(x\right)+2$, then $g\left(-1\right)=$____.",
-        ),
-        (
-            r"$$\left\{\begin{array}{l} \text{GCD}(x, y) = 20! \\"
-            r" x=1 \end{array}\right.$$",
-            r"\[\begin{cases} \gcd(x, y)=20! \\ x=1 \end{cases}\]",
-        ),
+        (r"Compute \[\frac{\tan^2 20^\circ - 1}{\sin^2 20^\circ}.\]",
+         r"Compute $\frac{\tan ^{2}\left(20^{\circ}\right)-1}"
+         r"{\sin ^{2}\left(20^{\circ}\right)}$."),
+        (r"if \\(g(x)=f(x)+2\\), then \\(g(-1)=\\) .",
+         r"if $g\left(x\right)=f\left(x\right)+2$, then $g\left(-1\right)=$____."),
+        (r"$$\left\{\begin{array}{l} \text{GCD}(x, y) = 20! \\"
+         r" x=1 \end{array}\right.$$",
+         r"\[\begin{cases} \gcd(x, y)=20! \\ x=1 \end{cases}\]"),
     ],
-)
+)  # fmt: skip
 def test_typography_hides_no_duplicate(left, right):
     # with brackets and marks among the tokens: 0.37, 0.44 and 0.69
     assert similarity(left, right) == 1

@@ -16,45 +16,31 @@ SEVEN = [r"so it is \boxed{7}.", r"\boxed{14/2}", r"\boxed{8}"]
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (big_math(6, "?", "7"), [("solve_rate", "Llama-3.1-8B", 6, 64)]),
-        (
-            guru(6, "?", "7"),
-            [
-                ("solve_rate", "Qwen2.5-7B", 1, 16),
-                ("solve_rate", "Qwen3-30B-A3B", 6, 16),
-            ],
-        ),
-        (
-            skywork(6, "?", "7"),  # which counts failures
-            [
-                ("solve_rate", "DeepSeek-R1-Distill-Qwen-1.5B", 0, 16),
-                ("solve_rate", "DeepSeek-R1-Distill-Qwen-7B", 7, 16),
-                ("solve_rate", "DeepSeek-R1-Distill-Qwen-32B", 14, 16),
-            ],
-        ),
-        ({"difficulty": "3/8"}, [("solve_rate", "DeepSeek-R1-Distill-Qwen-7B", 3, 8)]),
-        (
-            {"correctness_math_verify": [True, False, True]},
-            [("verified_solutions", "DeepSeek-R1", 2, 3)],
-        ),
-        (
-            {f"r1_solution_{n + 1}": text for n, text in enumerate(SEVEN)},
-            [("verified_solutions", "DeepSeek-R1", 2, 3)],
-        ),
-        (
-            {"graded": {"correct": 3, "samples": 8}, "solve_rate": 0.375},
-            [("graded", "tools.grade", 3, 8)],
-        ),
-        ({"solve_rate": 0.5}, [("solve_rate", "set", 8, 16)]),
-        ({"difficulty": 6.5, "solve_rate": None, "llama8b_solve_rate": 2}, []),
-        ({"difficulty": "hard", "correctness_math_verify": "yes"}, []),
-        ({"difficulty": "9/8"}, []),
-        ({"difficulty": "²/8"}, []),
+        (big_math(6, "?", "7"), "solve_rate Llama-3.1-8B 6/64"),
+        (guru(6, "?", "7"),
+         "solve_rate Qwen2.5-7B 1/16, solve_rate Qwen3-30B-A3B 6/16"),
+        (skywork(6, "?", "7"),  # which counts failures
+         "solve_rate DeepSeek-R1-Distill-Qwen-1.5B 0/16,"
+         " solve_rate DeepSeek-R1-Distill-Qwen-7B 7/16,"
+         " solve_rate DeepSeek-R1-Distill-Qwen-32B 14/16"),
+        ({"difficulty": "3/8"}, "solve_rate DeepSeek-R1-Distill-Qwen-7B 3/8"),
+        ({"correctness_math_verify": [True, False, True]},
+         "verified_solutions DeepSeek-R1 2/3"),
+        ({f"r1_solution_{n + 1}": text for n, text in enumerate(SEVEN)},
+         "verified_solutions DeepSeek-R1 2/3"),
+        ({"graded": {"correct": 3, "samples": 8}, "solve_rate": 0.375},
+         "graded tools.grade 3/8"),
+        ({"solve_rate": 0.5}, "solve_rate set 8/16"),
+        ({"difficulty": 6.5, "solve_rate": None, "llama8b_solve_rate": 2}, ""),
+        ({"difficulty": "hard", "correctness_math_verify": "yes"}, ""),
+        ({"difficulty": "9/8"}, ""),
+        ({"difficulty": "²/8"}, ""),
     ],
-)
+)  # fmt: skip
 def test_columns_of_public_sets(record, expected):
     found = read_evidence(record, ["7"], "set")
-    assert [(one.kind, one.by, one.correct, one.samples) for one in found] == expected
+    shown = (f"{one.kind} {one.by} {one.correct}/{one.samples}" for one in found)
+    assert ", ".join(shown) == expected
 
 
 @pytest.mark.parametrize(

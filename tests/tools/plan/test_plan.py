@@ -3,33 +3,23 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from configs import compass_thinker_7b
 from rl.update.head import GPU_BLOCK
 from tests import forked
+from tests.other_processes import ROOT, python
 from tools.plan import compiling
 from tools.plan.targets import parse_target
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 TARGETS = ("b200:8", "h100:1", "h100:8", "v5e:4x4", "v5p:2x2x2")
 MODEL = {
-    "model_type": "qwen2",
-    "vocab_size": 8192,
-    "hidden_size": 512,
-    "intermediate_size": 1024,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "max_position_embeddings": 4096,
-    "rope_theta": 1e6,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-}
+    "model_type": "qwen2", "vocab_size": 8192, "hidden_size": 512,
+    "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 128, "max_position_embeddings": 4096,
+    "rope_theta": 1e6, "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
+}  # fmt: skip
 CONFIG = """
 from configs import base
 
@@ -52,25 +42,13 @@ def _environment():
     return kept | {"PYTHONPATH": str(ROOT)}
 
 
-def _run(*arguments):
-    command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=_environment(), capture_output=True, text=True
-    )
-
-
 def _plan(folder, target, *arguments):
     platform = parse_target(target).chip.platform
     prefix = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
     if not pathlib.Path(f"{prefix}-{platform}/.done").exists():
         pytest.skip(f"`make plan` has not installed the compiler for {platform}")
-    done = _run(
-        "-m",
-        "tools.plan",
-        f"--target={target}",
-        f"--json={folder / 'plan.json'}",
-        *arguments,
-    )
+    flags = f"--target={target}", f"--json={folder / 'plan.json'}"
+    done = python("-m", "tools.plan", *flags, *arguments, env=_environment())
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads((folder / "plan.json").read_text()), done.stdout
 
@@ -158,16 +136,11 @@ def test_bytes_of_a_real_update_and_decode_are_those_counted_by_hand(tmp_path):
 
 
 BAD = [
-    (
-        ["--target=v5e:4x4", "--config.mesh.tensor=3"],
-        "must divide the number of devices, 16",
-    ),
-    (
-        ["--target=h100:1", "--search"],
-        "--target=h100:1: Qwen/Qwen2.5-Math-7B does not fit: ",
-    ),
+    (["--target=v5e:4x4", "--config.mesh.tensor=3"], "must divide the number of devic"),
+    (["--target=h100:1", "--search"],
+     "--target=h100:1: Qwen/Qwen2.5-Math-7B does not fit: "),
     ([], "give --config=configs/NAME.py and --target=CHIP:SHAPE"),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +202,7 @@ def test_ctrl_c_ends_with_one_line_and_the_signals_status():
         "plan.use_compiler = lambda target: signal.raise_signal(signal.SIGINT)\n"
         "plan.app.run(plan.main, flags_parser=plan.parse_flags)\n"
     )
-    done = _run("-c", script, "--config=configs/quickstart.py", "--target=h100:1")
+    flags = "--config=configs/quickstart.py", "--target=h100:1"
+    done = python("-c", script, *flags, env=_environment())
     assert done.returncode == 130
     assert done.stderr.endswith("plan: stopped; compiled programs are cached\n")
