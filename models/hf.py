@@ -211,17 +211,22 @@ def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
     If the block raises, `folder` is not changed. If it has files that the new folder
     lacks, it is not deleted but renamed. If `folder` is a symbolic link, its target is
-    replaced. Only one process at a time may replace a folder; see `made_once`.
+    replaced. If several processes do this, the folder of the last remains.
     """
     folder = folder.resolve()
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*partial"):
-        shutil.rmtree(left, ignore_errors=True)  # of a killed process
+        with contextlib.suppress(OSError), _opened(left) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if it is in use
+            shutil.rmtree(left, ignore_errors=True)
     own, token = f".{folder.name}.", secrets.token_hex(4)
     partial = folder.with_name(f"{own}{token}.partial")
     replaced = folder.with_name(f"{own}{token}.replaced.partial")
     partial.mkdir(parents=True)
     try:
-        yield partial
+        with _opened(partial) as lock:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield partial
         with contextlib.suppress(FileNotFoundError):
             folder.rename(replaced)
         partial.rename(folder)
@@ -239,6 +244,16 @@ def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _opened(folder: pathlib.Path) -> Iterator[int]:
+    """Yields a descriptor of a folder; a lock on it ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

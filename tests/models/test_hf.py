@@ -4,6 +4,7 @@ import collections
 import concurrent.futures
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -27,6 +28,7 @@ from models.hub import resolve_folder
 from models.safetensors_io import read_tensors, write_tensors
 from tests.meshes import mesh_of
 from tests.models import reference
+from tests.other_processes import start_python
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -258,12 +260,51 @@ def test_an_interrupted_replacement_restores_the_folder(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_two_processes_can_write_one_folder(tmp_path):
+    folder = tmp_path / "hf"
+    with replaced_folder(folder) as second:
+        with replaced_folder(folder) as first:
+            (first / "file").write_text("first")
+            (second / "file").write_text("second")
+        inode = folder.stat().st_ino
+    assert folder.stat().st_ino != inode
+    assert (folder / "file").read_text() == "second"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_interrupted_lock_leaves_no_folder(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt), replaced_folder(tmp_path / "hf"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+WRITER = """
+    import pathlib, sys, time
+    from models.hf import replaced_folder
+    with replaced_folder(pathlib.Path(sys.argv[1])) as partial:
+        print(partial, flush=True)
+        time.sleep(600)
+"""
+
+
 def test_the_next_export_removes_what_a_killed_process_left(tmp_path):
+    folder = tmp_path / "hf"
     for left in (".hf.partial", ".hf.12ab.partial", ".hf.12ab.replaced.partial"):
         (tmp_path / left).mkdir()
-    with replaced_folder(tmp_path / "hf"):
-        pass
-    assert list(tmp_path.iterdir()) == [tmp_path / "hf"]
+    writer = start_python("-c", WRITER, folder)
+    left = pathlib.Path(writer.stdout.readline().strip())
+    assert list(tmp_path.iterdir()) == [left]
+    with replaced_folder(folder):
+        assert left.is_dir(), "its process lives"
+    writer.kill()
+    writer.wait()
+    with replaced_folder(folder):
+        assert not left.exists()
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
