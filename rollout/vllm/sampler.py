@@ -15,6 +15,7 @@ ROOT is shared memory, or a directory that the servers share with the trainer.
 
 import collections
 import contextlib
+import dataclasses
 import fcntl
 import logging
 import math
@@ -31,9 +32,9 @@ import numpy as np
 
 from models import peft_folder
 from models.config import DecoderConfig
-from models.decoder import Params, head_table
+from models.decoder import Params
 from models.safetensors_io import Specs, write_tensors
-from models.tensors import Weight, export_tensors, tensor_specs
+from models.tensors import EMBEDDING, HEAD, Weight, export_tensors, tensor_specs
 from rollout.types import Completion, SamplingParams
 from rollout.vllm.client import (
     LoadFailed,
@@ -73,8 +74,13 @@ class Export(NamedTuple):
 
     def tensors(self, params: Params) -> Iterator[tuple[str, np.ndarray]]:
         """Yields each tensor's name and host array; all processes must exhaust it."""
-        # The servers' head is not tied: vLLM's reload does not update a tied head.
-        return export_tensors(params | {"head": head_table(params)}, *self)
+        tied = "head" not in params
+        config = dataclasses.replace(self.config, tie_word_embeddings=tied)
+        for name, array in export_tensors(params, config, self.dtype, self.table):
+            yield name, array
+            # The servers' head is not tied: vLLM's reload does not update a tied head.
+            if tied and name == EMBEDDING:
+                yield HEAD, array
 
 
 class WeightFolder:
