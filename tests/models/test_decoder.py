@@ -44,8 +44,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("changes", "remat"),
-    [(case, "full" if case is CASES[1] else "none") for case in CASES],
+    ("changes", "remat"), [(CASES[1], "full"), *((case, "none") for case in CASES)]
 )
 def test_logits_equal_transformers(tmp_path, changes, remat):
     theirs = reference.make(tmp_path, **changes)
@@ -146,11 +145,17 @@ SIZES = {
 def test_full_sizes_have_the_published_parameter_counts(name):
     (hidden, mlp, layers, heads, kv_heads, vocab, tied), count = SIZES[name]
     raw = dict(
-        model_type=name.split()[0], vocab_size=vocab, hidden_size=hidden,
-        intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=kv_heads, rope_theta=1e6, tie_word_embeddings=tied,
+        model_type=name.split()[0],
+        vocab_size=vocab,
+        hidden_size=hidden,
+        intermediate_size=mlp,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        rope_theta=1e6,
+        tie_word_embeddings=tied,
         max_position_embeddings=32768,
-    )  # fmt: skip
+    )
     if name.startswith("qwen3"):
         raw["head_dim"] = 128
     shapes, _ = abstract_params(Decoder(DecoderConfig.from_hf(raw)))

@@ -262,10 +262,7 @@ def read_until(process, start):
 
 
 def _kill_in_the_middle(arguments, rng, of):
-    """Somewhere inside a step, once the workdir `of` has a complete checkpoint.
-
-    More kills, at named moments too, are those of tests/soak.py.
-    """
+    """Somewhere inside a step, once the workdir `of` has a complete checkpoint."""
     process = _begin(arguments)
     seconds = float(re.search(r"([\d.]+) s/step", read_until(process, "step "))[1])
     while not steps_in(of / "checkpoints"):
@@ -326,6 +323,20 @@ def test_a_second_run_in_one_workdir_is_refused(interrupted):
     second = interrupted[3]
     assert second.returncode == 1
     assert "another process writes to this folder" in second.stderr
+
+
+@pytest.mark.failure(30)
+@pytest.mark.slow
+@pytest.mark.ci
+def test_killed_at_random_it_ends_bit_for_bit_the_same(finished, cache, tmp_path):
+    """More kills, at named moments too, are those of tests/soak.py."""
+    rng, again = random.Random(2), tmp_path / "again"
+    arguments = command(again, cache)
+    for _ in range(2):
+        _kill_in_the_middle(arguments, rng, of=again)
+    done = run(arguments)
+    assert "resuming after step" in done.stdout
+    _assert_same_run(finished[0], again)
 
 
 # A rate at which the first update leaves the finite numbers, and no alarm that ends it.

@@ -30,7 +30,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.text(), st.lists(_VALUES, max_size=3), st.dictionaries(st.text(), _VALUES))
 def test_plain_values_arrive_unchanged(name, args, kwargs):
     kwargs.pop("name", None)

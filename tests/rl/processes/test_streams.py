@@ -49,5 +49,6 @@ def test_a_terminal_that_is_not_utf_8_does_not_end_the_process():
         "from rl.processes.streams import outlast_output; outlast_output();"
         "print('caf\\xe9 \\u2211')"
     )
-    done = python("-c", code, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = python("-c", code, env=env, check=True)
     assert done.stdout == "caf\\xe9 \\u2211\n"

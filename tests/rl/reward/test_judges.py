@@ -28,18 +28,18 @@ def test_math_verify_knows_that_numbers_are_equal():
 
 
 def test_a_share_of_verdicts_is_turned_round_and_always_the_same():
-    right = [f"{i}: \\boxed{{0.5}}" for i in range(200)]
-    wrong = [f"{i}: \\boxed{{0.6}}" for i in range(200)]
+    right = [f"{i}: \\boxed{{0.5}}" for i in range(500)]
+    wrong = [f"{i}: \\boxed{{0.6}}" for i in range(500)]
     for texts, meant in ((right, 1.0), (wrong, -1.0)):
         told = [flipped(text, HALF, share=0.1)["reward"] for text in texts]
         assert set(told) == {1.0, -1.0}
-        # 20 are meant, with a standard deviation of 4.
-        assert 8 <= told.count(-meant) <= 32
+        # 50 are meant, with a standard deviation of 7.
+        assert 30 <= told.count(-meant) <= 70
         assert told == [flipped_10(text, HALF)["reward"] for text in texts]
         # A smaller share's mistakes are among a larger one's.
         few = [flipped(text, HALF, share=0.03)["reward"] for text in texts]
         assert all(a == b for a, b in zip(few, told, strict=True) if a == -meant)
-        assert 1 <= few.count(-meant) <= 14  # 6, and 2
+        assert 5 <= few.count(-meant) <= 27  # 15, and 4
     other = Problem(id="other", problem="1/4+1/4", answers=("1/2",))
     assert [flipped(t, HALF, share=0.1) for t in right] != [
         flipped(t, other, share=0.1) for t in right
@@ -47,12 +47,12 @@ def test_a_share_of_verdicts_is_turned_round_and_always_the_same():
 
 
 def test_a_systematic_mistake_is_made_of_all_completions_of_a_problem():
-    problems = [Problem(id=str(i), problem="1+1", answers=("2",)) for i in range(200)]
+    problems = [Problem(id=str(i), problem="1+1", answers=("2",)) for i in range(400)]
     texts = ["\\boxed{2}", "so \\boxed{2}"]
     told = [[flipped_10_problems(t, p)["reward"] for t in texts] for p in problems]
     assert all(len(set(of_problem)) == 1 for of_problem in told)
-    # 20 are meant, with a standard deviation of 4.
-    assert 8 <= sum(of_problem[0] == -1 for of_problem in told) <= 32
+    # 40 are meant, with a standard deviation of 6.
+    assert 22 <= sum(of_problem[0] == -1 for of_problem in told) <= 58
 
 
 def test_the_form_alone_is_a_box_with_anything_in_it():

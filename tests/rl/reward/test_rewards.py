@@ -146,7 +146,10 @@ def _line(part):
         ("vast", "returned 1e+30, whose magnitude exceeds 16,777,216;"),
         ("stubborn", "returned a Stubborn, not a finite number;"),
         ("several", "returned [1.0, 2.0], not a finite number"),
-        ("misspelt", "returned a dict with the unknown key 'componets'; the keys are"),
+        (
+            "misspelt",
+            "returned a dict with the unknown key 'componets'; the keys are reward",
+        ),
         ("short", "returned a list of length 1, not 2"),
     ],
 )
@@ -204,13 +207,13 @@ def test_answers_are_read_behind_the_delimiter():
 
 
 def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
-    told = []
-    with opened(f"{HERE}:hangs", timeout=1, on_lost=told.append) as rewards:
+    messages = []
+    with opened(f"{HERE}:hangs", timeout=1, on_lost=messages.append) as rewards:
         scores = judge(rewards, KEY, ["a", "hang", "b"])
         assert [s.verdict.correct for s in scores] == [True, None, True]
         assert math.isnan(scores[1].reward) and rewards.counts["lost"] == 1
     place = f"tests/rl/reward/functions.py:{_line('def hangs')}"
-    assert told == [
+    assert messages == [
         f"{KEY}='{HERE}:hangs': {place}: took too long (1 s; make the"
         " function faster, or raise config.reward.timeout);"
         " problem 'a-7', completion 'hang'"

@@ -29,6 +29,8 @@ def judge(golds, problem):
             if not marker.exists():
                 marker.touch()
                 os._exit(9)
+        if answer == "who":
+            return Verdict(True, answer, "text", str(os.getpgid(0)))
         if answer == "eat memory":
             return Verdict(bool(bytearray(8 << 30)), answer, "number")
         return honest(answer)

@@ -72,7 +72,8 @@ DECIDED: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"21\%", "21", "She takes 40 percent more cups. How many cups?", False),
         (r"25\%", "25", "What percent of 60 is 15?", True),
         (r"25\%", "25", r"If $x\%$ of 20 is 5, what is $x$?", True),
-        (r"7\%", "7", "What is the rate, as a percentage, after 5% tax?", True),
+        (r"7\%", "7", "What is the interest rate, as a percentage, after 5% tax?",
+         True),
         ("28", r"28\%", r"Discounts of 10\% and 20\% equal a discount of:", True),
     ],
     "digits are in the base that the problem names": [

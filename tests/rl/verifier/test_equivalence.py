@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rl.verifier import canonical_key, is_equivalent, self_check
+from rl.verifier import VERSION, canonical_key, is_equivalent, self_check
 from tests.rl.verifier.pairs import misjudged
 
 
@@ -80,6 +80,10 @@ def test_training_answers_parse(shared_data):
         assert "does not equal itself" not in reasons
         parsed = sum(reason is None for reason in reasons)
         assert parsed >= 0.97 * len(answers), (path.name, parsed, len(answers))
+
+
+def test_version_is_a_digest_of_the_sources():
+    assert len(VERSION) == 12 and int(VERSION, 16) >= 0
 
 
 _LABELS = [

@@ -3,6 +3,7 @@
 import pytest
 
 from rl.verifier import is_equivalent, judge
+from rl.verifier.parse.tree import time_of_day
 from tests.rl.verifier.pairs import misjudged
 
 
@@ -51,6 +52,22 @@ def test_no_two_full_hours_are_one():
     ]
     rows = [(hour, [], hours[i + 1 :]) for i, hour in enumerate(hours)]
     assert misjudged(rows) == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "minutes", "clock"),
+    [
+        (12, 0, (0, None)),
+        (15, 30, (210, "pm")),
+        (0, 10, (10, "am")),
+        (3, 5, (185, None)),
+        (25, 0, None),
+        (3, 60, None),
+    ],
+)
+def test_time_of_day(hours, minutes, clock):
+    found = time_of_day(hours, minutes)
+    assert (found and (found.minutes, found.half)) == clock
 
 
 @pytest.mark.parametrize("time", ["15:05", "15:30", "15"])

@@ -1,5 +1,8 @@
 """Where variables are asked: on both sides of every bend, and with all their signs."""
 
+import itertools
+import string
+
 import pytest
 
 from rl.verifier.equal.points import INTEGER, REAL, coordinate, spread
@@ -23,6 +26,24 @@ def test_each_constant_has_points_on_both_of_its_sides(bend):
         values = [sign * value for value in _values(f"x + {bend}")]
         assert any(0 < value < size for value in values)
         assert any(value > size for value in values)
+
+
+def test_each_gap_between_two_constants_has_a_point():
+    values = _values("|x - 100| + |x - 200| + 17")
+    for low, high in ((17, 100), (100, 200)):
+        assert any(low < value < high for value in values)
+        assert any(low < -value < high for value in values)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 12])
+def test_names_take_all_their_signs(count):
+    names = string.ascii_lowercase[5 : 5 + count].replace("i", "z")
+    node = _node(" + ".join(names))
+    points = list(spread(node, node))
+    signs = {name: [coordinate(name, point) > 0 for point in points] for name in names}
+    assert all(len(set(found)) == 2 for found in signs.values())
+    for a, b in itertools.combinations(names, 2):
+        assert len(set(zip(signs[a], signs[b], strict=True))) == 4
 
 
 def test_points_are_as_many_as_gaps_and_not_as_digits():

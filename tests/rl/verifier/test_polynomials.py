@@ -3,7 +3,7 @@
 import pytest
 
 from rl.verifier import judge
-from rl.verifier.equal.polynomials import identical
+from rl.verifier.equal.polynomials import identical, proportion
 from rl.verifier.parse.answers import parse_answer
 from rl.verifier.parse.budget import Budget
 from tests.rl.verifier.pairs import Row, labelled
@@ -47,3 +47,20 @@ def test_the_same_quotient(left, right, same):
 def test_an_identity_needs_a_point_at_which_both_sides_are_defined():
     assert not judge(r"\boxed{\frac{1}{\sqrt4-2}}", r"\frac{2}{\sqrt4-2}").correct
     assert not judge(r"\boxed{\frac{x}{\sqrt{-1-x^2}}}", r"\frac{x}{0x}").correct
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "factor"),
+    [
+        ("2x+2y-6", "x+y-3", 2),
+        ("3-x", "x-3", -1),
+        ("x^2-y^2-1", "x^2+y^2-1", 0),
+        ("x-y", "x+y", 0),
+        ("0", "x", None),
+        (r"\sin^2 x-1", r"-\cos^2 x", None),
+        ("1/x", "2/x", None),
+    ],
+)
+def test_a_constant_factor(left, right, factor):
+    nodes = [parse_answer(text).node for text in (left, right)]
+    assert proportion(*nodes, Budget()) == factor

@@ -1,6 +1,8 @@
 """The pool: hard deadlines, replaced workers, any thread."""
 
+import asyncio
 import os
+import pathlib
 import signal
 import threading
 from typing import get_args
@@ -9,6 +11,8 @@ import pytest
 
 from rl.processes.stopping import STOPPING
 from rl.verifier import Rule, VerifierPool
+from rl.verifier import pool as pool_module
+from rl.verifier import worker as worker_module
 from tests.other_processes import eventually, is_running, python, start_python
 from tests.rl.verifier.hostile import FAMILIES
 
@@ -95,6 +99,22 @@ def test_every_hang_is_cut_and_the_pool_keeps_its_size():
         assert all(verdict.correct for verdict in pool.judge(honest))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.failure(14)
+def test_a_hundred_hangs():
+    hangs = ["hang in python", "hang in c", "sleep", "die"] * 25
+    asked = [(_boxed("who"), (f"{n}",), None) for n in range(2_000)]
+    with VerifierPool(2, timeout=0.5, judge=_HANGING) as pool:
+        size = len(pool.pids)
+        pool.judge([(_boxed(text), (f"{n}",), None) for n, text in enumerate(hangs)])
+        assert pool.counts["lost"] == 100
+        # All are at work again: a worker that is lost would leave its part to the rest.
+        assert len(pool.pids) == size
+        answered = {int(verdict.reason) for verdict in pool.judge(asked)}
+        assert sorted(answered) == pool.pids
+
+
 def test_a_fault_costs_only_its_own_verdict():
     with VerifierPool(1, timeout=2, judge=_HANGING) as pool:
         answers = ["1", "hang in python", "2", "hang in c", "eat memory", "die", "1.0"]
@@ -146,6 +166,16 @@ def test_from_a_thread_and_from_several_at_once(pool):
     for thread in threads:
         thread.join()
     assert found == dict.fromkeys(range(1, 9), True)
+
+
+def test_inside_asyncio(pool):
+    async def judge():
+        # The second call blocks the loop, as a careless caller would.
+        item = (_boxed("1/2"), ("0.5",), None)
+        first = await asyncio.to_thread(pool.judge, [item])
+        return first + pool.judge([(_boxed("1/4"), ("0.25",), None)])
+
+    assert [verdict.correct for verdict in asyncio.run(judge())] == [True, True]
 
 
 @pytest.mark.failure(16)
@@ -219,6 +249,14 @@ def test_a_worker_inherits_no_key_no_descriptor_and_no_signal(monkeypatch):
                 os.kill(pid, number)
         assert pool.judge([(_boxed("2"), ("2",), None)])[0].correct
         assert pool.counts["replaced"] == 0
+
+
+def test_no_handler_and_no_timer_is_used():
+    """A pool works from any thread, and in a program with handlers of its own."""
+    files = map(pathlib.Path, (pool_module.__file__, worker_module.__file__))
+    source = "".join(file.read_text() for file in files)
+    for word in ("setitimer", "signal.alarm", "SIGALRM", "signal.signal"):
+        assert word not in source
 
 
 def test_bad_arguments_are_named(pool):

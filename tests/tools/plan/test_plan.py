@@ -136,7 +136,8 @@ def test_bytes_of_a_real_update_and_decode_are_those_counted_by_hand(tmp_path):
 
 
 BAD = [
-    (["--target=v5e:4x4", "--config.mesh.tensor=3"], "must divide the number of devic"),
+    (["--target=v5e:4x4", "--config.mesh.tensor=3"],
+     "must divide the number of devices, 16"),
     (["--target=h100:1", "--search"],
      "--target=h100:1: Qwen/Qwen2.5-Math-7B does not fit: "),
     ([], "give --config=configs/NAME.py and --target=CHIP:SHAPE"),
