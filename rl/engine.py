@@ -20,6 +20,7 @@ from rl.processes.joint import joint
 from rl.progress import phase, watch
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
+from rl.update.rejection import Reject
 from rl.update.step import Score, Step, TrainState
 from rollout.layout import with_shardings
 from rollout.types import (
@@ -32,8 +33,6 @@ from rollout.types import (
     start_completions,
 )
 from sharding.rules import put_sharded
-
-Reject = Callable[[Sequence[Batch]], list[Batch]]
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)

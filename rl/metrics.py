@@ -1,4 +1,4 @@
-"""Computes the metrics of a step and writes them, with examples of completions.
+"""Writes the metrics of a step, with examples of completions.
 
 Metrics are written to metrics.jsonl, examples to samples.jsonl, and both to the metric
 loggers: TensorBoard and those of `log.sinks`. Errors of a logger do not end the run.
@@ -13,11 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from rl.errors import one_line
 from rl.files import Rows, whole_number
-from rl.groups.stats import RolloutStats
 from rl.metric_loggers import Maker, Sink
 from rl.progress import duration, watch
 from rl.workdir.board import Board
@@ -137,38 +135,6 @@ class Stopwatch:
     @property
     def total(self) -> float:
         return time.perf_counter() - self._began
-
-
-_COUNTS = (
-    "seconds rounds groups completions carried aged_out partial unfinished".split()
-)
-
-
-def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
-    """Returns a step's sampling metrics; most are absent if nothing was judged."""
-    metrics: dict[str, float] = {f"sampling/{k}": getattr(stats, k) for k in _COUNTS}
-    if stats.completions:
-        # Not from the verifier's counters, which may include later steps.
-        metrics["sampling/unjudged"] = stats.unjudged / stats.completions
-    if not stats.columns:
-        return metrics
-    columns = {name: np.concatenate(parts) for name, parts in stats.columns.items()}
-    correct, lengths = columns["reward/accuracy"], columns["sampling/tokens"]
-    # A component of the reward may be NaN for some completions.
-    metrics |= {k: np.nanmean(x) for k, x in columns.items() if not np.isnan(x).all()}
-    metrics |= {
-        "sampling/solve_all": stats.solve_all / stats.groups,
-        "sampling/solve_none": stats.solve_none / stats.groups,
-        "sampling/informative": stats.informative / stats.groups,
-        "sampling/tokens": lengths.sum(),
-    }
-    by_kind = {"all": lengths, "right": lengths[correct], "wrong": lengths[~correct]}
-    for name, part in by_kind.items():
-        if len(part):
-            metrics[f"length/{name}_mean"] = part.mean()
-            metrics[f"length/{name}_p95"] = np.quantile(part, 0.95)
-            metrics[f"length/{name}_max"] = part.max()
-    return {name: float(value) for name, value in metrics.items()}
 
 
 def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, float]:

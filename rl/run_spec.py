@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
 import tempfile
@@ -21,10 +22,10 @@ from models.hf import open_weights
 from models.hub import resolve_folder
 from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
+from rl.groups.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.groups.extra import load_extra_groups
 from rl.metric_loggers import Maker, load_sinks
 from rl.problems.audit import unreadable_golds
-from rl.problems.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_prompt
 from rl.problems.tokenizer import (
@@ -40,7 +41,7 @@ from rl.reward.rewards import Rewards, try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
 from rl.update.optimizer import ADAMW, check_descends, make_optimizer
-from rl.update.rejection import load_rejection
+from rl.update.rejection import make_rejection
 from rollout.layout import check_tensor
 from sharding.mesh import abstract_mesh, all_devices, resolve_shape
 from sharding.rules import shards
@@ -79,7 +80,8 @@ class RunSpec:
     config: RunConfig
     model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
-    encode: Callable[[Problem], np.ndarray]  # returns a problem's prompt, int32 [P]
+    encode: Callable[[Problem], list[int]]  # returns a problem's prompt
+    decode: Callable[..., str]  # `decode_completion` of this run
     stop_token_ids: tuple[int, ...]  # ids that end a completion
     train_set: ProblemSet
     held_out: Sequence[ProblemSet]  # the first set's score selects the best checkpoint
@@ -98,14 +100,6 @@ class RunSpec:
     def row_multiple(self) -> int:
         """Returns the number of shards that the rows of a batch are split into."""
         return shards("batch", abstract_mesh(self.mesh_shape))
-
-    def decode(self, token_ids: Sequence[int], *, show_unknown: bool = False) -> str:
-        return decode_completion(
-            self.tokenizer,
-            token_ids,
-            self.stop_token_ids,
-            show_unknown=show_unknown,
-        )
 
     def tokenize(self, text: str) -> list[int]:
         """Returns a completion's token ids, with a stop token at the end."""
@@ -141,7 +135,7 @@ def validate(c: RunConfig) -> RunSpec:
     devices = all_devices()  # first, so that a missing platform is one line
     objective = objective_from_config(c)
     load_advantage(c.objective.advantage)
-    load_rejection(c.objective.correction)
+    make_rejection(c)
     load_extra_groups(c.rollout.extra_groups)
     optimizer = make_optimizer(c.optimizer)
     if c.optimizer.function != ADAMW:
@@ -179,16 +173,18 @@ def validate(c: RunConfig) -> RunSpec:
         size = model.vocab_size
         stop_ids = c.rollout.stop_token_ids
         check_ids(stop_ids, vocab_size=size, what="config.rollout.stop_token_ids")
-        stop_ids = stop_ids or default_stop_ids(folder, tokenizer, vocab_size=size)
+        stop_ids = tuple(stop_ids) or default_stop_ids(
+            folder, tokenizer, vocab_size=size
+        )
     check_sizes(c, model, mesh_shape)
     if c.rollout.tensor and c.rollout.backend == "jax":
         check_tensor(c.rollout.tensor, model, len(devices))
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
 
-    def encode(problem: Problem) -> np.ndarray:
-        ids = encode_prompt(tokenizer, c.data.template, problem, vocab_size=size)
-        return np.asarray(ids, np.int32)
-
+    encode = functools.partial(
+        encode_prompt, tokenizer, c.data.template, vocab_size=size
+    )
+    decode = functools.partial(decode_completion, tokenizer, stop_token_ids=stop_ids)
     selected = [
         _select(c, source, problems, encode)
         for source, problems in zip(sources, loaded, strict=True)
@@ -200,7 +196,8 @@ def validate(c: RunConfig) -> RunSpec:
         model=model,
         tokenizer=tokenizer,
         encode=encode,
-        stop_token_ids=tuple(stop_ids),
+        decode=decode,
+        stop_token_ids=stop_ids,
         train_set=train_set,
         held_out=[held_out for held_out, _ in others],
         mesh_shape=mesh_shape,
@@ -216,7 +213,7 @@ def _select(
     c: RunConfig,
     source: _Source,
     problems: Sequence[Problem],
-    encode: Callable[[Problem], np.ndarray],
+    encode: Callable[[Problem], list[int]],
 ) -> tuple[ProblemSet, Sequence[Problem]]:
     """Encodes prompts; leaves out problems with an unreadable gold or a bad prompt.
 
@@ -232,7 +229,7 @@ def _select(
     prompts: list[tuple[Problem, np.ndarray]] = []
     for problem in each(readable, "encode", "prompts"):
         try:
-            prompts.append((problem, encode(problem)))
+            prompts.append((problem, np.asarray(encode(problem), np.int32)))
         except UnreadableText as error:
             faults[problem.id] = f"the {error}"
     note = _describe_faults(source.text, problems, faults, c.data.unreadable)
@@ -385,7 +382,7 @@ def _stages(
     r, key = c.rollout, "config.curriculum.stages"
     try:
         stages, gaps = fill_gaps(c.curriculum.stages or (Stage(name="all"),), every)
-        Curriculum(stages, fit, seed=c.seed)
+        Curriculum(stages, fit, seed=c.seed, sampling=c.sampling)
     except ValueError as error:
         why = "; remove the level" if isinstance(error, NoProblem) else ""
         if why and len(fit) < len(every):

@@ -1,10 +1,8 @@
-"""Makes the objects of the training loop from a checked run."""
+"""Makes the engine of a checked run: parameters, update, sampler and checkpoints."""
 
-import contextlib
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,124 +10,28 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from configs.base import Lora, RunConfig, in_stage
-from configs.schema import config_json
 from models import hf, lora
 from models.attention import SHARES_PREFIXES
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from rl import checksums, files
-from rl.alarms import Alarms
+from rl import checksums
 from rl.base_model import base_folder, base_name, model_from_config, parameter_count
 from rl.checkpoint import Checkpoints
-from rl.engine import Engine, Reject
-from rl.groups.collect import Collector
-from rl.groups.draws import Draws
-from rl.groups.extra import ExtraGroups, load_extra_groups
-from rl.groups.rollouts import Rollouts
-from rl.held_out import evaluate_sets
-from rl.problems.curriculum import Curriculum
-from rl.problems.reading import HELD_OUT, write_problems
+from rl.engine import Engine
 from rl.processes.devices import join_cpu_devices
 from rl.processes.group import Processes, SingleProcess
 from rl.progress import phase
-from rl.reward.rewards import Rewards
-from rl.run_spec import EVALUATION, TRAINING, RunSpec, reference_model
+from rl.run_spec import RunSpec, reference_model
 from rl.sampler_servers import make_vllm_sampler
-from rl.start_page import start_page
-from rl.types import Batch
 from rl.update.examine import check_finite
 from rl.update.objective import Objective
 from rl.update.optimizer import make_optimizer
-from rl.update.rejection import load_rejection, reject, rejection_weights
+from rl.update.rejection import make_rejection
 from rl.update.step import Score, Step, TrainState, make_score, make_step
-from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained
-from rl.workdir.trace import Trace
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_bytes, device_memory, make_layout
 from rollout.prompts import common_length
 from sharding.mesh import make_mesh
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Parts:
-    engine: Engine
-    rollouts: Rollouts
-    rewards: Rewards
-    evaluate: Callable[..., dict[str, Any]]  # `held_out.evaluate_sets` for this run
-    alarms: Alarms
-    trace: Trace
-    extra_groups: ExtraGroups | None
-
-
-@contextlib.contextmanager
-def open_parts(
-    spec: RunSpec,
-    workdir: pathlib.Path,
-    processes: Processes,
-    check_stop: Callable[[], None],
-    *,
-    accept_changes: bool,
-) -> Iterator[Parts]:
-    """Makes the parts of a run, and closes them when the `with` block ends.
-
-    Also records the run in the workdir and prints the start page. `check_stop` is
-    called at intervals during sampling; it ends the run by raising an error.
-    """
-    c = spec.config
-    with phase("base", c.model.path or c.model.maker):
-        base = base_folder(c)  # before the other processes read it
-    with phase("identify", "hashes the base and the problems"):
-        identity = manifest.identify(spec, base)
-    for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
-        print(line)
-    files.replace(workdir / "config.json", config_json(c) + "\n")
-    for i, held_out in enumerate(spec.held_out):
-        # `tools.evaluate` reads these files and need not call the config's functions.
-        name = f"held_out_{held_out.name}.jsonl" if i else HELD_OUT
-        write_problems(workdir / name, held_out.problems)
-    print(start_page(spec, workdir), flush=True)
-    processes.announce("begin", config_json(c))  # followers make their engines too
-    engine = make_engine(spec, workdir, check_stop, processes)
-    rewards = spec.open_rewards()
-    curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
-    collector = Collector(
-        draws=Draws(curriculum, spec.train, c.sampling),
-        sample=engine.sample,
-        reward=rewards.reward(TRAINING),
-        decode=spec.decode,
-        prompts=spec.train_set.prompts,
-        stop_token_ids=spec.stop_token_ids,
-        config=c,
-    )
-    rollouts = Rollouts(
-        collector,
-        schedule=c.rollout.schedule,
-        max_staleness=c.rollout.max_staleness,
-        steps=c.steps,
-    )
-    # The engine closes first, which ends sampling that `rollouts` may still wait for.
-    with (
-        contextlib.closing(rollouts),
-        contextlib.closing(rewards),
-        contextlib.closing(engine),
-        Trace(workdir, steps=c.profile.steps) as trace,
-    ):
-        yield Parts(
-            engine=engine,
-            rollouts=rollouts,
-            rewards=rewards,
-            evaluate=functools.partial(
-                evaluate_sets, spec, sampler=engine, judge=rewards.reward(EVALUATION)
-            ),
-            alarms=Alarms(c.alarms),
-            trace=trace,
-            extra_groups=load_extra_groups(
-                c.rollout.extra_groups,
-                problems=spec.train,
-                encode=spec.encode,
-                tokenize=spec.tokenize,
-            ),
-        )
 
 
 def make_engine(
@@ -257,23 +159,6 @@ def _add_reference(
         return state, base, None
     copy = jax.tree.map(lambda x: jnp.array(x, c.model.dtype), state.params)
     return state, copy, None
-
-
-def make_rejection(c: RunConfig) -> Reject | None:
-    """Returns the value of `Engine.reject`; None if the config removes no tokens."""
-    rejection = load_rejection(c.objective.correction)
-    if rejection is None:
-        return None
-
-    def apply(mini_batch: Sequence[Batch]) -> list[Batch]:
-        return reject(
-            mini_batch,
-            rejection_weights(mini_batch, rejection, c.objective.correction_cap),
-            aggregation=c.objective.aggregation,
-            constant=c.rollout.max_response_tokens,
-        )
-
-    return apply
 
 
 def _make_embedded(

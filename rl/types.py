@@ -16,7 +16,7 @@ Log-probabilities of tokens are at the sampling temperature:
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self, get_args
+from typing import Literal, Self, get_args
 
 import flax.struct
 import jax
@@ -29,6 +29,8 @@ from rollout.types import Completion
 # NumPy arrays on the host, JAX arrays on the devices.
 Array = jax.Array | np.ndarray
 Scalar = jax.Array | np.generic
+
+FilterOn = Literal["correct", "reward"]
 
 __all__ = ["Batch", "Group", "Hyper", "Problem", "Segment"]
 
@@ -53,6 +55,17 @@ class Group:
     rules: tuple[str, ...] = ()  # `Verdict.rule` of each completion, for logs
     # float32 [G] per component of the reward, for logs; NaN where it is missing.
     components: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def informative(self, on: FilterOn = "correct") -> bool:
+        """Returns whether the completions differ in correctness or reward.
+
+        With "correct", some must be correct and some wrong (DAPO, arXiv 2503.14476,
+        eq. 11). With "reward", the rewards before shaping must differ; an empty group
+        raises ValueError.
+        """
+        if on == "reward":
+            return bool(np.ptp(self.raw) > 0)
+        return bool(self.correct.any() and not self.correct.all())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -89,9 +89,9 @@ _MOMENTS = {
     "save": ("rl.checkpoint:Checkpoints.save", 3, 0.01),
     "commit": ("rl.checksums:write_sums", 3, 0.05),
     "publish": ("rl.engine:Engine.publish", 3, 0.01),
-    "evaluate": ("rl.setup:evaluate_sets", 3, 0.5),
+    "evaluate": ("rl.run:evaluate_sets", 3, 0.5),
     "metrics": ("rl.metrics:MetricsWriter.scalars", 3, 0.01),
-    "epoch": ("rl.problems.curriculum:Curriculum.draw", 3, 0.01),
+    "epoch": ("rl.groups.curriculum:Curriculum.draw", 3, 0.01),
     "export": ("rl.engine:Engine.export", 1, 0.05),
 }
 # How a run ends after a signal; of SIGTERM's the second while it still imports.

@@ -89,13 +89,6 @@ def test_a_file_of_problems_is_data_whatever_its_name(tmp_path, monkeypatch):
     ]
     write_problems(tmp_path / "held_out.jsonl", problems)
     assert read_problems(tmp_path / "held_out.jsonl") == problems
-    bad = Problem(id="c", problem="?", answers=("2",), meta={"x": object()})
-    for written, message in (
-        ([bad], "held_out.jsonl, problem 1: cannot be stored as JSON .* not JSON"),
-        (problems[:1] * 2, "problem 2: id 'a' occurs twice, first in .* problem 1;"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            write_problems(tmp_path / "held_out.jsonl", written)
 
 
 def test_a_chat_template_cannot_leave_its_sandbox(tmp_path):

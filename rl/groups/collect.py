@@ -1,6 +1,7 @@
-"""Implements dynamic sampling: samples groups in rounds until a step has enough."""
+"""Implements dynamic sampling: samples and judges groups until a step has enough."""
 
 import dataclasses
+import functools
 import math
 import time
 import zlib
@@ -11,13 +12,12 @@ import numpy as np
 
 from configs.base import RunConfig, in_stage
 from configs.checks import filter_on
-from rl.groups.draws import Draw, Draws
-from rl.groups.judge import build_groups, informative
+from rl.groups.curriculum import Curriculum, Draw
 from rl.groups.state import from_json, to_json
 from rl.groups.stats import RolloutStats
 from rl.reward.verifier import Reward
 from rl.types import Group
-from rollout.seeds import Stream, run_seed
+from rollout.seeds import Stream, generator, run_seed
 from rollout.types import EMPTY, Completion, SamplingParams
 
 _G = TypeVar("_G", Group, "PartialGroup")
@@ -68,7 +68,7 @@ class Collector:
     round.
     """
 
-    draws: Draws
+    curriculum: Curriculum
     sample: Callable[..., list[list[Completion]]]  # like `Sampler.sample`
     reward: Reward  # judges the texts of several groups
     decode: Callable[[Sequence[int]], str]  # converts a completion to text
@@ -95,7 +95,7 @@ class Collector:
         an empty list has no update. `MAX_SHORTFALLS` such steps in a row raise
         Shortfall.
         """
-        config = in_stage(self.config, self.draws.begin(step))
+        config = in_stage(self.config, self.curriculum.begin(step))
         params = SamplingParams(
             n=config.rollout.group_size,
             max_tokens=config.rollout.max_response_tokens,
@@ -146,8 +146,8 @@ class Collector:
             self._shortfalls = 0
         else:
             groups = self._short(kept, stats)
-        self.draws.end_step(stats.counts, updates=bool(groups))
-        stats.curriculum = self.draws.metrics()
+        self.curriculum.end_step(stats.counts, updates=bool(groups))
+        stats.curriculum = self.curriculum.metrics()
         return groups, stats
 
     def _short(self, kept: list[Group], stats: RolloutStats) -> list[Group]:
@@ -176,7 +176,7 @@ class Collector:
         # A single judged completion cannot be compared with others.
         if len(group.completions) < 2:
             return False
-        return not self.settings.filter or informative(group, on=self.filter_on)
+        return not self.settings.filter or group.informative(self.filter_on)
 
     def _due(self, group: PartialGroup, step: int) -> bool:
         return group.tokens > 0 and step - group.created_step >= self._max_age
@@ -198,41 +198,19 @@ class Collector:
             for group in self._partial
         ] + [
             PartialGroup(draw, self.prompts[draw.index], step, (EMPTY,) * params.n)
-            for draw in self.draws.draw(count, size=params.n, seed=seed)
+            for draw in self.curriculum.draw(count, size=params.n, seed=seed)
         ]
         prompts = [group.prompt_ids.tolist() for group in groups]
         completions = [list(group.completions) for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         judged: dict[int, Group] = {}
-
-        def judge_ended() -> None:
-            ended = [
-                i
-                for i, of_group in enumerate(completions)
-                if i not in judged and not any(c.unfinished for c in of_group)
-            ]
-            if not ended:
-                return
-            found = build_groups(
-                problems=[groups[i].draw.problem for i in ended],
-                prompts=[prompts[i] for i in ended],
-                completions=[completions[i] for i in ended],
-                created_step=[groups[i].created_step for i in ended],
-                max_tokens=params.max_tokens,
-                seed=run_seed(self.config.seed, Stream.SHUFFLING, number),
-                reward=self.reward,
-                decode=self.decode,
-                settings=self.config.reward,
-            )
-            for i, group in zip(ended, found, strict=True):
-                judged[i] = group
-                self.draws.observe(groups[i].draw, group)
+        judge = functools.partial(self._judge, groups, judged, params, number)
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             completions[prompt][sample] = completion
 
         def enough() -> bool:
-            judge_ended()
+            judge(completions)
             teach = sum(map(self._teaches, judged.values()))
             return due <= judged.keys() and teach >= missing
 
@@ -241,7 +219,7 @@ class Collector:
             partial = [group.completions for group in groups]
             how = {"partial": partial, "on_finished": finished, "on_pause": enough}
         completions = self.sample(prompts, params, seed=seed, **how)
-        judge_ended()
+        judge(completions)
         self._partial = [
             dataclasses.replace(group, completions=tuple(completions[i]))
             for i, group in enumerate(groups)
@@ -249,10 +227,74 @@ class Collector:
         ]
         return [(groups[i].draw, group) for i, group in judged.items()]
 
+    def _judge(
+        self,
+        groups: Sequence[PartialGroup],
+        judged: dict[int, Group],
+        params: SamplingParams,
+        number: int,
+        completions: Sequence[Sequence[Completion]],
+    ) -> None:
+        """Judges the groups whose completions have all ended; adds them to `judged`.
+
+        `judged` maps indices in `groups` to groups without the completions that have no
+        verdict. `number` is that of the round.
+        """
+        ended = [
+            i
+            for i, of_group in enumerate(completions)
+            if i not in judged and not any(c.unfinished for c in of_group)
+        ]
+        if not ended:
+            return
+        texts = [
+            [self.decode(c.token_ids.tolist()) for c in completions[i]] for i in ended
+        ]
+        problems = [groups[i].draw.problem for i in ended]
+        scores = [s for of_group in self.reward(texts, problems) for s in of_group]
+        if self.config.reward.shuffle:
+            # A control experiment: if such a run still improves the policy, the
+            # information in the reward is not the cause.
+            random = generator(run_seed(self.config.seed, Stream.SHUFFLING, number))
+            scores = [scores[i] for i in random.permutation(len(scores))]
+        names = dict.fromkeys(name for score in scores for name in score.components)
+        remaining = iter(scores)
+        for i in ended:
+            pairs = [
+                (completion, score)
+                for completion, score in zip(completions[i], remaining, strict=False)
+                if not math.isnan(score.reward)
+            ]
+            raw = np.array([s.reward for _, s in pairs], np.float32)
+            lengths = np.array([len(c.token_ids) for c, _ in pairs])
+            judged[i] = Group(
+                problem=groups[i].draw.problem,
+                prompt_ids=groups[i].prompt_ids,
+                completions=tuple(c for c, _ in pairs),
+                correct=np.array([s.verdict.correct is True for _, s in pairs], bool),
+                raw=raw,
+                rewards=raw
+                + overlong_penalty(
+                    lengths,
+                    max_tokens=params.max_tokens,
+                    buffer=self.config.reward.overlong_buffer,
+                    factor=self.config.reward.overlong_factor,
+                ),
+                components={
+                    name: np.array(
+                        [s.components.get(name, math.nan) for _, s in pairs], np.float32
+                    )
+                    for name in names
+                },
+                rules=tuple(s.verdict.rule for _, s in pairs),
+                created_step=groups[i].created_step,
+            )
+            self.curriculum.observe(groups[i].draw, judged[i])
+
     def state(self) -> dict[str, Any]:
         """Returns the state as JSON, for `restore`."""
         return {
-            "problems": self.draws.state(),
+            "problems": self.curriculum.state(),
             "rounds": self._rounds,
             "left": to_json(self._left),
             "partial": to_json(self._partial),
@@ -262,13 +304,34 @@ class Collector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.draws.restore(state["problems"])
+        """Restores a `state()`; call it before the first `collect`."""
+        self.curriculum.restore(state["problems"])
         self._rounds = state["rounds"]
         self._left = list(from_json(list[Group], state["left"]))
         self._partial = list(from_json(list[PartialGroup], state["partial"]))
         self._shortfalls = state["shortfalls"]
         self._informative_share = state["informative_share"]
         self._temperature = state["temperature"]
+
+    def wait(self) -> None:
+        """Does nothing, since no sampling is in progress; see `Ahead.wait`."""
+
+    def close(self) -> None:
+        """Does nothing; see `Ahead.close`."""
+
+
+def overlong_penalty(
+    lengths: np.ndarray, *, max_tokens: int, buffer: int, factor: float
+) -> np.ndarray:
+    """Computes the soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13).
+
+    For L tokens, including the stop token, the result is
+    `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, but at least `-factor`.
+    """
+    if not factor:
+        return np.zeros(len(lengths), np.float32)
+    over = (np.asarray(lengths) - (max_tokens - buffer)) / buffer
+    return (-factor * np.clip(over, 0, 1)).astype(np.float32)
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:

@@ -7,14 +7,15 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from configs.base import RunConfig
-from rl.groups.draws import Draw
-from rl.groups.judge import FilterOn, informative
-from rl.problems.curriculum import Counts
-from rl.types import Group
+from rl.groups.curriculum import Counts, Draw
+from rl.types import FilterOn, Group
 
 _WINDOW = 8  # tokens; prose and algebra rarely repeat an 8-gram
 _TAIL = 512  # tokens; a looping completion rarely recovers
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_COUNTS = (
+    "seconds rounds groups completions carried aged_out partial unfinished".split()
+)
 
 
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
@@ -79,7 +80,7 @@ class RolloutStats:
             return
         self.solve_all += solved
         self.solve_none += not right
-        self.informative += informative(group, on=self.filter_on)
+        self.informative += group.informative(self.filter_on)
         texts = [c.token_ids for c in group.completions]
         columns = {
             "reward/mean": group.rewards,
@@ -104,3 +105,45 @@ class RolloutStats:
         """
         right, judged, solved, groups = self.weighted.tolist()
         return {"accuracy": (right, judged), "solve_all": (solved, groups)}
+
+    def metrics(self) -> dict[str, float]:
+        """Returns metrics of the step; most are absent if nothing was judged."""
+        metrics: dict[str, float] = {f"sampling/{k}": getattr(self, k) for k in _COUNTS}
+        metrics |= self.curriculum
+        if self.completions:
+            # Not from the verifier's counters, which may include later steps.
+            metrics["sampling/unjudged"] = self.unjudged / self.completions
+        if not self.columns:
+            return metrics
+        columns = {name: np.concatenate(parts) for name, parts in self.columns.items()}
+        correct, lengths = columns["reward/accuracy"], columns["sampling/tokens"]
+        # A component of the reward may be NaN for some completions.
+        for name, column in columns.items():
+            if not np.isnan(column).all():
+                metrics[name] = np.nanmean(column)
+        for name in ("solve_all", "solve_none", "informative"):
+            metrics[f"sampling/{name}"] = getattr(self, name) / self.groups
+        metrics["sampling/tokens"] = lengths.sum()
+        kinds = {"all": lengths, "right": lengths[correct], "wrong": lengths[~correct]}
+        for kind, part in kinds.items():
+            if len(part):
+                metrics[f"length/{kind}_mean"] = part.mean()
+                metrics[f"length/{kind}_p95"] = np.quantile(part, 0.95)
+                metrics[f"length/{kind}_max"] = part.max()
+        return {name: float(value) for name, value in metrics.items()}
+
+
+def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
+    """Returns the mean and maximum age of tokens, and the number of tokens by age.
+
+    The age of a token is `step` minus the policy version that sampled it.
+    """
+    versions = [c.versions for group in groups for c in group.completions]
+    staleness = step - np.concatenate(versions)
+    metrics = {
+        "off_policy/staleness_mean": float(staleness.mean()),
+        "off_policy/staleness_max": float(staleness.max()),
+    }
+    for behind, count in zip(*np.unique(staleness, return_counts=True), strict=True):
+        metrics[f"off_policy/tokens_stale_{behind}"] = float(count)
+    return metrics

@@ -13,17 +13,20 @@ the loss, from its statistics and from the token counts by which the loss is ave
 Any other weight multiplies the token's loss.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from configs.base import RunConfig
 from rl.errors import user_code
-from rl.groups.packing import Aggregation, number_completions, weigh
+from rl.groups.packing import number_completions, weigh
 from rl.problems.functions import load_named
 from rl.types import Batch
 from rl.update.losses import MAX_LOG_RATIO
 
 TRUNCATE = "truncate"
+Reject = Callable[[Sequence[Batch]], list[Batch]]
 Rejection = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 
 
@@ -51,20 +54,27 @@ def geometric(
 REJECTIONS: dict[str, Rejection] = {"mask": mask, "geometric": geometric}
 
 
-def load_rejection(name: str) -> Rejection | None:
-    """Loads the function that `objective.correction` names; None for "truncate"."""
-    if name == TRUNCATE:
+def make_rejection(c: RunConfig) -> Reject | None:
+    """Returns the function that removes tokens from a mini-batch; None for "truncate".
+
+    Raises ValueError if the function that `objective.correction` names is not found.
+    """
+    if c.objective.correction == TRUNCATE:
         return None
-    return load_named(name, REJECTIONS, key="config.objective.correction")
+    key = "config.objective.correction"
+    rejection = load_named(c.objective.correction, REJECTIONS, key=key)
+    return functools.partial(reject, rejection=rejection, c=c)
 
 
-def rejection_weights(
-    mini_batch: Sequence[Batch], rejection: Rejection, cap: float
-) -> list[np.ndarray]:
-    """Computes the rejection weights of each micro-batch, `[R, T]`; 0 outside the mask.
+def reject(
+    mini_batch: Sequence[Batch], *, rejection: Rejection, c: RunConfig
+) -> list[Batch]:
+    """Returns the micro-batches with tokens of weight 0 removed from the loss mask.
 
-    The micro-batches hold NumPy arrays, with `old_logprobs` filled in. Raises
-    ValueError if the function does not return a finite weight per token.
+    The loss weights of the other tokens are computed without the removed tokens, then
+    multiplied by the weights from `rejection`. The micro-batches hold NumPy arrays,
+    with `old_logprobs` filled in. Raises ValueError if `rejection` does not return a
+    finite weight per token.
     """
     mask = np.stack([b.loss_mask for b in mini_batch])
     gaps = np.stack([b.old_logprobs - b.sampler_logprobs for b in mini_batch])[mask]
@@ -74,42 +84,30 @@ def rejection_weights(
         number_completions(mini_batch)[mask],
     )
     with user_code("config.objective.correction"):
-        weights = np.asarray(rejection(*given, cap), np.float32)
-    finite = int(np.isfinite(weights).sum())
-    if weights.shape != gaps.shape or finite != weights.size:
+        of_tokens = rejection(*given, c.objective.correction_cap)
+        of_tokens = np.asarray(of_tokens, np.float32)
+    finite = int(np.isfinite(of_tokens).sum())
+    if of_tokens.shape != gaps.shape or finite != of_tokens.size:
         raise ValueError(
-            f"config.objective.correction: the function returned shape {weights.shape}"
-            f" (finite: {finite}); it must return one finite weight for each token, of"
-            f" shape {gaps.shape}"
+            f"config.objective.correction: the function returned shape"
+            f" {of_tokens.shape} (finite: {finite}); it must return one finite weight"
+            f" for each token, of shape {gaps.shape}"
         )
-    of_tokens = np.zeros(mask.shape, np.float32)
-    of_tokens[mask] = weights
-    return list(of_tokens)
-
-
-def reject(
-    mini_batch: Sequence[Batch],
-    weights: Sequence[np.ndarray],
-    *,
-    aggregation: Aggregation,
-    constant: int,
-) -> list[Batch]:
-    """Returns the micro-batches with tokens of weight 0 removed from the loss mask.
-
-    `weights` is the result of `rejection_weights`. The loss weights of the other tokens
-    are computed without the removed tokens, then multiplied by `weights`.
-    """
-    kept = []
-    for batch, of_batch in zip(mini_batch, weights, strict=True):
-        inside = batch.loss_mask & (of_batch != 0)
-        kept.append(
-            batch.replace(
-                loss_mask=inside,
-                off_policy=batch.off_policy & inside,
-                stale=batch.stale & inside,
-            )
+    weights = np.zeros(mask.shape, np.float32)
+    weights[mask] = of_tokens
+    kept = [
+        batch.replace(
+            loss_mask=batch.loss_mask & inside,
+            off_policy=batch.off_policy & batch.loss_mask & inside,
+            stale=batch.stale & batch.loss_mask & inside,
         )
-    weighed = weigh(kept, aggregation=aggregation, constant=constant)
+        for batch, inside in zip(mini_batch, weights != 0, strict=True)
+    ]
+    weighed = weigh(
+        kept,
+        aggregation=c.objective.aggregation,
+        constant=c.rollout.max_response_tokens,
+    )
     return [
         batch.replace(loss_weights=batch.loss_weights * of_batch)
         for batch, of_batch in zip(weighed, weights, strict=True)

@@ -6,8 +6,7 @@ from configs import base
 from configs.base import Stage
 from rl.evaluate import SampledCompletion, Scored
 from rl.groups.collect import Collector
-from rl.groups.draws import Draws
-from rl.problems.curriculum import Curriculum
+from rl.groups.curriculum import Curriculum
 from rl.problems.templates import encode_prompt
 from rl.types import Group, Hyper, Problem, Segment, make_hyper
 from rl.verifier import Verdict
@@ -108,9 +107,14 @@ def make_collector(
 ):
     """A collector whose prompts are the numbers in the problems' ids."""
     stages = stages or (Stage(name="all"),)
-    curriculum = Curriculum(stages, problems, seed=seed, on_message=lambda line: None)
     return Collector(
-        draws=Draws(curriculum, problems, policy or base.Sampling()),
+        curriculum=Curriculum(
+            stages,
+            problems,
+            seed=seed,
+            sampling=policy or base.Sampling(),
+            on_message=lambda line: None,
+        ),  # fmt: skip
         sample=sample,
         reward=of_each(reward),
         decode=decode,

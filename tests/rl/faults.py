@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from models import hf
-from rl import checkpoint, run_spec, setup
-from rl.groups.rollouts import Rollouts
+from rl import checkpoint, run, run_spec
+from rl.groups.collect import Collector
 from rl.problems.arithmetic import problems
 from rollout.jax_sampler import JaxSampler
 from rollout.seeds import Stream, run_seed
@@ -72,7 +72,7 @@ def ended_around_an_evaluation(**arguments):
     """
     left = pathlib.Path(os.environ["STARTS_LEFT"])
     starts = int(left.read_text())
-    evaluate, take = setup.evaluate_sets, Rollouts.take
+    evaluate, collect = run.evaluate_sets, Collector.collect
 
     def stopped(spec, step, **how):
         if starts == 3 and step == 2:
@@ -84,14 +84,14 @@ def ended_around_an_evaluation(**arguments):
         if starts == 2 and step == 2:
             left.write_text("1")
             os.kill(os.getpid(), signal.SIGKILL)
-        return take(self, step)
+        return collect(self, step)
 
     def hung(*args, **kwargs):
         left.write_text("0")
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(3600)
 
-    setup.evaluate_sets, Rollouts.take = stopped, killed
+    run.evaluate_sets, Collector.collect = stopped, killed
     if starts == 1:
         hf.write_tensors = hung
     return problems(**arguments)

@@ -6,10 +6,9 @@ import pytest
 
 from configs.base import RunConfig
 from rl.evaluate import SampledCompletion, Scored, draw, headline, score, summarise
-from rl.groups.draws import Draw
+from rl.groups.curriculum import Draw
 from rl.groups.solve_rates import SolveRate
 from rl.groups.stats import RolloutStats
-from rl.metrics import sampling_metrics
 from rl.reward.verifier import Score
 from rl.types import Problem
 from rl.verifier import Verdict
@@ -159,7 +158,7 @@ def test_one_definition_of_repetitive_serves_training_and_evaluation():
     group = make_group([False, False])
     group = dataclasses.replace(group, completions=(plain, loop))
     stats.add(Draw(problem, 0, 1.0, SolveRate(1.0, 1.0)), group, size=2)
-    assert sampling_metrics(stats)["sampling/repeated"] == 0.5
+    assert stats.metrics()["sampling/repeated"] == 0.5
 
 
 def test_a_line_tells_the_same_of_what_a_checkpoint_has_kept():

@@ -16,7 +16,7 @@ from tensorboard.plugin_util import markdown_to_safe_html
 from tensorboard.plugins.hparams import metadata as hparams
 
 from configs.base import RunConfig
-from rl.groups.draws import Draw
+from rl.groups.curriculum import Draw
 from rl.groups.solve_rates import SolveRate
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import load_sinks

@@ -1,11 +1,12 @@
 """Runs with carried groups, signal sampling and stages: their metrics, and restarts."""
 
+import dataclasses
 import json
 from unittest import mock
 
 import pytest
 
-from rl import loop
+from rl.run import Run
 from tests.rl import test_train as runs
 
 COMMON = {**runs.ABLE, "steps": 6, "checkpoint.every_steps": 1}
@@ -121,9 +122,9 @@ def test_killed_it_ends_bit_for_bit_the_same(finished, command, tmp_path, name, 
 
 
 def test_a_checkpoint_of_another_version_is_one_line(tmp_path):
-    parts = mock.MagicMock()
-    parts.engine.restore.return_value = 3, {"rollouts": {}}
-    parts.rollouts.restore.side_effect = KeyError("hashes")
-    opened = loop._open_run(None, tmp_path, parts, None, mock.MagicMock())
+    parts = {f.name: mock.MagicMock() for f in dataclasses.fields(Run) if f.init}
+    run = Run(**parts | {"workdir": tmp_path})
+    run.engine.restore.return_value = 3, {"rollouts": {}}
+    run.collector.restore.side_effect = KeyError("hashes")
     with pytest.raises(ValueError, match=r"another version .* step 3 \('hashes'\)"):
-        opened.__enter__()
+        run.restore()

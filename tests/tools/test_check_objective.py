@@ -11,7 +11,7 @@ import pytest
 from configs import base
 from rl.update.losses import LOSSES, importance, k3
 from rl.update.objective import KL_ESTIMATES, objective_from_config
-from rl.update.rejection import geometric, load_rejection, reject, rejection_weights
+from rl.update.rejection import geometric, make_rejection
 from tools import check_objective
 from tools.check_objective import check_loss
 from tools.objective.corrections import correction_findings
@@ -112,41 +112,25 @@ def test_each_fault_is_named(fault, names):
 
 
 def _faulty_rejection(change):
-    """Rejects by `change(micro-batches, weights, **how)`."""
+    """Rejects by `change(micro-batch before rejection, micro-batch after it)`."""
 
     def make(c):
-        how = {
-            "aggregation": c.objective.aggregation,
-            "constant": c.rollout.max_response_tokens,
-        }
-        rejection = load_rejection(c.objective.correction)
-        return lambda batches: change(
-            batches, rejection_weights(batches, rejection, 2.0), **how
-        )
+        reject = make_rejection(c)
+        return lambda batches: list(map(change, batches, reject(batches)))
 
     return make
 
 
 @_faulty_rejection
-def _only_weighed(mini_batch, weights, **how):
+def _only_weighed(before, kept):
     """Gives rejected tokens weight 0, and leaves them in the mask."""
-    kept = reject(mini_batch, weights, **how)
-    return [
-        b.replace(loss_mask=a.loss_mask) for a, b in zip(mini_batch, kept, strict=True)
-    ]
+    return kept.replace(loss_mask=before.loss_mask)
 
 
 @_faulty_rejection
-def _still_divided_by(mini_batch, weights, **_):
+def _still_divided_by(before, kept):
     """Leaves rejected tokens in the divisor."""
-    return [
-        b.replace(
-            loss_mask=b.loss_mask & (w != 0),
-            loss_weights=b.loss_weights * w,
-            off_policy=b.off_policy & (w != 0),
-        )
-        for b, w in zip(mini_batch, weights, strict=True)
-    ]
+    return kept.replace(loss_weights=before.loss_weights * kept.loss_mask)
 
 
 def _stale_tokens_only(log_weights, off_policy, completions, cap):

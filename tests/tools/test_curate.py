@@ -10,7 +10,7 @@ import pytest
 from configs import compass_thinker_7b
 from configs.base import from_config
 from rl.files import replace_rows
-from rl.problems.curriculum import Curriculum, fill_gaps
+from rl.groups.curriculum import Curriculum, fill_gaps
 from rl.problems.reading import load_problems
 from tests import forked
 
@@ -94,9 +94,11 @@ def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
     config = from_config(compass_thinker_7b.get_config())
     stages, gaps = fill_gaps(config.curriculum.stages, problems)
     assert gaps == []
-    curriculum = Curriculum(stages, problems, seed=0, on_message=str)
+    how = {"sampling": config.sampling, "on_message": str}
+    curriculum = Curriculum(stages, problems, seed=0, **how)
     assert curriculum.begin(0).name == "warm-up"
-    assert {curriculum.draw().level for _ in range(10)} == {1, 2, 3}
+    drawn = curriculum.draw(10, size=8, seed=0)
+    assert {d.problem.level for d in drawn} == {1, 2, 3}
 
 
 @pytest.mark.failure(33)

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.groups.collect import Shortfall
-from rl.groups.judge import overlong_penalty
+from rl.groups.collect import Shortfall, overlong_penalty
 from rl.groups.packing import pack_segments
-from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.reward.verifier import Score
 from rl.verifier import Verdict
@@ -270,7 +268,7 @@ def test_what_could_not_be_judged_trains_nobody_and_is_counted():
     collector, _ = _collector(lambda p: 0.5, reward=reward)
     groups, stats = collector.collect(0)
     assert len(groups) == 8 and stats.unjudged == sum(asked) > 0
-    share = sampling_metrics(stats)["sampling/unjudged"]
+    share = stats.metrics()["sampling/unjudged"]
     assert share == sum(asked) / len(asked)
     for group in groups:
         texts = ["".join(map(str, c.token_ids)) for c in group.completions]
@@ -292,7 +290,7 @@ def test_groups_that_nobody_judged_are_not_informative():
     collector, _ = _collector(lambda p: 0.0, reward=reward)
     groups, stats = collector.collect(0)
     assert groups == [] and 0 < stats.unjudged < stats.completions
-    assert sampling_metrics(stats)["sampling/informative"] == 0.0
+    assert stats.metrics()["sampling/informative"] == 0.0
 
 
 def _graded(texts, problems):
@@ -324,7 +322,7 @@ def test_partial_credit_is_not_right_and_the_filter_reads_what_it_is_told():
         collector, _ = _collector(lambda p: 0.0, reward=_graded, filter_on=on)
         groups, stats = collector.collect(0)
         assert len(groups) == full and stats.counts["accuracy"][0] == 0
-        share = sampling_metrics(stats)["sampling/informative"]
+        share = stats.metrics()["sampling/informative"]
         assert (share > 0) == (on == "reward")
         assert all(np.ptp(group.raw) > 0 for group in groups)
 

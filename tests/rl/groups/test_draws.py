@@ -8,7 +8,7 @@ import pytest
 
 from configs import base
 from configs.base import Advance, Stage
-from rl.problems.curriculum import Curriculum
+from rl.groups.curriculum import Curriculum
 from rl.reward.verifier import Score
 from rl.types import Problem
 from rl.verifier import Verdict
@@ -43,7 +43,7 @@ class World:
             policy=base.Sampling(policy=policy, half_life=half_life),
             prompts_per_step=16, max_rounds=60,
         )  # fmt: skip
-        self.draws = self.collector.draws
+        self.draws = self.collector.curriculum
 
     def _sample(self, prompts, params, *, seed, on_finished=None):
         coins = np.random.default_rng(seed).random((len(prompts), params.n))
@@ -109,9 +109,12 @@ def test_where_all_groups_teach_it_costs_nothing():
 def test_uniform_draws_what_the_curriculum_offers_in_its_order():
     world = World(_mix(0), policy="uniform")
     world.run(3)
-    alone = Curriculum((Stage(name="all"),), world.problems, seed=0)
+    stages = (Stage(name="all"),)
+    alone = Curriculum(stages, world.problems, seed=0, sampling=base.Sampling())
     alone.begin(0)
-    assert world.asked == [int(alone.draw().id[1:]) for _ in world.asked]
+    assert world.asked == [
+        d.index for d in alone.draw(len(world.asked), size=8, seed=1)
+    ]
 
 
 def test_before_anything_is_known_every_problem_is_drawn():

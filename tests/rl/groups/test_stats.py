@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from rl.groups.judge import informative
 from rl.groups.stats import duplicated, is_repetitive
 from tests.rl.examples import make_group
 
@@ -40,7 +39,7 @@ def test_duplicates_are_counted_on_both_sides_and_within_their_group():
 @pytest.mark.failure(19)
 def test_the_filter_reads_raw_accuracy_and_not_the_shaped_reward():
     wrong = make_group([False] * 3, lengths=[3, 9, 20], rewards=[-1.0, -1.4, -1.9])
-    assert not informative(wrong)
+    assert not wrong.informative()
     right = make_group([True] * 3, rewards=[1.0, 0.5, 0.1])
-    assert not informative(right)
-    assert informative(make_group([True, False, False]))
+    assert not right.informative()
+    assert make_group([True, False, False]).informative()

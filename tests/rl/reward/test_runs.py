@@ -8,7 +8,6 @@ import pytest
 
 from configs import quickstart
 from configs.base import from_config
-from rl import setup
 from rl.checksums import steps_in
 from rl.loop import train
 from rl.processes.group import SingleProcess
@@ -243,20 +242,15 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     def begin(*_, **__):
         raise Started
 
-    monkeypatch.setattr(setup, "make_engine", begin)
+    monkeypatch.setattr("rl.run.make_engine", begin)
     config.data.train = _file(tmp_path / "t.jsonl", "1", "\\frac{1}{", "3")
     with (tmp_path / "t.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"problem": "1+1+1+1+1", "answer": "5"}))
     config.data.train_args, config.data.unreadable = {}, 0.5
     plan = validate(from_config(config))
     (workdir := tmp_path / "w").mkdir()
-    with (
-        pytest.raises(Started),
-        setup.open_parts(
-            plan, workdir, SingleProcess(), lambda: None, accept_changes=False
-        ),
-    ):
-        pass
+    with StopSignals("") as stop, pytest.raises(Started):
+        train(plan, workdir, SingleProcess(), stop)
     said = capsys.readouterr().out
     assert "4 rows, 2 used; left out: 1 longer than config.rollout.max_pro" in said
     assert "max_prompt_tokens, 1 with an unreadable gold or prompt\n" in said

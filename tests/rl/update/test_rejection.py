@@ -7,16 +7,9 @@ import pytest
 
 from configs import base
 from rl.groups.packing import pack_segments, weigh
-from rl.setup import make_rejection
 from rl.update.losses import LOSSES
 from rl.update.objective import objective_from_config
-from rl.update.rejection import (
-    TRUNCATE,
-    geometric,
-    load_rejection,
-    mask,
-    rejection_weights,
-)
+from rl.update.rejection import TRUNCATE, geometric, make_rejection, mask, reject
 from tests.rl.examples import example_hyper, make_group, make_segments
 
 COMPLETIONS = np.array([1, 1, 2, 2, 2])
@@ -52,10 +45,15 @@ def one_weight(log_weights, off_policy, completions, cap):
 
 
 def test_a_users_rejection_is_named_by_its_import_path():
-    assert load_rejection("truncate") is None
-    assert load_rejection(f"{__name__}:halves") is halves
+    def made(correction):
+        config = base.get_config()
+        config.objective.correction = correction
+        return make_rejection(base.from_config(config))
+
+    assert made("truncate") is None
+    assert made(f"{__name__}:halves").keywords["rejection"] is halves
     with pytest.raises(ValueError, match="config.objective.correction='nope'"):
-        load_rejection("nope")
+        made("nope")
 
 
 def _packed(gap):
@@ -105,4 +103,5 @@ def test_a_token_outside_the_mask_has_no_gradient(function, correction, aggregat
 
 def test_what_returns_no_weight_for_each_token_is_one_line():
     with pytest.raises(ValueError, match=r"returned shape \(1,\) .* of shape \(5,\)"):
-        rejection_weights(_packed(gap=0.0), one_weight, 2.0)
+        c = base.from_config(base.get_config())
+        reject(_packed(gap=0.0), rejection=one_weight, c=c)

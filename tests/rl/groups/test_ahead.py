@@ -6,9 +6,9 @@ import threading
 import numpy as np
 import pytest
 
-from configs.base import RunConfig
-from rl.groups.rollouts import Rollouts, staleness_metrics
-from rl.groups.stats import RolloutStats
+from configs.base import Rollout, RunConfig
+from rl.groups.ahead import Ahead
+from rl.groups.stats import RolloutStats, staleness_metrics
 from tests.rl.examples import make_group
 
 
@@ -17,11 +17,10 @@ class Loop:
 
     def __init__(self, schedule, *, steps=6, max_staleness=2):
         self.version, self.drawn, self.count, self.steps = 0, [], 0, steps
-        self.ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}[schedule]
+        self.ahead = {"one_step_off": 1, "async": max_staleness}[schedule]
         self.begun = threading.Condition()
-        self.rollouts = Rollouts(
-            self, schedule=schedule, max_staleness=max_staleness, steps=steps
-        )
+        rollout = Rollout(schedule=schedule, max_staleness=max_staleness)
+        self.groups = Ahead(self, RunConfig(rollout=rollout, steps=steps))
 
     def state(self):
         return {"count": self.count}
@@ -44,17 +43,11 @@ class Loop:
 
     def run(self):
         for step in range(self.steps):
-            groups, _ = self.rollouts.take(step)
+            groups, _ = self.groups.collect(step)
             assert groups == [step]
             self.update(step)
-            self.rollouts.wait()
+            self.groups.wait()
             self.version = step + 1
-
-
-def test_sync_draws_each_batch_with_its_own_version():
-    loop = Loop("sync")
-    loop.run()
-    assert loop.drawn == [(s, s, s) for s in range(6)]
 
 
 def test_one_step_off_draws_a_batch_with_one_version_at_most_one_behind():
@@ -90,8 +83,6 @@ class Meeting(Loop):
 
 def test_one_step_off_samples_the_next_batch_while_it_updates():
     Meeting("one_step_off", patience=60).run()
-    with pytest.raises(threading.BrokenBarrierError):
-        Meeting("sync", patience=0.1).run()
 
 
 @pytest.mark.failure(30)
@@ -99,12 +90,12 @@ def test_one_step_off_samples_the_next_batch_while_it_updates():
 def test_the_state_is_that_before_the_first_batch_not_taken(schedule):
     loop = Loop(schedule)
     for step in range(4):
-        loop.rollouts.take(step)
+        loop.groups.collect(step)
         loop.update(step)
-        loop.rollouts.wait()
+        loop.groups.wait()
         # Batches beyond are drawn already, and would be lost: they are drawn again.
         assert loop.count > step + 1
-        assert loop.rollouts.state() == {"count": step + 1}
+        assert loop.groups.state() == {"count": step + 1}
         loop.version = step + 1
 
 
@@ -121,15 +112,16 @@ def test_a_failure_in_the_background_ends_the_step_that_needs_the_batch():
                 raise Broken
             return [step], RolloutStats(RunConfig())
 
-    rollouts = Rollouts(Collector(), schedule="one_step_off", max_staleness=1, steps=5)
-    rollouts.take(0)
-    rollouts.take(1)
-    rollouts.wait()
+    rollout = Rollout(schedule="one_step_off")
+    ahead = Ahead(Collector(), RunConfig(rollout=rollout, steps=5))
+    ahead.collect(0)
+    ahead.collect(1)
+    ahead.wait()
     with pytest.raises(Broken):
-        rollouts.take(2)
+        ahead.collect(2)
     # Where it stood before that batch can still be saved.
-    assert rollouts.state() == {}
-    rollouts.close()
+    assert ahead.state() == {}
+    ahead.close()
 
 
 def test_staleness_is_counted_by_token():

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from configs import quickstart, quickstart_staged
-from configs.base import Advance, Stage, from_config
-from rl.problems.curriculum import (
-    Curriculum,
-    NoProblem,
-    fill_gaps,
-)
+from configs.base import Advance, Sampling, Stage, from_config
+from rl.groups.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.run_spec import _stages
 from rl.types import Problem
 
@@ -29,7 +25,12 @@ TWO = (
 
 
 def make(stages=TWO, problems=PROBLEMS, **others):
-    return Curriculum(stages, problems, seed=5, on_message=lambda line: None, **others)
+    others = {"on_message": lambda line: None} | others
+    return Curriculum(stages, problems, seed=5, sampling=Sampling(), **others)
+
+
+def draw(curriculum, n):
+    return [d.problem.id for d in curriculum.draw(n, size=8, seed=0)]
 
 
 def counts(accuracy=0.5, solve_all=0.0, *, of=1):
@@ -38,8 +39,8 @@ def counts(accuracy=0.5, solve_all=0.0, *, of=1):
 
 def one_step(curriculum, step, n=8, updates=True, **shares):
     stage = curriculum.begin(step)
-    drawn = [curriculum.draw().id for _ in range(n)]
-    curriculum.observe(counts(**shares), updates=updates)
+    drawn = draw(curriculum, n)
+    curriculum.end_step(counts(**shares), updates=updates)
     return stage.name, drawn
 
 
@@ -62,7 +63,7 @@ def test_all_of_a_level_once_before_any_twice_even_across_stages():
         Stage(name="a", levels={1: 1.0}, steps=1),
         Stage(name="b", levels={1: 1.0}),
     )
-    curriculum = Curriculum(stages, PROBLEMS, seed=0, on_message=lines.append)
+    curriculum = make(stages, on_message=lines.append)
     drawn = [
         name
         for s, n in enumerate((4, 6, 10))
@@ -130,19 +131,19 @@ def test_a_step_that_sampled_nothing_tells_the_rule_nothing():
 @given(st.integers(0, 9), st.integers(1, 13))
 def test_it_resumes_at_any_step_and_inside_one(step, drawn):
     def tail(curriculum):
-        rest = [[curriculum.draw().id for _ in range(3)]]
-        curriculum.observe(counts(), updates=True)
+        rest = [draw(curriculum, 3)]
+        curriculum.end_step(counts(), updates=True)
         return rest + [one_step(curriculum, s) for s in range(step + 1, 14)]
 
     whole = make()
     for s in range(step):
         one_step(whole, s)
     whole.begin(step)
-    for _ in range(drawn):
-        whole.draw()
+    draw(whole, drawn)
     state = json.loads(json.dumps(whole.state()))
     resumed = make()
     resumed.restore(state)
+    resumed.begin(step)
     assert tail(resumed) == tail(whole)
 
 
@@ -152,9 +153,10 @@ def test_its_metrics_are_those_of_the_step_that_was_sampled_last():
     for step in range(4):
         one_step(curriculum, step)
         stages.append(curriculum.metrics()["curriculum/stage"])
-    # The next step's `begin`, and not the last one's `observe`, changes the stage.
+    # The next step's `begin`, and not the last one's `end_step`, changes the stage.
     assert stages == [1, 1, 2, 2]
-    assert curriculum.metrics() == {
+    metrics = curriculum.metrics()
+    assert {k: x for k, x in metrics.items() if k.startswith("curriculum/")} == {
         "curriculum/stage": 2,
         "curriculum/passes_1": 1,
         "curriculum/passes_2": 1,
@@ -217,7 +219,8 @@ def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
     )
     assert len(told) == 3
     curriculum = make(filled, problems)
-    assert {curriculum.draw().level for _ in range(20)} == {1}
+    curriculum.begin(0)
+    assert {d.problem.level for d in curriculum.draw(20, size=8, seed=0)} == {1}
     assert fill_gaps(filled, problems) == (filled, [])
 
 
