@@ -19,8 +19,9 @@ def evaluate_sets(
     """Evaluates the held-out sets of a run after `step` steps and prints the result.
 
     Uses the first `eval.problems` problems of each set (0: all), or all if `whole`.
-    Returns the summary of the first set; the key "sets" has the summaries of the other
-    sets by name. Returns `{}` if there are no sets.
+    Returns the summary of the first set, with the key "part" if problems are left out;
+    the key "sets" has the summaries of the other sets by name. Returns `{}` if there
+    are no sets.
     """
     if not spec.held_out:
         return {}
@@ -86,11 +87,6 @@ def _evaluate_set(
 def _summarise(scored: list[Scored], greedy: list[Scored]) -> dict[str, Any]:
     of_greedy = {"greedy_accuracy": summarise(greedy)["accuracy"]} if greedy else {}
     return summarise(scored) | of_greedy
-
-
-def is_partial(summary: Mapping[str, Any]) -> bool:
-    """Returns whether a result of `evaluate_sets` leaves out problems of the sets."""
-    return bool(summary.get("part"))
 
 
 def score_of(summary: Mapping[str, Any]) -> float | None:

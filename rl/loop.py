@@ -5,7 +5,7 @@ from typing import Any
 
 from rl.groups.collect import Shortfall
 from rl.groups.packing import pack_groups
-from rl.held_out import is_partial, score_of
+from rl.held_out import score_of
 from rl.metrics import LEGEND
 from rl.processes import group
 from rl.processes.stopping import StopSignals
@@ -114,6 +114,6 @@ def train(
         if end_reason:
             print(f"ending after step {run.done}: {end_reason}", flush=True)
         # Evaluate at the end, also if `steps` was set below the steps already done.
-        if run.evaluated < run.done or is_partial(run.latest):
+        if run.evaluated < run.done or run.latest.get("part"):
             run.evaluate(whole=True)
         return run.finish(end_reason)

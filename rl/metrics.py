@@ -16,9 +16,8 @@ import jax
 
 from rl.errors import one_line
 from rl.files import Rows, whole_number
-from rl.metric_loggers import Maker, Sink
+from rl.metric_loggers import Board, Maker, Sink
 from rl.progress import duration, watch
-from rl.workdir.board import Board
 
 CLIPPED = ("policy/clipped_high", "policy/clipped_low")
 HEADLINE = {

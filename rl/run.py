@@ -298,7 +298,7 @@ class Run:
         self.healthy = not warnings
 
     def due(self, every_steps: int) -> bool:
-        """Returns whether the newest step is the last, or a multiple of the argument."""
+        """Returns whether the newest step is the last or a multiple of the number."""
         last = self.done == self.spec.config.steps
         return last or (every_steps > 0 and self.done % every_steps == 0)
 

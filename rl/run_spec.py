@@ -339,17 +339,13 @@ def _sources(d: Data) -> list[_Source]:
     """Returns the source of the training problems, then those of the held-out sets."""
     key = "config.data.eval"
     sources = [_Source("train", "config.data.train", d.train, d.train_args)]
-    if isinstance(d.eval, str):
-        if d.eval.startswith("{"):
-            raise ValueError(
-                f"{key}={d.eval!r}: is not a dict; write it as in Python,"
-                " {'NAME': 'VALUE'}"
-            )
+    if isinstance(d.eval, str) and not d.eval.startswith("{"):
         held_out = [_Source("held-out", key, d.eval, d.eval_args)] if d.eval else []
         return sources + held_out
     if not isinstance(d.eval, Mapping):
         raise ValueError(
-            f"{key}={d.eval!r}: must be files, a function, or a dict of these by name"
+            f"{key}={d.eval!r}: must be files, a function, or a dict of these by name,"
+            " written as in Python: {'NAME': 'VALUE'}"
         )
     for name, text in d.eval.items():
         if not (isinstance(text, str) and text):

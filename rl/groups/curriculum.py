@@ -248,8 +248,7 @@ def fill_gaps(
 
     Of two levels that are equally near, the lower one is used. Levels may be texts, as
     in a config; the returned stages have numbers. Also returns a message for each
-    replaced level. Raises ValueError if the levels of a stage are not valid, and
-    NoProblem if one of them is outside the range of the problems' levels.
+    replaced level. Raises ValueError if the levels of a stage are not valid.
     """
     there = sorted({p.level for p in problems if p.level is not None})
     filled, messages = [], []
@@ -268,9 +267,9 @@ def fill_gaps(
             )
         shares: dict[int, float] = collections.defaultdict(float)
         for level, share in ((int(k), v) for k, v in (levels or {}).items()):
-            if not there or not there[0] <= level <= there[-1]:
-                raise NoProblem(f"[{i}].levels: no problem has level {level}")
-            nearest = min(there, key=lambda k: abs(k - level))
+            nearest = level  # beyond the problems' levels, which `Curriculum` refuses
+            if there and there[0] <= level <= there[-1]:
+                nearest = min(there, key=lambda k: abs(k - level))
             shares[nearest] += share
             if nearest != level:
                 messages.append(

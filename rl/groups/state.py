@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import json
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +11,15 @@ import numpy as np
 
 
 def to_json(value: Any) -> Any:
-    """Converts 1-D arrays, dataclasses, mappings, lists and tuples to JSON."""
-    if isinstance(value, np.ndarray):
-        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
-        return {"dtype": str(value.dtype), "data": data}
-    if dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        return {field.name: to_json(getattr(value, field.name)) for field in fields}
-    if isinstance(value, Mapping):
-        return {key: to_json(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(part) for part in value]
-    return value
+    """Converts 1-D arrays, dataclasses, dicts, lists and tuples to JSON."""
+
+    def plain(value: Any) -> dict[str, Any]:
+        if isinstance(value, np.ndarray):
+            data = base64.b64encode(value.tobytes()).decode()
+            return {"dtype": str(value.dtype), "data": data}
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+
+    return json.loads(json.dumps(value, default=plain))
 
 
 def from_json(kind: Any, value: Any) -> Any:

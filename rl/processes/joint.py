@@ -9,36 +9,30 @@ follower.
 
 import functools
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
-from rl.processes.group import Follower, Processes
+from rl.processes.group import Follower
 
-
-class Joint(Protocol):
-    processes: Processes
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-E = TypeVar("E", bound=Joint)
+Method = TypeVar("Method", bound=Callable)
 
 _NAMES: set[str] = set()  # of all joint methods
 
 
-def joint(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
+def joint(method: Method) -> Method:
     """Makes a method of an engine joint: the leader announces it to the followers.
 
-    In the only process of a run, and in followers, the call itself is unchanged.
+    The engine has an attribute `processes`. In the only process of a run, and in
+    followers, the call itself is unchanged.
     """
     name = method.__name__
     _NAMES.add(name)
 
     @functools.wraps(method)
-    def call(self: E, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self, /, *args, **kwargs):
         self.processes.announce(name, *args, **kwargs)
         return method(self, *args, **kwargs)
 
-    return call
+    return cast(Method, call)
 
 
 class _Left(Exception):

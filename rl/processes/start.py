@@ -128,28 +128,28 @@ def _check_flags(
         "coordinator_address": coordinator,
         "num_processes": num_processes,
         "process_id": process_id,
-        "cluster_detection_method": "deactivate",
     }
 
 
 def _find_arguments() -> dict[str, Any]:
     """Returns arguments of `jax.distributed.initialize` from the environment."""
-    given = os.environ.get("JAX_COORDINATOR_ADDRESS")
-    address, count, index, _ = ClusterEnv.auto_detect_unset_distributed_params(
-        given, None, None, None, None, _START_SECONDS
-    )
-    if address:
-        _check_address("coordinator_address", address, leads=index == 0)
-    found: dict[str, Any] = dict(
-        coordinator_address=address, num_processes=count, process_id=index
-    )
     # JAX uses the GPU with the local number of the task. With --gpus-per-task, a task
     # sees only its own GPUs.
     visible = re.findall(r"[^,]+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     per_task = os.environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
-    if per_task == str(len(visible)) and "JAX_LOCAL_DEVICE_IDS" not in os.environ:
-        found["local_device_ids"] = list(range(len(visible)))
-    return found
+    own = range(len(visible)) if per_task == str(len(visible)) else None
+    address, count, index, devices = ClusterEnv.auto_detect_unset_distributed_params(
+        os.environ.get("JAX_COORDINATOR_ADDRESS"), None, None, own, None, _START_SECONDS
+    )
+    if address:
+        _check_address("coordinator_address", address, leads=index == 0)
+    return {
+        "coordinator_address": address,
+        "num_processes": count,
+        "process_id": index,
+        # For None, JAX reads this variable.
+        "local_device_ids": None if "JAX_LOCAL_DEVICE_IDS" in os.environ else devices,
+    }
 
 
 def _check_address(name: str, address: str, *, leads: bool) -> None:
@@ -192,6 +192,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
     try:
         jax.distributed.initialize(
             **(arguments or _find_arguments()),
+            cluster_detection_method="deactivate",  # `_find_arguments` has done it
             initialization_timeout=2 * _START_SECONDS,
             heartbeat_timeout_seconds=group.HEARTBEAT_SECONDS,
         )

@@ -19,10 +19,9 @@ from configs.base import RunConfig
 from rl.groups.curriculum import Draw
 from rl.groups.solve_rates import SolveRate
 from rl.groups.stats import RolloutStats
-from rl.metric_loggers import load_sinks
+from rl.metric_loggers import Board, load_sinks
 from rl.metrics import MetricsWriter, Stopwatch, console_line
 from rl.update.objective import MEASURED, update_metrics
-from rl.workdir.board import Board
 from rl.workdir.examples import example_rows, suspicion
 from rl.workdir.trace import Trace
 from tests.rl.examples import make_group

@@ -230,8 +230,10 @@ def test_a_level_beyond_the_scale_is_no_gap(levels):
         Problem(id=f"{k}", problem="?", answers=("1",), level=k) for k in levels
     ]
     stages = (Stage(name="a", levels={3: 1.0}),)
+    filled, told = fill_gaps(stages, problems)
+    assert told == []
     with pytest.raises(NoProblem, match=r"^\[0\].levels: no problem has level 3$"):
-        fill_gaps(stages, problems)
+        make(filled, problems)
 
 
 def test_a_level_whose_prompts_are_all_too_long_is_no_gap():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from configs.base import Objective, Rollout, RunConfig
 from rl.groups.packing import pack_segments, weigh
 from rl.update.rejection import reject
 from tests.rl.examples import make_group, make_segments
@@ -36,6 +37,16 @@ def _by_completion(batches):
                     group = int(batch.group_ids[row][own][0])
                     found[group, int(own.sum())] = batch.loss_weights[row][own]
     return found
+
+
+def _reject(packed, weights, aggregation):
+    """Rejects by weights `[R, T]` of each micro-batch."""
+    of_tokens = np.stack(weights)[np.stack([b.loss_mask for b in packed])]
+    c = RunConfig(
+        objective=Objective(aggregation=aggregation),
+        rollout=Rollout(max_response_tokens=8),
+    )
+    return reject(packed, rejection=lambda *_: of_tokens, c=c)
 
 
 @pytest.mark.failure(22)
@@ -83,7 +94,7 @@ def test_rejected_tokens_are_in_no_divisor(aggregation, expected):
                 weights[0][row, own] = 0
             elif len(own) == 4:
                 weights[0][row, own[1]] = 0
-    kept = reject(packed, weights, aggregation=aggregation, constant=8)
+    kept = _reject(packed, weights, aggregation)
     found = _by_completion(kept)
     assert found.keys() == {(0, 3), (1, 3)}
     np.testing.assert_allclose(found[0, 3], [expected[0]] * 3, rtol=1e-6)
@@ -95,7 +106,7 @@ def test_rejected_tokens_are_in_no_divisor(aggregation, expected):
 def test_weights_of_a_correction_multiply_those_of_the_average():
     packed = _packed()
     halves = [np.full(b.loss_mask.shape, 0.5) for b in packed]
-    kept = reject(packed, halves, aggregation="token", constant=8)
+    kept = _reject(packed, halves, "token")
     np.testing.assert_allclose(kept[0].loss_weights.sum(), 0.5, rtol=1e-6)
 
 
@@ -103,5 +114,5 @@ def test_a_mini_batch_without_any_token_left_weighs_nothing():
     packed = _packed()
     nothing = [np.zeros(b.loss_mask.shape) for b in packed]
     for aggregation in ("token", "group", "sequence", "constant"):
-        kept = reject(packed, nothing, aggregation=aggregation, constant=8)
+        kept = _reject(packed, nothing, aggregation)
         assert all(not b.loss_weights.any() for b in kept)
