@@ -12,7 +12,7 @@ from configs import quickstart
 def get_config() -> ConfigDict:
     c = quickstart.get_config()
     c.steps = 100
-    c.data.train = "rl.problems.uneven:problems"
+    c.data.train = "rl.problems.arithmetic:uneven_problems"
     c.data.train_args = dict(count=400, easy=0.3, hard=0.3, held_out=512, seed=0)
     c.rollout.slots = 128
     c.batch.prompts_per_step = 16

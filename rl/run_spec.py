@@ -185,12 +185,11 @@ def validate(c: RunConfig) -> RunSpec:
         encode_prompt, tokenizer, c.data.template, vocab_size=size
     )
     decode = functools.partial(decode_completion, tokenizer, stop_token_ids=stop_ids)
-    selected = [
+    train_set, *held_out = [
         _select(c, source, problems, encode)
         for source, problems in zip(sources, loaded, strict=True)
     ]
-    (train_set, readable), *others = selected
-    stages, gaps = _stages(c, readable, train_set.problems)
+    stages, gaps = _stages(c, loaded[0], train_set.problems)
     return RunSpec(
         config=c,
         model=model,
@@ -199,7 +198,7 @@ def validate(c: RunConfig) -> RunSpec:
         decode=decode,
         stop_token_ids=stop_ids,
         train_set=train_set,
-        held_out=[held_out for held_out, _ in others],
+        held_out=held_out,
         mesh_shape=mesh_shape,
         stages=stages,
         gaps=gaps,
@@ -214,11 +213,8 @@ def _select(
     source: _Source,
     problems: Sequence[Problem],
     encode: Callable[[Problem], list[int]],
-) -> tuple[ProblemSet, Sequence[Problem]]:
-    """Encodes prompts; leaves out problems with an unreadable gold or a bad prompt.
-
-    Also returns all problems with a readable gold.
-    """
+) -> ProblemSet:
+    """Encodes prompts; leaves out problems with an unreadable gold or a bad prompt."""
     reward = TRAINING if source.name == "train" else EVALUATION
     faults: dict[str, str] = {}
     if uses_verifier(reward_formulas(c)[reward], key=reward):
@@ -241,7 +237,7 @@ def _select(
             f"={source.text!r} are longer or unreadable; raise it, or use other"
             " problems"
         )
-    chosen = ProblemSet(
+    return ProblemSet(
         name=source.name,
         source=source.text,
         rows=len(problems),
@@ -250,7 +246,6 @@ def _select(
         too_long=len(prompts) - len(fit),
         note=note,
     )
-    return chosen, readable
 
 
 def _describe_faults(

@@ -28,7 +28,7 @@ import numpy as np
 
 from configs.base import Sampling, Stage
 from configs.schema import Index
-from rl.groups.solve_rates import SolveRate, SolveRates
+from rl.groups.solve_rates import SolveRates
 from rl.types import Group, Problem
 from rollout.seeds import generator
 
@@ -50,7 +50,7 @@ class Draw:
     problem: Problem
     index: int  # of the problem, in the run's problems
     chance: float  # probability with which the offered problem was drawn
-    solve_rate: SolveRate  # estimate of the solve rate at the time of the draw
+    teaches: float  # estimated probability that completions differ in correctness
 
 
 class Curriculum:
@@ -139,9 +139,8 @@ class Curriculum:
             index = self._offer()
             self._counts["offered"] += 1
             if coins.random() < chances[index]:
-                rate = SolveRate(float(rates.right[index]), float(rates.wrong[index]))
-                problem = self._problems[index]
-                draws.append(Draw(problem, index, float(chances[index]), rate))
+                chance, expected = float(chances[index]), float(teaches[index])
+                draws.append(Draw(self._problems[index], index, chance, expected))
             else:
                 self._counts["refused"] += 1
                 self._counts["refused_in_vain"] += teaches[index]
@@ -177,7 +176,7 @@ class Curriculum:
             )
         if len(correct) >= 2:
             count["compared"] += 1
-            count["expected"] += float(draw.solve_rate.mixed(len(correct)))
+            count["expected"] += draw.teaches
             count["found"] += bool(correct.any() and not correct.all())
 
     def end_step(self, counts: Counts, *, updates: bool) -> None:

@@ -35,7 +35,5 @@ def from_json(kind: Any, value: Any) -> Any:
         return kind(**parts)  # type: ignore[operator]
     if isinstance(value, list) and kind is not Any:
         of_parts, *_ = typing.get_args(kind) or (Any,)
-        entries = [from_json(of_parts, part) for part in value]
-        is_named = isinstance(kind, type) and hasattr(kind, "_fields")
-        return kind(*entries) if is_named else tuple(entries)
+        return tuple(from_json(of_parts, part) for part in value)
     return value

@@ -5,6 +5,7 @@ next-token prediction on worked additions, many of them wrong. It then knows the
 and is sometimes correct, like a pretrained base model on harder problems.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -62,6 +63,26 @@ def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
         )
         for a, b in sorted(sums)
     ]
+
+
+def uneven_problems(
+    *, count: int, easy: float, hard: float, held_out: int, seed: int
+) -> list[Problem]:
+    """Returns `count` training problems, many of which give no gradient.
+
+    An expected share `easy` of the problems accepts every number from 0 to 199. An
+    expected share `hard` accepts only 200, although the largest sum is 198.
+    """
+    sums = problems(split="train", held_out=held_out, seed=seed)
+    random = generator(seed)
+    chosen = [sums[i] for i in sorted(random.permutation(len(sums))[:count])]
+    every = tuple(str(value) for value in range(2 * LIMIT))
+    uneven = []
+    for problem, kind in zip(chosen, random.random(count), strict=True):
+        answers = problem.answers if kind >= easy + hard else (str(2 * LIMIT),)
+        answers = every if kind < easy else answers
+        uneven.append(dataclasses.replace(problem, answers=answers, level=None))
+    return uneven
 
 
 def _level(a: int, b: int) -> int:

@@ -7,7 +7,6 @@ import pytest
 from configs.base import RunConfig
 from rl.evaluate import SampledCompletion, Scored, draw, headline, score, summarise
 from rl.groups.curriculum import Draw
-from rl.groups.solve_rates import SolveRate
 from rl.groups.stats import RolloutStats
 from rl.reward.verifier import Score
 from rl.types import Problem
@@ -157,7 +156,7 @@ def test_one_definition_of_repetitive_serves_training_and_evaluation():
     stats = RolloutStats(RunConfig())
     group = make_group([False, False])
     group = dataclasses.replace(group, completions=(plain, loop))
-    stats.add(Draw(problem, 0, 1.0, SolveRate(1.0, 1.0)), group, size=2)
+    stats.add(Draw(problem, 0, 1.0, 0.5), group, size=2)
     assert stats.metrics()["sampling/repeated"] == 0.5
 
 

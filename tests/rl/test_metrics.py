@@ -17,7 +17,6 @@ from tensorboard.plugins.hparams import metadata as hparams
 
 from configs.base import RunConfig
 from rl.groups.curriculum import Draw
-from rl.groups.solve_rates import SolveRate
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import Board, load_sinks
 from rl.metrics import MetricsWriter, Stopwatch, console_line
@@ -253,10 +252,7 @@ def stats_of(*groups):
     stats = RolloutStats(RunConfig())
     for group in groups:
         size = len(group.completions)
-        draw = Draw(
-            problem=group.problem, index=0, chance=1.0, solve_rate=SolveRate(1.0, 1.0)
-        )
-        stats.add(draw, group, size=size)
+        stats.add(Draw(group.problem, 0, 1.0, 0.5), group, size=size)
     return stats
 
 

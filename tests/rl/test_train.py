@@ -530,8 +530,8 @@ BAD = [
         ({"model.maker_args.hiden_size": 4},
          "config.model.maker_args.hiden_size: unknown key 'hiden_size'"),
         ({"rollout.group_size": "many"}, "many"),
-        ({"data.eval": "{a: x}"}, "config.data.eval='{a: x}': must be files, a function,"
-         " or a dict of these by name, written as in Python: {'NAME': 'VALUE'}"),
+        ({"data.eval": "{a: x}"}, "config.data.eval='{a: x}': must be files, a"
+         " function, or a dict of these by name, written as in Python: {'NAME': "),
         ({"optimizer.group_size": 9}, "error: config.optimizer.group_size: unknown key"
          " 'group_size'; use config.rollout.group_size"),
         ({"rollout.top_p": 0.9}, "error: config.rollout.top_p: unknown key 'top_p'"),
