@@ -137,7 +137,7 @@ def _find_arguments() -> dict[str, Any]:
     # sees only its own GPUs.
     visible = re.findall(r"[^,]+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     per_task = os.environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
-    own = range(len(visible)) if per_task == str(len(visible)) else None
+    own = [*range(len(visible))] if per_task == str(len(visible)) else None
     address, count, index, devices = ClusterEnv.auto_detect_unset_distributed_params(
         os.environ.get("JAX_COORDINATOR_ADDRESS"), None, None, own, None, _START_SECONDS
     )
@@ -148,7 +148,7 @@ def _find_arguments() -> dict[str, Any]:
         "num_processes": count,
         "process_id": index,
         # For None, JAX reads this variable.
-        "local_device_ids": None if "JAX_LOCAL_DEVICE_IDS" in os.environ else devices,
+        "local_device_ids": None if os.getenv("JAX_LOCAL_DEVICE_IDS") else devices,
     }
 
 
