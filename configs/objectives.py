@@ -5,18 +5,18 @@
 The default in configs/base.py is DAPO, as in Compass-Thinker.
 """
 
-# arXiv 2402.03300, without the KL term.
-GRPO = dict(
+# arXiv 2503.14476.
+DAPO = dict(
     function="grpo",
     eps_low=0.2,
-    eps_high=0.2,
+    eps_high=0.28,
     advantage="std",
-    aggregation="sequence",
+    aggregation="token",
     correction="truncate",
     correction_cap=2.0,
 )
-# arXiv 2503.14476.
-DAPO = GRPO | dict(eps_high=0.28, aggregation="token")
+# arXiv 2402.03300, without the KL term.
+GRPO = DAPO | dict(eps_high=0.2, aggregation="sequence")
 # arXiv 2503.20783: divides neither by the group's std nor by the completion's length.
 DR_GRPO = GRPO | dict(advantage="mean", aggregation="constant")
 # arXiv 2507.18071.

@@ -21,22 +21,24 @@ def user_code(where: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a user's function may raise anything
-        reason = " ".join(str(error).split())
-        if not isinstance(error, ValueError):
-            place = error_place(error, skip=__file__)
-            kind = type(error).__name__
-            reason = ": ".join(filter(None, (place, kind, reason)))
+        is_for_users = isinstance(error, ValueError)
+        reason = one_line(error) if is_for_users else located(error, skip=__file__)
         raise ValueError(f"{where}: {reason}") from error
 
 
-def error_place(error: BaseException, *, skip: str) -> str:
-    """Returns "FILE:LINE" of the innermost frame outside libraries and file `skip`."""
+def located(error: BaseException, *, skip: str, place: str = "") -> str:
+    """Returns "FILE:LINE: KIND: MESSAGE" of an error.
+
+    The line is that of the innermost frame outside libraries and the file `skip`.
+    Without such a frame, it is replaced by `place`.
+    """
     folders = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
     skipped = (skip, "<", *folders)
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    for frame in traceback.extract_tb(error.__traceback__):
         if not frame.filename.startswith(skipped):
-            return f"{short_path(frame.filename)}:{frame.lineno}"
-    return ""
+            place = f"{short_path(frame.filename)}:{frame.lineno}"
+    message = " ".join(str(error).split())
+    return ": ".join(filter(None, (place, type(error).__name__, message)))
 
 
 def short_path(path: str) -> str:

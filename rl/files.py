@@ -16,6 +16,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from configs.schema import violation
+
 MAX_LINE_BYTES = 16 * 2**20
 HUB = "hf://"  # prefix of files on the Hugging Face Hub
 LFS_POINTER = b"version https://git-lfs"  # first bytes of a Git LFS pointer
@@ -97,20 +99,22 @@ def publish(part: pathlib.Path, path: pathlib.Path) -> None:
 class Rows:
     """Appends rows to a JSONL file.
 
-    First removes an incomplete last row, and the rows for which `keep(PATH:LINE, row)`
-    is false. After `write` the rows survive a crash of the process; after `close`, also
-    a crash of the machine.
+    First removes an incomplete last row, and the rows for which `keep(row)` is false.
+    `fields` is as in `read_rows`. After `write` the rows survive a crash of the
+    process; after `close`, also a crash of the machine.
     """
 
     def __init__(
         self,
         path: pathlib.Path,
-        keep: Callable[[str, Mapping[str, Any]], bool] = lambda where, row: True,
+        keep: Callable[[Mapping[str, Any]], bool] = lambda row: True,
+        *,
+        fields: Mapping[str, Any] | None = None,
     ):
         self._path = path
         if path.exists() and path.stat().st_size:
-            rows = read_rows(path, appended=True)
-            replace_rows(path, (row for where, row in rows if keep(where, row)))
+            rows = read_rows(path, appended=True, fields=fields)
+            replace_rows(path, (row for _, row in rows if keep(row)))
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, *rows: Mapping[str, Any]) -> None:
@@ -134,12 +138,18 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 def read_rows(
-    path: pathlib.Path, *, appended: bool = False
+    path: pathlib.Path,
+    *,
+    appended: bool = False,
+    fields: Mapping[str, Any] | None = None,
+    advice: str = "restore the file, or delete this row",
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields `("PATH:LINE", object)` for each line of a JSONL file, except blank ones.
 
     `appended` is for files of `Rows`: the file may be missing, and an incomplete last
-    row is ignored. Raises ValueError if a line is too long or not a JSON object.
+    row is ignored. `fields` has the type of each field that is used; a missing field is
+    None. Raises ValueError if a line is too long or not a JSON object, or, with
+    `advice`, if a field has another type.
     """
     if appended and not path.exists():
         return
@@ -150,9 +160,9 @@ def read_rows(
             where = f"{path}:{number}"
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
-                for start, advice in _NOT_JSONL.items():
+                for start, fault in _NOT_JSONL.items():
                     if line.startswith(start):
-                        raise ValueError(f"{path}: {advice}")
+                        raise ValueError(f"{path}: {fault}")
             if len(line) > MAX_LINE_BYTES:
                 raise ValueError(
                     f"{where}: line longer than {MAX_LINE_BYTES // 2**20} MiB; give a"
@@ -166,17 +176,12 @@ def read_rows(
                 if appended and not line.endswith(b"\n"):
                     return
                 raise
+            for name, hint in (fields or {}).items():
+                if wrong := violation(value := row.get(name), hint):
+                    raise ValueError(
+                        f"{where}: {name}={value!r:.60}: must {wrong}; {advice}"
+                    )
             yield where, row
-
-
-def whole_number(row: Mapping[str, Any], where: str, key: str) -> int:
-    """Returns `row[key]`; raises a ValueError with `where` if it is not an integer."""
-    if type(value := row.get(key)) is not int:
-        raise ValueError(
-            f"{where}: {key}={value!r}: must be a whole number; restore the file, or"
-            " delete this row"
-        )
-    return value
 
 
 def visible(folder: pathlib.Path, pattern: str) -> list[pathlib.Path]:

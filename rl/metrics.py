@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from rl.errors import one_line
-from rl.files import Rows, whole_number
+from rl.files import Rows
 from rl.metric_loggers import Board, Maker, Sink
 from rl.progress import duration, watch
 
@@ -50,13 +50,13 @@ class MetricsWriter:
         sinks: Mapping[str, Maker] | None = None,
     ):
 
-        def kept(where: str, row: Mapping[str, Any]) -> bool:
+        def kept(row: Mapping[str, Any]) -> bool:
             of_evaluation = any(name.startswith(EVALUATED) for name in row)
-            last = evaluated if of_evaluation else keep
-            return whole_number(row, where, "step") <= last
+            return row["step"] <= (evaluated if of_evaluation else keep)
 
-        self._metrics = Rows(workdir / "metrics.jsonl", kept)
-        self._samples = Rows(workdir / "samples.jsonl", kept)
+        step = {"step": int}
+        self._metrics = Rows(workdir / "metrics.jsonl", kept, fields=step)
+        self._samples = Rows(workdir / "samples.jsonl", kept, fields=step)
         front = {tag for tags in HEADLINE.values() for tag in tags}
         makers = dict[str, Maker](sinks or {})
         makers["tensorboard"] = functools.partial(Board, front=front)

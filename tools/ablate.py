@@ -11,7 +11,7 @@ every arm.
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -70,7 +70,10 @@ def _ablate(stop: StopSignals) -> list[Run]:
         overrides=config_flags.get_override_values(flags.FLAGS["config"]),
         seeds=_seeds(),
     )
-    pending, slots, failed = study.pending, _slots(), []
+    gpus = filter(None, _DEVICES.value.split(";"))
+    slots: list[dict[str, str]] = [{"CUDA_VISIBLE_DEVICES": some} for some in gpus]
+    slots = slots or [{}] * _PROCESSES.value
+    pending, failed = study.pending, []
     if pending and (slots or _JOBS.value):
         execute.check(pending)
     if _JOBS.value:
@@ -100,12 +103,6 @@ def _seeds() -> list[int]:
         return [int(seed) for seed in filter(None, text.split(","))]
     except ValueError:
         raise ValueError(f"--seeds={text}: must be integers, such as 0,1,2") from None
-
-
-def _slots() -> list[Mapping[str, str]]:
-    if not _DEVICES.value:
-        return [{}] * _PROCESSES.value
-    return [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in _DEVICES.value.split(";")]
 
 
 if __name__ == "__main__":

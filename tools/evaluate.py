@@ -23,8 +23,7 @@ from rl import files
 from rl.evaluate import score
 from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
-from rl.reward.rewards import VERIFIER, Rewards, try_out
-from rl.reward.verifier import verifier_reward
+from rl.reward.rewards import Rewards, try_out
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.cores import usable_cores
@@ -128,23 +127,21 @@ def _judge(
             )
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}
-    with contextlib.ExitStack() as opened:
-        pool = opened.enter_context(VerifierPool(workers=usable_cores()))
-        judge = verifier_reward(pool.judge)
-        if reward != VERIFIER:
-            options = {"workers": pool.workers, "right_from": args.right_from}
-            rewards = Rewards({_REWARD: reward}, **options, **_LIMITS)
-            opened.callback(rewards.close)
-            judge = rewards.reward(_REWARD)
+    cores, right_from = usable_cores(), args.right_from
+    rewards = Rewards(
+        {_REWARD: reward}, workers=cores, right_from=right_from, **_LIMITS
+    )
+    with contextlib.closing(rewards):
         for name, known in problems.items():
             place = {problem.id: i for i, problem in enumerate(known)}
             every = completions[name].values()
             ordered = sorted(every, key=lambda d: (place[d.id], d.sample))
-            scored[name] = score(ordered, known, judge)
-            classes = answer_classes(scored[name], pool)
-            results[name] = report.benchmark_result(
-                name, len(known), scored[name], classes
-            )
+            scored[name] = score(ordered, known, rewards.reward(_REWARD))
+    with VerifierPool(cores) as pool:
+        for name, of in scored.items():
+            classes = answer_classes(of, pool)
+            asked = len(problems[name])
+            results[name] = report.benchmark_result(name, asked, of, classes)
     audited = read_completions(folder / AUDIT)
     for name, result in results.items():
         if original := benchmarks.made_from(name, problems):

@@ -97,16 +97,12 @@ def _gsm8k(row: Row) -> Row:
     return found | {"solution": solution.strip()}
 
 
-def _svamp(row: Row) -> Row:
+def _svamp(row: Row, half: int | None = None) -> Row | None:
     body = row["Body"].strip()
     body += "" if body.endswith((".", "?", "!", ",")) else "."
     problem = f"{body} {row['Question'].strip()}"
-    return {"problem": problem, "answer": _whole(row["Answer"])}
-
-
-def _svamp_half(row: Row, half: int) -> Row | None:
-    found = _svamp(row)
-    return found if _hash_byte(found) % 2 == half else None
+    found = {"problem": problem, "answer": _whole(row["Answer"])}
+    return found if half in (None, _hash_byte(found) % 2) else None
 
 
 def _mawps_asdiv(row: Row) -> Row | None:
@@ -186,8 +182,8 @@ SOURCES = {
         sha256="3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
     ),
     "svamp1000": _svamp_set(read=_svamp),
-    "svamp_dev": _svamp_set(read=functools.partial(_svamp_half, half=0)),
-    "svamp_test": _svamp_set(read=functools.partial(_svamp_half, half=1)),
+    "svamp_dev": _svamp_set(read=functools.partial(_svamp, half=0)),
+    "svamp_test": _svamp_set(read=functools.partial(_svamp, half=1)),
     "mawps_asdiv": _svamp_set(
         path="data/mawps-asdiv-a_svamp/train.csv",
         sha256="c761cdc6390a67a285c6c346a2931f61bc8f47430eceaeb123cc3d0263efa821",

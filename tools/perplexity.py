@@ -10,6 +10,7 @@ the tokenizer's begin-of-text token, if any. Use texts unrelated to the training
 
 import argparse
 import hashlib
+import itertools
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -35,9 +36,7 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
     """
     count = math.ceil((len(ids) - 1) / (length - 1))
     edges = np.linspace(0, len(ids) - 1, count + 1).round().astype(int)
-    return [
-        ids[start : end + 1] for start, end in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    return [ids[start : end + 1] for start, end in itertools.pairwise(edges)]
 
 
 def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
@@ -63,19 +62,17 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
             model, sequences, context=context, on_scored=scored.update
         )
     # The first token of a window is scored in the previous window.
-    found = [-row[len(begin) + 1 :].astype(np.float64).mean() for row in rows]
-    size = sum(len(text.encode()) for text in texts)
-    sizes = np.array([len(window) - 1 for window in cut])
-    nats = float(np.average(found, weights=sizes))
+    found = [-row[len(begin) + 1 :].astype(np.float64) for row in rows]
+    every = np.concatenate(found)
     return {
-        "tokens": int(sizes.sum()),
-        "nats": nats,
-        "bits_per_byte": nats * int(sizes.sum()) / math.log(2) / size,
-        "of_windows": [float(x) for x in found],
+        "tokens": len(every),
+        "nats": float(every.mean()),
+        "bits_per_byte": float(every.sum())
+        / math.log(2)
+        / len("".join(texts).encode()),
+        "of_windows": [float(of_window.mean()) for of_window in found],
         "texts": len(texts),
-        "ids": hashlib.sha256(
-            b"".join(np.asarray(of_text, "<i4").tobytes() for of_text in ids)
-        ).hexdigest(),
+        "ids": hashlib.sha256(str(ids).encode()).hexdigest(),
     }
 
 

@@ -14,7 +14,8 @@ import collections
 import pathlib
 import sys
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from configs.reading import user_path
 from rl.files import read_rows
@@ -22,6 +23,15 @@ from rl.progress import each
 from rl.verifier import VERSION, Examiner, extract_answer, is_equivalent
 from rl.verifier.parse.answers import parse_answer
 from tools import command
+
+# types of a row's fields
+_PAIR = {
+    "gold": str | None,
+    "golds": Sequence[str] | None,
+    "pred": str,
+    "mode": Literal["answer", "response"] | None,
+    "label": bool | None,
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -97,27 +107,15 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
     verdicts: list[dict] = []
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
-    rows = [pair for path in paths for pair in read_rows(path)]
+    rows = [pair for path in paths for pair in read_rows(path, fields=_PAIR)]
     if not rows:
         names = ", ".join(map(str, paths))
         raise ValueError(f"{names}: contains no pairs; give rows with gold and pred")
     for where, row in each(rows, "verify", "pairs"):
-        golds: Any = row["golds"] if "golds" in row else [row.get("gold")]
-        predicted = row.get("pred")
-        texts = isinstance(golds, list) and all(isinstance(g, str) for g in golds)
-        if not isinstance(predicted, str) or not texts:
-            raise ValueError(
-                f"{where}: 'gold' (or a list 'golds') and 'pred' must be text, not"
-                f" {golds!r:.60} and {predicted!r:.60}"
-            )
-        label, mode = row.get("label"), row.get("mode") or "answer"
-        if not isinstance(label, bool | None) or mode not in ("answer", "response"):
-            raise ValueError(
-                f"{where}: label={label!r:.60} and mode={mode!r:.60}: label must be"
-                " true or false, and mode must be 'answer' or 'response'; correct the"
-                " row"
-            )
-        is_response = mode == "response"
+        golds, predicted = row.get("golds") or [row.get("gold")], row["pred"]
+        if None in golds:
+            raise ValueError(f"{where}: has neither 'gold' nor 'golds'; add one")
+        label, is_response = row.get("label"), row.get("mode") == "response"
         answer = extract_answer(predicted) if is_response else predicted
         correct = answer is not None and any(is_equivalent(answer, g) for g in golds)
         verdict = {"id": row.get("id"), "correct": correct, "answer": answer}

@@ -22,7 +22,7 @@ import sysconfig
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rl.errors import error_place, short_path
+from rl.errors import located, short_path
 from rl.files import sha256
 from rl.packages import NAMES
 from rl.problems.functions import load_function
@@ -107,9 +107,7 @@ def open_function(
         except _Broken as broken:
             what = f"{form.place}: {broken}"
         except Exception as error:  # a user's function may raise anything
-            place = error_place(error, skip=__file__) or form.place
-            message = " ".join(str(error).split())
-            what = f"{place}: {type(error).__name__}: {message}"
+            what = located(error, skip=__file__, place=form.place)
         return Fault(f"{named}: {what}; {describe_item(problem, texts[suspect])}")
 
     return work

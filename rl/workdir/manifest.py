@@ -160,10 +160,9 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
     Otherwise the run would resume from an older one and drop the later metrics. A
     checkpoint that was renamed to `STEP.damaged` is not an error.
     """
-    path, named = workdir / "metrics.jsonl", 0
-    for where, row in files.read_rows(path, appended=True):
-        if "checkpoint/step" in row:
-            named = max(named, files.whole_number(row, where, "checkpoint/step"))
+    path, key = workdir / "metrics.jsonl", "checkpoint/step"
+    rows = files.read_rows(path, appended=True, fields={key: int | None})
+    named = max((row.get(key) or 0 for _, row in rows), default=0)
     folder = workdir / "checkpoints"
     steps = steps_in(folder)
     newest = max(steps, default=0)

@@ -113,7 +113,10 @@ def test_a_table_is_one_whatever_its_cells_hold():
     ]
 
 
-def test_a_boolean_is_no_whole_number():
-    assert files.whole_number({"step": 3}, "a.jsonl:1", "step") == 3
-    with pytest.raises(ValueError, match="^a.jsonl:1: step=True: must be a whole"):
-        files.whole_number({"step": True}, "a.jsonl:1", "step")
+def test_the_fields_of_rows_have_types(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"step": 3}\n{"step": true}\n')
+    rows = files.read_rows(path, fields={"step": int, "note": str | None})
+    assert next(rows) == (f"{path}:1", {"step": 3})
+    with pytest.raises(ValueError, match="a.jsonl:2: step=True: must be of type int"):
+        next(rows)

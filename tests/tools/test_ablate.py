@@ -218,7 +218,7 @@ def test_a_wrong_command_is_one_line(tmp_path):
         (f"--config={tmp_path / 'none.py'}",): "none.py: defines no ABLATIONS",
         (f"--config={tmp_path / 'gone.py'}",): "gone.py: no such file",
         (f"--config={tmp_path / 'key.py'}:mine",): "key.py: unknown key 'nope'",
-        (f"{mine}:low",): "mine.py:mine:low: all arms run, so give no arm",
+        (f"{mine}:low",): "ablation 'mine:low': must be one of mine",
         (mine, "--seeds=0,a"): "--seeds=0,a: must be integers",
         (mine, "--seeds=1,1"): "seeds=[1, 1]: give at least one, and none twice",
         (mine, "--config.seed=3"): "config.seed=3: use --seeds instead",

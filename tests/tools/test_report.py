@@ -161,7 +161,7 @@ def declined(accuracies, tmp_path):
 @pytest.mark.failure(64)
 def test_a_run_that_ends_below_its_start_or_its_best_is_found(tmp_path):
     (found,) = declined([0.387, 0.164], tmp_path / "a")
-    text = "held-out accuracy ended at 16.4%, below its start of 38.7% at step 0"
+    text = "held-out accuracy ended at 16.4%, below its best of 38.7% at step 0"
     assert found == ("decline", "10", text)
     (found,) = declined([0.2, 0.5, 0.4], tmp_path / "b")
     text = "held-out accuracy ended at 40.0%, below its best of 50.0% at step 10"
@@ -194,8 +194,8 @@ def test_an_incomplete_last_line_is_ignored_and_other_bad_lines_are_errors(tmp_p
     lines = (folder / "samples.jsonl").read_text().splitlines()
     for bad, message in {
         "nonsense": "not JSON",
-        '{"step": "3"}': "step='3': must be a whole number",
-        '{"step": 3, "problem": "?"}': "needs problem, completion, gold and reward",
+        '{"step": "3"}': "step='3': must be of type int",
+        '{"step": 3, "reward": 1, "problem": "?"}': "completion=None: must be",
     }.items():
         (folder / "samples.jsonl").write_text("\n".join([lines[0], bad, lines[1]]))
         with pytest.raises(ValueError, match=f"samples.jsonl:2: {message}"):

@@ -54,16 +54,17 @@ def test_a_negative_answer_is_no_flag(capsys):
     ("content", "message"),
     [
         (b'{"gold": "1", "pred": "1"}\nnot json\n', "pairs.jsonl:2: not JSON"),
-        (b'{"gold": "1"}\n', "pairs.jsonl:1: 'gold' (or a list 'golds') and"),
-        (b'{"golds": "12", "pred": "1"}\n', "must be text, not '12' and '1'"),
-        (b'{"golds": 3, "pred": "1"}\n', "must be text, not 3 and '1'"),
+        (b'{"gold": "1"}\n', "pairs.jsonl:1: pred=None: must be of type str; "),
+        (b'{"pred": "1"}\n', "pairs.jsonl:1: has neither 'gold' nor 'golds'; add one"),
+        (b'{"golds": "12", "pred": "1"}\n', "golds='12': must be a list or be None"),
+        (b'{"golds": [3], "pred": "1"}\n', "entries: 3 must be of type str"),
         (
             b'{"gold": "1", "pred": "1", "label": 1}\n',
-            "pairs.jsonl:1: label=1 and mode='answer': label must be true or false",
+            "pairs.jsonl:1: label=1: must be of type bool or be None; restore",
         ),
         (
             b'{"gold": "1", "pred": "1", "mode": "Response"}\n',
-            "mode='Response': label must be true or false, and mode must be 'answer'",
+            "mode='Response': must be one of answer, response or be None",
         ),
         (b"", "pairs.jsonl: contains no pairs; give rows with gold and pred"),
     ],

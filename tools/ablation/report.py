@@ -1,17 +1,17 @@
-"""Reads the results of an ablation's runs and reports them as Markdown tables."""
+"""Compares the arms of an ablation, and reports them as Markdown tables."""
 
 import collections
-import pathlib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl import files
-from tools.ablation.compare import compare
-from tools.ablation.study import Run, Study
+from rl.statistics import compare_seeds, holm, t_interval
+from tools.ablation.study import Study
 from tools.page import Section
 from tools.page import markdown as render
+from tools.report.reading import Run, read_runs
 
 END = 0.1  # figures "at the end" are means over this share of the steps
 # Sections of the identity in manifest.json that should be equal in all runs.
@@ -40,28 +40,24 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def read_figures(workdir: pathlib.Path) -> dict[str, float]:
-    """Returns the figures of a finished run, by key of `FIGURES`.
+def figures_of(run: Run) -> dict[str, float]:
+    """Returns the figures that a run recorded, by key of `FIGURES`."""
+    last = run.steps[-max(1, round(END * len(run.steps))) :]
 
-    Figures that the run did not record are missing.
-    """
-    summary = files.read_json(workdir / "summary.json")
-    rows = [r for _, r in files.read_rows(workdir / "metrics.jsonl", appended=True)]
-    steps = [row for row in rows if "seconds/step" in row]
-    last = steps[-max(1, round(END * len(steps))) :]
-
-    def mean(name: str) -> float | None:
-        values = [row[name] for row in last if row.get(name) is not None]
+    def mean(metric: str) -> float | None:
+        values = [
+            row[metric] for row in last if math.isfinite(row.get(metric, math.nan))
+        ]
         return float(np.mean(values)) if values else None
 
-    final: Mapping[str, Any] = summary["final"] or {}
+    final: Mapping[str, Any] = run.summary["final"] or {}
     found = {
         "accuracy": final.get("accuracy"),
         "greedy_accuracy": final.get("greedy_accuracy"),
         "entropy": mean("policy/entropy"),
         "length": mean("length/all_mean"),
-        "tokens": sum(row.get("sampling/tokens", 0) for row in steps),
-        "minutes": summary["wall_seconds"],
+        "tokens": sum(row.get("sampling/tokens", 0) for row in run.steps),
+        "minutes": run.summary["wall_seconds"],
     }
     return {name: float(x) for name, x in found.items() if x is not None}
 
@@ -70,12 +66,18 @@ def read_result(study: Study) -> dict[str, Any]:
     """Returns the data of the report: all runs, and a comparison of finished runs."""
     runs = []
     by_arm: dict[str, dict[int, Any]] = {arm: {} for arm in study.ablation.arms}
+    identities = collections.defaultdict(set)  # values of all runs
     for run in study.runs:
         row: dict[str, Any] = {"arm": run.arm, "seed": run.seed}
         row["workdir"] = str(run.workdir)
-        if summary := run.summary:
-            row["figures"] = by_arm[run.arm][run.seed] = read_figures(run.workdir)
-            row |= {key: summary[key] for key in ("steps", "ended", "unhealthy")}
+        if run.summary:
+            (finished,) = read_runs([run.workdir])
+            row["figures"] = by_arm[run.arm][run.seed] = figures_of(finished)
+            keys = "steps", "ended", "unhealthy"
+            row |= {key: finished.summary[key] for key in keys}
+            for section in _SHARED:
+                for name, value in finished.manifest["identity"][section].items():
+                    identities[f"{section}.{name}"].add(value)
         else:
             row["missing"] = run.last_line
         runs.append(row)
@@ -87,9 +89,69 @@ def read_result(study: Study) -> dict[str, Any]:
         "arms": study.ablation.arms,
         "seeds": study.seeds,
         "runs": runs,
-        "differ": _differing(run for run in study.distinct if run.summary),
+        "differ": {
+            key: len(values)
+            for key, values in sorted(identities.items())
+            if len(values) > 1
+        },
         **compare(by_arm, reference=study.ablation.reference),
     }
+
+
+def compare(
+    runs: Mapping[str, Mapping[int, Mapping[str, float]]], *, reference: str
+) -> dict[str, Any]:
+    """Compares the figures of each arm, `runs[arm][seed]`, with the reference arm's.
+
+    Returns:
+      A dict with `reference`, `cells[arm][figure]` and `noise[figure]`. Cells and noise
+      without data are missing. A value that cannot be computed is None.
+
+      A cell has the `mean` over `seeds` seeds, the mean's 95% `interval` (Student's t),
+      and the `difference` from the reference arm. A difference has its `mean`, the
+      `interval` and `p_value` of `compare_seeds`, and in `seeds` the smaller of the two
+      arms' numbers of seeds. If there is a p-value, `p_adjusted` is its value after
+      Holm's correction for the number of compared arms.
+
+      Noise is the standard deviation between seeds, pooled over arms.
+    """
+    names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
+    cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}
+    noise = {}
+    for name in names:
+        by_arm = {
+            arm: [run[name] for run in of_arm.values() if name in run]
+            for arm, of_arm in runs.items()
+        }
+        first, tested = by_arm[reference], []
+        for arm, values in by_arm.items():
+            if not values:
+                continue
+            difference: dict[str, Any] | None = None
+            if arm != reference and first:
+                interval, p_value = compare_seeds(first, values) or (None, None)
+                difference = {
+                    "mean": float(np.mean(values) - np.mean(first)),
+                    "interval": interval,
+                    "p_value": p_value,
+                    "seeds": min(len(values), len(first)),
+                }
+                tested += [difference] if p_value is not None else []
+            cells[arm][name] = {
+                "mean": float(np.mean(values)),
+                "interval": t_interval(values),
+                "seeds": len(values),
+                "difference": difference,
+            }
+        adjusted = holm([found["p_value"] for found in tested])
+        for found, p_value in zip(tested, adjusted, strict=True):
+            found["p_adjusted"] = p_value
+        several = [values for values in by_arm.values() if len(values) > 1]
+        if several:
+            squares = sum(float(np.var(values) * len(values)) for values in several)
+            degrees = sum(len(values) - 1 for values in several)
+            noise[name] = math.sqrt(squares / degrees)
+    return {"reference": reference, "cells": cells, "noise": noise}
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -172,14 +234,3 @@ def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
             yield f"{which} ended after step {run['steps']}: {why}."
     for key, count in result["differ"].items():
         yield f"The runs differ in {key}, which has {count} different values."
-
-
-def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Counts the values of each manifest entry in `_SHARED` that varies by run."""
-    seen = collections.defaultdict(set)
-    for run in runs:
-        identity = files.read_json(run.workdir / "manifest.json")["identity"]
-        for section in _SHARED:
-            for name, value in identity[section].items():
-                seen[f"{section}.{name}"].add(value)
-    return {key: len(values) for key, values in sorted(seen.items()) if len(values) > 1}

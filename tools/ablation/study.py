@@ -65,14 +65,10 @@ class Study:
     runs: tuple[Run, ...]  # all arms with the first seed, then with the second, ...
 
     @property
-    def distinct(self) -> tuple[Run, ...]:
-        """The runs with different configs; of runs with equal configs, the first."""
-        return tuple({run.workdir: run for run in reversed(self.runs)}.values())[::-1]
-
-    @property
     def pending(self) -> tuple[Run, ...]:
-        """The runs of `distinct` that have not ended."""
-        return tuple(run for run in self.distinct if run.summary is None)
+        """The runs that have not ended; of runs with equal configs, the first."""
+        distinct = {run.workdir: run for run in reversed(self.runs)}.values()
+        return tuple(run for run in distinct if run.summary is None)[::-1]
 
 
 def make_study(
@@ -99,8 +95,6 @@ def make_study(
     ablations = run_file(file).get("ABLATIONS")
     if not isinstance(ablations, dict):
         raise ValueError(f"{file}: defines no ABLATIONS; see configs/ablation.py")
-    if ":" in which:
-        raise ValueError(f"{name}: all arms run, so give no arm")
     ablation = find_ablation(ablations, which)
     if "seed" in overrides:
         raise ValueError(f"config.seed={overrides['seed']}: use --seeds instead")

@@ -158,13 +158,8 @@ def load_readings(path: str) -> Readings:
     `path` is a JSONL file with rows `{"source": TEXT, "wrong": BOOL}`; "" gives {}.
     """
     counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
-    for where, row in read_rows(pathlib.Path(path)) if path else ():
-        source, wrong = row.get("source"), row.get("wrong")
-        if not isinstance(source, str) or not isinstance(wrong, bool):
-            raise ValueError(
-                f"{where}: source={source!r} must be text, and wrong={wrong!r} must be"
-                " true or false"
-            )
-        read, bad = counts[source]
-        counts[source] = read + 1, bad + wrong
+    fields = {"source": str, "wrong": bool}
+    for _, row in read_rows(pathlib.Path(path), fields=fields) if path else ():
+        read, bad = counts[row["source"]]
+        counts[row["source"]] = read + 1, bad + row["wrong"]
     return dict(counts)

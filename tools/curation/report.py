@@ -30,19 +30,18 @@ def count(
     first = [(row.source, next(iter(row.reasons))) for row in rows if row.reasons]
     counted = counts(reason for _, reason in first)
     found = counts(reason for row in rows for reason in row.reasons)
-    by_source: dict[str, dict[str, Any]] = {}
     evident = counts(row.source for row in rows if row.strength >= least)
     kept_of = counts(row.source for row in kept)
-    for name, count in counts(row.source for row in rows).most_common():
-        by_source[name] = {
+    by_source = {
+        name: {
             "rows": count,
             "with evidence": evident[name],
             "kept": kept_of[name],
             **_wrong_golds(*readings.get(name, (0, 0))),
-            "reasons": {},
+            "reasons": dict(counts(reason for of, reason in first if of == name)),
         }
-    for (name, reason), n in counts(first).items():
-        by_source[name]["reasons"][reason] = n
+        for name, count in counts(row.source for row in rows).most_common()
+    }
     levels = counts(str(row.level or _NO_LEVEL) for row in kept)
     repairs = counts(name for row in kept for name in row.meta.get("repairs", ()))
     funnel, left, entries = [], len(rows), {}

@@ -138,11 +138,9 @@ def _differs(name: str, problems: Sequence[Problem]) -> bool:
 
 def content_hash(problems: Iterable[Problem]) -> str:
     """Returns the SHA-256 hash of the problem texts and accepted answers, in order."""
-    digest = hashlib.sha256()
-    for problem in problems:
-        row = [problem.problem, list(problem.answers)]
-        digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-    return digest.hexdigest()
+    rows = ([problem.problem, problem.answers] for problem in problems)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:

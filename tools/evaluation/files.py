@@ -14,13 +14,14 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.schema import differences, flatten, violation
+from configs.schema import differences, flatten
 from rl import files
 from rl.evaluate import SampledCompletion, Scored
 from rl.reward.rewards import VERIFIER, parse
 
 COMPLETIONS = "completions.jsonl"
 AUDIT = "audit"  # subfolder with the completions of an audit
+_VERDICT = {"benchmark": str, "id": str, "correct": bool, "cluster": str | None}
 # completions of one benchmark by problem id and number of the sample
 Completions = dict[tuple[str, int], SampledCompletion]
 
@@ -65,13 +66,12 @@ def read_completions(folder: pathlib.Path) -> dict[str, Completions]:
     """
     found: dict[str, Completions] = {}
     hints = typing.get_type_hints(SampledCompletion)
-    for where, row in files.read_rows(folder / COMPLETIONS, appended=True):
-        for key, hint in {"benchmark": str, **hints}.items():
-            if wrong := violation(value := row.get(key), hint):
-                raise ValueError(
-                    f"{where}: {key}={value!r:.60}: must {wrong}; remove the row to"
-                    " sample it again"
-                )
+    for where, row in files.read_rows(
+        folder / COMPLETIONS,
+        appended=True,
+        fields={"benchmark": str, **hints},
+        advice="remove the row to sample it again",
+    ):
         drawn = SampledCompletion(**{n: row[n] for n in hints if n in row})
         of_benchmark = found.setdefault(row["benchmark"], {})
         if (drawn.id, drawn.sample) in of_benchmark:
@@ -143,16 +143,12 @@ def read_evaluation(folder: pathlib.Path) -> Evaluation:
         )
     correct: dict[str, dict[str, list[bool]]] = {}
     clusters: dict[str, dict[str, str]] = {}
-    for where, row in files.read_rows(path):
-        try:
-            name, id = row["benchmark"], row["id"]
-            correct.setdefault(name, {}).setdefault(id, []).append(row["correct"])
-            if "cluster" in row:
-                clusters.setdefault(name, {})[id] = row["cluster"]
-        except KeyError as error:
-            raise ValueError(
-                f"{where}: no field {error}; rewrite the file with --rescore {folder}"
-            ) from None
+    advice = f"rewrite the file with --rescore {folder}"
+    for _, row in files.read_rows(path, fields=_VERDICT, advice=advice):
+        name, id = row["benchmark"], row["id"]
+        correct.setdefault(name, {}).setdefault(id, []).append(row["correct"])
+        if "cluster" in row:
+            clusters.setdefault(name, {})[id] = row["cluster"]
     results = folder / "results.json"
     written = files.read_json(results) if results.is_file() else {}
     judged: dict[str, Any] = {}

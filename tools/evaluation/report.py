@@ -126,27 +126,23 @@ def percent(part: Figures, key: str = "accuracy") -> str:
 def _with_published(
     model: str, benchmarks: Mapping[str, Figures], drawn: str
 ) -> Section:
-    five = [benchmarks.get(name, {}) for name in FIVE]
-    heads = [title(name) for name in FIVE]
-
-    def row(name: str, how: str, cells: Sequence[str], mean: str, source: str):
-        scores = dict(zip(heads, cells, strict=True))
-        return {"%": name, "sampling": how} | scores | {"mean": mean, "source": source}
-
     average = average_of_five(benchmarks)
     mean = "" if average is None else f"{100 * average:.1f}"
-    rows = [row(model, drawn, [*map(percent, five)], mean, "this evaluation")]
+    own = [percent(benchmarks.get(name, {})) for name in FIVE]
+    table = [(model, own, mean, "this evaluation", drawn)]
     for name, scores, source, how in PUBLISHED:
         cells = [f"{score:.1f}" for score in scores]
-        rows.append(row(name, how, cells, f"{np.mean(scores):.1f}", source))
-    note = "Published rows are comparable only if sampled under the conditions below."
-    if drawn == "sampling not recorded":
-        note += " How this evaluation was sampled is not recorded."
-    elif drawn != "greedy":
-        note += (
-            f" Sampling differs: this evaluation is {drawn}; the published rows are"
-            " greedy or do not state it."
-        )
+        table.append((name, cells, f"{np.mean(scores):.1f}", source, how))
+    rows = [
+        {"%": name, "sampling": how}
+        | {title(of): cell for of, cell in zip(FIVE, cells, strict=True)}
+        | {"mean": mean, "source": source}
+        for name, cells, mean, source, how in table
+    ]
+    note = (
+        "Published rows are comparable only if sampled under the conditions below. They"
+        f" are greedy or do not state it; this evaluation: {drawn}."
+    )
     return Section("", rows, note)
 
 

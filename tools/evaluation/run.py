@@ -11,7 +11,9 @@ import hashlib
 import pathlib
 import zlib
 from collections.abc import Callable, Sequence
+from typing import Annotated, get_type_hints
 
+from configs.schema import Count, Index, NotNegative, Range, violation
 from rl.evaluate import SampledCompletion, draw
 from rl.files import Rows, sha256_of_each, visible
 from rl.problems.templates import check_template, encode_prompt
@@ -29,26 +31,19 @@ class Conditions:
     """Configures sampling; only results with equal conditions are comparable."""
 
     template: str  # see `rl.problems.templates.encode_prompt`
-    samples: int  # completions per problem
-    temperature: float  # 0 selects greedy decoding
-    top_p: float  # probability mass of nucleus sampling
-    max_tokens: int  # maximum length of a completion
-    context: int  # maximum length of prompt and completion together, in tokens
-    seed: int = 0
-    chunk: int = 1024  # maximum completions per sampler call; a problem is not split
+    samples: Count  # completions per problem
+    temperature: NotNegative  # 0 selects greedy decoding
+    top_p: Annotated[float, Range(0, 1, open=True)]  # mass of nucleus sampling
+    max_tokens: Count  # maximum length of a completion
+    context: Count  # maximum length of prompt and completion together, in tokens
+    seed: Index = 0
+    chunk: Count = 1024  # maximum completions per sampler call; a problem is not split
 
     def __post_init__(self) -> None:
         check_template(self.template)
-        least = {"samples": 1, "max_tokens": 1, "context": 1, "chunk": 1, "seed": 0}
-        for key, limit in least.items():
-            if (value := getattr(self, key)) < limit:
-                raise ValueError(f"{key}={value}: must be at least {limit}")
-        SamplingParams(  # checks temperature and top-p
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            stop_token_ids=(0,),
-        )
+        for key, hint in get_type_hints(Conditions, include_extras=True).items():
+            if wrong := violation(value := getattr(self, key), hint):
+                raise ValueError(f"{key}={value}: must {wrong}")
         if self.temperature == 0 and self.samples > 1:
             raise ValueError(
                 f"samples={self.samples}: must be 1 at temperature 0, because all "

@@ -28,9 +28,9 @@ def findings(run: Run) -> list[Finding]:
     skipped = [row for row in run.steps if row.get("policy/skipped", 0) > 0]
     if skipped:
         count = int(sum(row["policy/skipped"] for row in skipped))
-        steps = _spans([int(row["step"]) for row in skipped])
         text = f"updates skipped: {count} (loss or gradient not finite)"
-        found.append(Finding(steps, "update", text))
+        steps = [int(row["step"]) for row in skipped]
+        found.append(Finding(_spans(steps), "update", text))
     empty = [int(row["step"]) for row in run.steps if "policy/loss" not in row]
     if empty:
         text = f"steps without an update: {len(empty)} (too few informative groups)"
@@ -62,7 +62,7 @@ def _alarms(run: Run) -> list[Finding]:
 
 
 def _declines(run: Run) -> list[Finding]:
-    """Finds held-out accuracies that end clearly below their first or best value.
+    """Finds held-out accuracies that end clearly below their best value.
 
     A decline is clear if it exceeds 0.01 and is significant at the 5% level. The level
     is Bonferroni-corrected for the number of evaluations. The test treats evaluations
@@ -82,16 +82,14 @@ def _declines(run: Run) -> list[Finding]:
         error = math.sqrt(2) * (interval[1] - interval[0]) / (2 * 1.96)
         least = float(stats.norm.ppf(1 - 0.025 / len(scores))) * error
         last_step, last = scores[-1]
-        best = max(scores, key=lambda score: score[1])
-        for word, (step, value) in (("start", scores[0]), ("best", best)):
-            if value - last > max(least, _LEAST_DROP):
-                text = (
-                    f"held-out accuracy{' on ' if name else ''}{name} ended at"
-                    f" {100 * last:.1f}%, below its {word} of {100 * value:.1f}% at"
-                    f" step {step:g}"
-                )
-                found.append(Finding(f"{last_step:g}", "decline", text))
-                break
+        step, best = max(scores, key=lambda score: score[1])
+        if best - last > max(least, _LEAST_DROP):
+            text = (
+                f"held-out accuracy{' on ' if name else ''}{name} ended at"
+                f" {100 * last:.1f}%, below its best of {100 * best:.1f}% at step"
+                f" {step:g}"
+            )
+            found.append(Finding(f"{last_step:g}", "decline", text))
     return found
 
 
@@ -102,9 +100,7 @@ def _end(run: Run) -> list[Finding]:
         if (reason := run.summary.get(key))
     ]
     if not run.summary and not run.running:
-        texts = [
-            "the run was stopped or killed, or failed; the same command resumes it"
-        ]
+        texts = ["the run was stopped or killed, or failed; resume it"]
     return [Finding(str(run.done), "end", text) for text in texts]
 
 

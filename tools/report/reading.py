@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.reading import changes
-from rl.files import read_json, read_rows, whole_number
+from rl.files import read_json, read_rows
 from tools.page import is_number
 
 Row = Mapping[str, Any]
+_TEXTS = dict.fromkeys(("problem", "completion", "gold"), str)
+_SAMPLE = {"step": int, "reward": float, **_TEXTS}  # types of used fields
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
 def _read_run(workdir: pathlib.Path, name: str) -> Run:
     if not (workdir / "config.json").is_file():
         raise ValueError(f"{workdir}: no config.json; give the workdir of a run")
-    config = _object(workdir / "config.json")
+    config, samples = _object(workdir / "config.json"), workdir / "samples.jsonl"
     metrics = sorted(_metrics(workdir / "metrics.jsonl"), key=lambda row: row["step"])
     return Run(
         name=name,
@@ -62,7 +64,7 @@ def _read_run(workdir: pathlib.Path, name: str) -> Run:
         manifest=_object(workdir / "manifest.json"),
         steps=[row for row in metrics if "seconds/step" in row],
         evaluations=[row for row in metrics if "seconds/step" not in row],
-        samples=list(_samples(workdir / "samples.jsonl")),
+        samples=[row for _, row in read_rows(samples, appended=True, fields=_SAMPLE)],
         summary=_object(workdir / "summary.json"),
         dumps={
             path.parent.name: _object(path)
@@ -96,23 +98,9 @@ def _object(path: pathlib.Path) -> dict[str, Any]:
 
 def _metrics(path: pathlib.Path) -> Iterator[dict[str, float]]:
     """Yields the numbers of each row; a run writes null for NaN."""
-    for where, row in read_rows(path, appended=True):
-        whole_number(row, where, "step")
+    for _, row in read_rows(path, appended=True, fields={"step": int}):
         values = {key: math.nan if v is None else v for key, v in row.items()}
         yield {key: float(v) for key, v in values.items() if is_number(v)}
-
-
-def _samples(path: pathlib.Path) -> Iterator[Row]:
-    for where, row in read_rows(path, appended=True):
-        whole_number(row, where, "step")
-        texts = [row.get(key) for key in ("problem", "completion", "gold")]
-        are_texts = all(isinstance(text, str) for text in texts)
-        if not are_texts or not is_number(row.get("reward")):
-            raise ValueError(
-                f"{where}: needs problem, completion, gold and reward; restore the"
-                " file, or delete this row"
-            )
-        yield row
 
 
 def _is_locked(path: pathlib.Path) -> bool:

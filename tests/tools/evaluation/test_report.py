@@ -103,9 +103,9 @@ def test_markdown_has_the_row_and_the_published_ones():
     compass = next(line for line in lines if line.startswith("| Compass-Thinker-7B"))
     assert "| not stated | 40.0 | 65.0 | 82.9 | 36.4 | 43.5 | 53.6" in compass
     # A warning that sampled figures are compared with greedy ones.
-    assert any("Sampling differs" in line for line in lines)
+    assert any("this evaluation: avg@4 at T=0.6." in line for line in lines)
     greedy = results | {"conditions": {"drawing": {"samples": 1, "temperature": 0.0}}}
-    assert "Sampling differs" not in table(greedy)
+    assert "this evaluation: greedy." in table(greedy)
     assert any(line.startswith("| own | 3 of 3 | 4 | 33.3 [") for line in lines)
     assert "| template | `Q\\|A {problem}` |" in lines
     # The rows of each table have the cells of its header.

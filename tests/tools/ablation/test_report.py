@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tools.ablation.compare import compare
+from tools.ablation.report import compare
 
 # Student's t at 0.975, from tables: 1, 2 and 4 degrees of freedom.
 T1, T2, T4 = 12.7062, 4.30265, 2.77645
