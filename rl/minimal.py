@@ -26,9 +26,9 @@ from models.config import DecoderConfig
 from rl.base_model import base_folder, model_from_config
 from rl.groups.packing import pack_groups
 from rl.problems.reading import load_problems
+from rl.problems.templates import decode_completion
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
-    decode_completion,
     default_stop_ids,
     load_tokenizer,
 )

@@ -27,12 +27,11 @@ from rl.groups.extra import load_extra_groups
 from rl.metric_loggers import Maker, load_sinks
 from rl.problems.audit import unreadable_golds
 from rl.problems.reading import load_problems
-from rl.problems.templates import check_template, encode_prompt
+from rl.problems.templates import check_template, decode_completion, encode_prompt
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     UnreadableText,
     check_ids,
-    decode_completion,
     default_stop_ids,
     load_tokenizer,
 )

@@ -1,4 +1,4 @@
-"""Renders problems with prompt templates and encodes the prompts.
+"""Converts problems to prompts of token ids, and completions to text.
 
 The template changes scores: Qwen2.5-Math-7B scores 50.6 on MATH-500 with its own
 template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
@@ -7,11 +7,12 @@ template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
 import collections
 import datetime
 import functools
+import itertools
 import json
 import os
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -248,3 +249,44 @@ def check_text(
             f" {before[max(0, at - 20) : at + 20]!r} decode to"
             f" {after[max(0, at - 20) : at + 20]!r}"
         )
+
+
+def decode_completion(
+    tokenizer: PreTrainedTokenizerBase,
+    token_ids: Sequence[int],
+    stop_token_ids: Collection[int],
+    *,
+    show_unknown: bool = False,
+) -> str:
+    """Returns a completion as text, without a special stop token at its end.
+
+    A space at the start stays, although Llama's tokenizers drop it from a text that
+    they decode alone. Other special tokens stay too, because a reward may read them.
+    Ids beyond the tokenizer's last one, which pad the vocabulary, are left out. With
+    `show_unknown`, such ids are written in the form `<|id 151700|>`.
+    """
+    ids = list(token_ids)
+    if ids and ids[-1] in stop_token_ids:
+        if not tokenizer.decode(ids[-1:], skip_special_tokens=True):
+            ids.pop()
+    before, length = _some_text(tokenizer)
+
+    def decode(ids: list[int]) -> str:
+        return str(tokenizer.decode(before + ids))[length:]
+
+    if not show_unknown:
+        return decode(ids)
+    text, size = "", len(tokenizer)
+    for known, run in itertools.groupby(ids, key=lambda i: i < size):
+        if known:
+            text += decode(list(run))
+        else:
+            text += "".join(f"<|id {i}|>" for i in run)
+    return text
+
+
+@functools.lru_cache(maxsize=1)
+def _some_text(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], int]:
+    """Returns the ids of a short text, and the length of their decoded text."""
+    ids = tokenizer.encode("0", add_special_tokens=False)
+    return ids, len(tokenizer.decode(ids))

@@ -5,13 +5,11 @@ takes seconds and hundreds of megabytes. This module hides torch during the impo
 transformers, unless the process has already imported one of the two.
 """
 
-import functools
-import itertools
 import json
 import os
 import pathlib
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 
 from rl.files import LFS_POINTER, damaged
 
@@ -109,47 +107,6 @@ def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
             f"{what}: token id {beyond[0]}: must be at least 0 and less than"
             f" vocab_size={vocab_size} of config.json"
         )
-
-
-def decode_completion(
-    tokenizer: PreTrainedTokenizerBase,
-    token_ids: Sequence[int],
-    stop_token_ids: Collection[int],
-    *,
-    show_unknown: bool = False,
-) -> str:
-    """Returns a completion as text, without a special stop token at its end.
-
-    A space at the start stays, although Llama's tokenizers drop it from a text that
-    they decode alone. Other special tokens stay too, because a reward may read them.
-    Ids beyond the tokenizer's last one, which pad the vocabulary, are left out. With
-    `show_unknown`, such ids are written in the form `<|id 151700|>`.
-    """
-    ids = list(token_ids)
-    if ids and ids[-1] in stop_token_ids:
-        if not tokenizer.decode(ids[-1:], skip_special_tokens=True):
-            ids.pop()
-    before, length = _some_text(tokenizer)
-
-    def decode(ids: list[int]) -> str:
-        return str(tokenizer.decode(before + ids))[length:]
-
-    if not show_unknown:
-        return decode(ids)
-    text, size = "", len(tokenizer)
-    for known, run in itertools.groupby(ids, key=lambda i: i < size):
-        if known:
-            text += decode(list(run))
-        else:
-            text += "".join(f"<|id {i}|>" for i in run)
-    return text
-
-
-@functools.lru_cache(maxsize=1)
-def _some_text(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], int]:
-    """Returns the ids of a short text, and the length of their decoded text."""
-    ids = tokenizer.encode("0", add_special_tokens=False)
-    return ids, len(tokenizer.decode(ids))
 
 
 def _stated(path: pathlib.Path) -> set[int]:

@@ -16,8 +16,7 @@ from typing import Annotated, get_type_hints
 from configs.schema import Count, Index, NotNegative, Range, violation
 from rl.evaluate import SampledCompletion, draw
 from rl.files import Rows, sha256_of_each, visible
-from rl.problems.templates import check_template, encode_prompt
-from rl.problems.tokenizer import decode_completion
+from rl.problems.templates import check_template, decode_completion, encode_prompt
 from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import derive

@@ -8,10 +8,9 @@ from tokenizers.models import BPE, WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rl.problems import arithmetic
-from rl.problems.templates import check_template, encode_prompt
+from rl.problems.templates import check_template, decode_completion, encode_prompt
 from rl.problems.tokenizer import (
     UnreadableText,
-    decode_completion,
     default_stop_ids,
     load_tokenizer,
 )
