@@ -113,6 +113,7 @@ class StopSignals:
         self._number: int | None = None
         self._arrived = math.inf  # time of the first signal to any process
         self._raised = False
+        self._receiving = threading.Lock()
         self._phase = _Phase(interrupts=True, patience=PATIENCE_SECONDS)
 
     def __enter__(self) -> Self:
@@ -137,7 +138,7 @@ class StopSignals:
     def join(self, processes: SingleProcess) -> None:
         """Shares signals with the other processes of a run."""
         self._processes = processes
-        processes.watch_signals(self._receive)
+        processes.watch_signals(self.receive)
         if self._number is not None:
             processes.signal(self._number)
 
@@ -201,20 +202,21 @@ class StopSignals:
                 if own:
                     os._exit(status_of(read[0]))
                 own = True
-                self._receive(read[0])
+                self.receive(read[0])
             phase = self._phase
             late = time.monotonic() > max(self._arrived, phase.began) + phase.patience
             if late and self._processes.leads:
                 self._abandon()
 
-    def _receive(self, number: int) -> None:
+    def receive(self, number: int) -> None:
         """Begins to stop because this or another process received a signal."""
-        if self._arrived < math.inf:
-            return
-        self._number = self._number or number
-        self._arrived = time.monotonic()
-        name = signal.Signals(number).name
-        say(f"{name}: stopping; a second signal ends the process at once")
+        with self._receiving:
+            if self._arrived < math.inf:
+                return
+            self._number = self._number or number
+            self._arrived = time.monotonic()
+            name = signal.Signals(number).name
+            say(f"{name}: stopping; a second signal ends the process at once")
         self._processes.signal(number)
 
     def _abandon(self) -> NoReturn:
@@ -236,6 +238,7 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
         except Stopped as stopped:
             sys.stdout.flush()
             sys.stderr.flush()
+            stop.receive(stopped.signal)  # the thread may not have printed its line yet
             say(message)
             # Everything is closed; waiting threads would delay a normal exit.
             os._exit(status_of(stopped.signal))

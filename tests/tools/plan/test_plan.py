@@ -66,6 +66,8 @@ def planned(request, tmp_path_factory):
     return request.param, plan
 
 
+@pytest.mark.slow  # compiles for five targets
+@pytest.mark.ci
 def test_every_program_of_the_run_is_compiled(planned):
     _, plan = planned
     programs = plan["programs"]
@@ -84,6 +86,8 @@ def test_every_program_of_the_run_is_compiled(planned):
     assert "served" not in parts and "cache" in programs["decode"]["parts"]
 
 
+@pytest.mark.slow  # compiles for five targets
+@pytest.mark.ci
 def test_weights_travel_in_the_update_and_not_in_decoding(planned):
     target, plan = planned
     sent = {
