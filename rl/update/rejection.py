@@ -93,13 +93,13 @@ def reject(
             f" {of_tokens.shape} (finite: {finite}); it must return one finite weight"
             f" for each token, of shape {gaps.shape}"
         )
-    weights = np.zeros(mask.shape, np.float32)
+    weights = np.zeros(mask.shape, np.float32)  # 0 outside the loss mask as well
     weights[mask] = of_tokens
     kept = [
         batch.replace(
-            loss_mask=batch.loss_mask & inside,
-            off_policy=batch.off_policy & batch.loss_mask & inside,
-            stale=batch.stale & batch.loss_mask & inside,
+            loss_mask=inside,
+            off_policy=batch.off_policy & inside,
+            stale=batch.stale & inside,
         )
         for batch, inside in zip(mini_batch, weights != 0, strict=True)
     ]
