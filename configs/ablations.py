@@ -6,6 +6,7 @@ Each arm of an ablation is a config too, `configs/ablations.py:NAME:ARM`.
 """
 
 import importlib.util
+from collections.abc import Mapping
 from typing import Any
 
 from configs import objectives, quickstart_staged
@@ -16,8 +17,15 @@ _FILTER = {
     "dynamic_sampling.oversample": 1.0,
     "dynamic_sampling.on_shortfall": "partial",
 }
-_METHODS: dict[str, dict[str, Any]] = {
-    **{name.lower(): m for name, m in vars(objectives).items() if name.isupper()},
+_METHODS: Mapping[str, Mapping[str, Any]] = {
+    "dapo": objectives.DAPO,
+    "grpo": objectives.GRPO,
+    "dr_grpo": objectives.DR_GRPO,
+    "gspo": objectives.GSPO,
+    "cispo": objectives.CISPO,
+    "scale_rl": objectives.SCALE_RL,
+    "max_rl": objectives.MAX_RL,
+    "dppo": objectives.DPPO,
     "dual_clip": {"function": "dual_clip"},
 }
 _STAGES = quickstart_staged.get_config().curriculum.stages
