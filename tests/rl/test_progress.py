@@ -26,7 +26,8 @@ def _as_stderr(monkeypatch, stream):
 
 @pytest.fixture
 def log(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    # A busy machine may stop a thread for a tenth of a second.
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.3)
     return _as_stderr(monkeypatch, io.StringIO())
 
 
@@ -36,24 +37,20 @@ def test_a_phase_prints_a_line_when_it_begins_and_when_it_is_done(log):
     assert re.fullmatch(r"load: some/folder\nload: done in \d+\.\d s\n", log.getvalue())
 
 
-def test_a_log_gets_lines_with_count_rate_and_time_left(log):
+def test_a_log_gets_lines_with_count_rate_and_time_left(log, monkeypatch):
+    seconds = 0.0
+    clock = types.SimpleNamespace(monotonic=lambda: seconds)
+    monkeypatch.setattr(progress, "time", clock)
     with watch("sample", total=4_000, unit="completions") as count:
-        eventually(lambda: "sample: 0 of 4,000 completions, " in log.getvalue())
+        line = "sample: 0 of 4,000 completions, 0.0 s so far\n"
+        eventually(lambda: line in log.getvalue())
+        # The first may have waited for a compiler.
+        seconds = 60.0
         count.update()
-        began = time.time()
-        eventually(lambda: "sample: 1 of 4,000 completions, " in log.getvalue())
+        seconds = 63.0
         count.update(999)
-        eventually(lambda: "1,000 of 4,000" in log.getvalue())
-        took = time.time() - began
-    last = log.getvalue().splitlines()[-1]
-    told = re.fullmatch(
-        r"sample: 1,000 of 4,000 completions, ([\d,]+)/s, (\d+\.\d) s left", last
-    )
-    # 3,000 take three times as long as the 999 after the first, which may have waited
-    # for a compiler.
-    rate, left = float(told[1].replace(",", "")), float(told[2])
-    assert left == pytest.approx(3_000 / rate, abs=0.06)
-    assert 999 / took <= rate <= 999 / 0.05
+        line = "sample: 1,000 of 4,000 completions, 333/s, 9.0 s left\n"
+        eventually(lambda: line in log.getvalue())
 
 
 def test_without_a_total_the_time_is_shown(log):
@@ -93,7 +90,7 @@ def test_a_hushed_process_and_work_of_a_moment_print_nothing(log, monkeypatch):
     monkeypatch.setattr(progress, "_hushed", threading.Event())
     progress.hush()
     with phase("load", "some/folder"):
-        time.sleep(3 * progress.LINE_SECONDS)
+        time.sleep(2 * progress.LINE_SECONDS)
     assert log.getvalue() == ""
 
 
@@ -126,7 +123,7 @@ def test_an_error_goes_through_and_ends_the_lines(log):
     with pytest.raises(ValueError, match="broken"), phase("load", "it"):
         raise ValueError("broken")
     said = log.getvalue()
-    time.sleep(0.12)
+    time.sleep(2 * progress.LINE_SECONDS)
     assert log.getvalue() == said == "load: it\n"
 
 
