@@ -22,8 +22,8 @@ from rl.errors import one_line
 from rl.groups.ahead import Ahead
 from rl.groups.collect import Collector, Shortfall
 from rl.groups.curriculum import Curriculum
-from rl.groups.extra import ExtraGroups, load_extra_groups
-from rl.groups.packing import padding_fraction
+from rl.groups.extra import load_extra_groups
+from rl.groups.packing import ExtraGroups, padding_fraction
 from rl.groups.stats import RolloutStats, staleness_metrics
 from rl.held_out import evaluate_sets, scalars_of, score_of
 from rl.metrics import (

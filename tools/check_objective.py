@@ -22,8 +22,8 @@ import jax
 from configs import base
 from rl.processes.devices import start_cpu_devices
 from rl.update.losses import LOSSES
-from rl.update.objective import objective_from_config
-from rl.update.rejection import REJECTIONS, TRUNCATE
+from rl.update.objective import TRUNCATE, objective_from_config
+from rl.update.rejection import REJECTIONS
 from tools import command
 from tools.objective.corrections import correction_findings
 from tools.objective.properties import DEVICES, Finding, loss_findings

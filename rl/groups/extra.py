@@ -16,18 +16,18 @@ them by the `sampler_logprobs` of their completions.
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rl.errors import user_code
-from rl.groups.advantages import Advantages, check_advantages
+from rl.groups.advantages import check_advantages
+from rl.groups.packing import ExtraGroups
 from rl.problems.functions import by_name, load_function
 from rl.types import Group, Problem
 from rollout.types import Completion
 
-ExtraGroups = Callable[[Sequence[Group], int], list[tuple[Group, Advantages]]]
 _ELSEWHERE = -1  # differs from every policy version
 _NAMES = ("groups", "step", "problems", "encode", "tokenize")
 

@@ -5,18 +5,19 @@ Packing, micro-batches and the mesh therefore change the gradient by rounding on
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, assert_never
 
 import numpy as np
 from jaxtyping import Int
 
 from configs.base import RunConfig
-from rl.groups.advantages import compute_advantages
-from rl.groups.extra import ExtraGroups
+from rl.groups.advantages import Advantages, compute_advantages
 from rl.types import Batch, Group, Segment
 
 Aggregation = Literal["token", "group", "sequence", "constant"]
+# From the groups and the version of a step to added groups; see `rl.groups.extra`.
+ExtraGroups = Callable[[Sequence[Group], int], list[tuple[Group, Advantages]]]
 
 
 def pack_groups(

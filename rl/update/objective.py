@@ -26,10 +26,10 @@ from models.decoder import Decoder, Params, head_table
 from rl.types import Batch, Scalar
 from rl.update.head import score_tokens
 from rl.update.losses import MAX_LOG_RATIO, Segments, k1, k3, load_loss
-from rl.update.rejection import TRUNCATE
 
 Stats = dict[str, dict[str, Float[jax.Array, ""]]]
 
+TRUNCATE = "truncate"  # a value of objective.correction
 KL_ESTIMATES = {"k1": k1, "k3": k3}
 
 

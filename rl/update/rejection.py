@@ -24,8 +24,8 @@ from rl.groups.packing import number_completions, weigh
 from rl.problems.functions import load_named
 from rl.types import Batch
 from rl.update.losses import MAX_LOG_RATIO
+from rl.update.objective import TRUNCATE
 
-TRUNCATE = "truncate"
 Reject = Callable[[Sequence[Batch]], list[Batch]]
 Rejection = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 

@@ -9,8 +9,8 @@ import numpy as np
 from configs.base import RunConfig
 from rl.groups.packing import Aggregation, weigh
 from rl.types import Batch
-from rl.update.objective import KL_ESTIMATES, objective_from_config
-from rl.update.rejection import TRUNCATE, make_rejection
+from rl.update.objective import KL_ESTIMATES, TRUNCATE, objective_from_config
+from rl.update.rejection import make_rejection
 from tools.objective import trial
 from tools.objective.properties import TOLERANCE, Finding
 from tools.objective.trial import GROUP, OWNER, SHORT, Trial, Values, layout

@@ -8,8 +8,8 @@ import pytest
 from configs import base
 from rl.groups.packing import pack_segments, weigh
 from rl.update.losses import LOSSES
-from rl.update.objective import objective_from_config
-from rl.update.rejection import TRUNCATE, geometric, make_rejection, mask, reject
+from rl.update.objective import TRUNCATE, objective_from_config
+from rl.update.rejection import geometric, make_rejection, mask, reject
 from tests.rl.examples import example_hyper, make_group, make_segments
 
 COMPLETIONS = np.array([1, 1, 2, 2, 2])
