@@ -29,6 +29,29 @@ def start_python(*arguments: object, **how) -> subprocess.Popen[str]:
     return subprocess.Popen(_command(arguments), **how)
 
 
+@contextlib.contextmanager
+def started(commands, **how) -> Iterator[list[subprocess.Popen[str]]]:
+    """Starts Python with each list of arguments; what runs at the end is killed.
+
+    What they print can be read afterwards too.
+    """
+    how = {"stderr": subprocess.PIPE} | how
+    processes = [start_python(*arguments, **how) for arguments in commands]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Variables of a command: without this process's devices and threads."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "NPROC")}
+    return kept | {"PYTHONPATH": str(ROOT)} | variables
+
+
 def _command(arguments) -> list[str]:
     return [sys.executable, *(textwrap.dedent(str(a)) for a in arguments)]
 

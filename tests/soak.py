@@ -24,7 +24,6 @@ import random
 import runpy
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -34,14 +33,22 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.processes.stopping import run, status_of
+from tests.other_processes import environment, python
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What depends on the machine and the moment; saves run while steps do.
 _TIMINGS = ("seconds/", "speed/", "timing/", "sampling/seconds", "checkpoint/")
 _STAGES = (
     {"name": "easy", "levels": {"2": 0.3, "3": 0.7}, "steps": 4},
     {"name": "hard", "levels": {"3": 0.2, "4": 0.4, "5": 0.4}, "eps_high": 0.3},
 )
+_CONFIG = f"""
+from configs import quickstart
+
+def get_config():
+    c = quickstart.get_config()
+    c.curriculum.stages = {_STAGES!r}
+    return c
+"""
 # A pass over these sums ends every few steps; of four completions of one most are all
 # right or all wrong.
 _SETTINGS = {
@@ -200,61 +207,32 @@ def _run(
         "mesh.fsdp": side,
         "mesh.tensor": side,
         **dict(args.set),
+        "model.maker_args.cache": args.out / "bases",
+        "compiled": args.out / "compiled",
     }
-    at = args.out / "struck_at"
+    config, at = args.out / "soak_config.py", args.out / "struck_at"
+    files.replace(config, _CONFIG)
     at.unlink(missing_ok=True)
     order = {"strike": strike and dataclasses.asdict(strike), "at": str(at.absolute())}
-    done = _start(args.out, workdir, settings, order)
+    done = python(
+        *("-m", "tests.soak", "child", json.dumps(order)),
+        *(f"--config={config}", f"--workdir={workdir}"),
+        *(f"--config.{key}={value}" for key, value in settings.items()),
+        env=environment(),
+        preexec_fn=_die_with_parent,
+    )
     ended = time.time()
     if not done.returncode:
         return None
     if not (strike and at.exists() and done.returncode in _ENDS[strike.signal]):
-        raise _ended(done, f" after {strike}" if strike else "")
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        after = f" after {strike}" if strike else ""
+        end = f"{done.returncode}{after}: {' | '.join(lines[-3:])}"
+        raise Different(f"a run ended with {end}")
     took = ended - float(at.read_text())
     if strike.signal == signal.SIGTERM and took > args.within:
         raise Different(f"stopped in {strike.moment}, it took {took:.1f} s to end")
     return took
-
-
-def _ended(done: subprocess.CompletedProcess, after: str = "") -> Different:
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return Different(
-        f"a run ended with {done.returncode}{after}: {' | '.join(lines[-3:])}"
-    )
-
-
-def _start(
-    out: pathlib.Path,
-    workdir: pathlib.Path,
-    settings: dict[str, Any],
-    order: dict[str, Any],
-) -> subprocess.CompletedProcess:
-    config = out / "soak_config.py"
-    files.replace(
-        config,
-        "from configs import quickstart\n\n\n"
-        "def get_config():\n"
-        "    c = quickstart.get_config()\n"
-        f"    c.curriculum.stages = {_STAGES!r}\n"
-        "    return c\n",
-    )
-    settings = settings | {
-        "model.maker_args.cache": out / "bases",
-        "compiled": out / "compiled",
-    }
-    command = [
-        *(sys.executable, "-m", "tests.soak", "child", json.dumps(order)),
-        *(f"--config={config}", f"--workdir={workdir}"),
-        *(f"--config.{key}={value}" for key, value in settings.items()),
-    ]
-    inherited = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "NPROC")}
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=inherited | {"PYTHONPATH": str(_ROOT)},
-        preexec_fn=_die_with_parent,
-    )
 
 
 def _die_with_parent() -> None:

@@ -11,17 +11,14 @@ import pytest
 from configs import quickstart
 from configs.base import from_config
 from rl.base_model import base_folder
-from rl.loop import train
 from rl.problems import arithmetic
 from rl.problems.reading import write_problems
-from rl.processes.group import SingleProcess
-from rl.processes.stopping import StopSignals
-from rl.run_spec import validate
 from rollout.jax_sampler import JaxSampler
+from tests.other_processes import ROOT
+from tests.rl.in_process import run_here
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 ROOMS = ("rl", "models", "sharding", "rollout")
 
@@ -100,12 +97,8 @@ def test_a_prompt_goes_the_way_that_the_page_tells(tmp_path, monkeypatch):
     problems = arithmetic.problems(**config.data.train_args)
     write_problems(tmp_path / "sums.jsonl", problems)
     config.data.train, config.data.train_args = str(tmp_path / "sums.jsonl"), {}
-    c = from_config(config)
-    base_folder(c)
-    workdir = tmp_path / "work"
-    workdir.mkdir()
-    with StopSignals("") as stop:
-        calls = _record(lambda: train(validate(c), workdir, SingleProcess(), stop))
+    base_folder(from_config(config))
+    calls = _record(lambda: run_here(config, tmp_path / "work"))
     callers, before = [], {}
     for depth, hop in _hops():
         assert depth <= len(callers), f"{hop} is indented under nothing"

@@ -3,17 +3,14 @@
 import contextlib
 import importlib
 import io
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 from ml_collections import ConfigDict
 
 from configs import base
+from tests.other_processes import ROOT, python
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 CONFIGS = sorted(ROOT.glob("configs/*.py"))
 
@@ -48,8 +45,7 @@ WITH_ABSL_FLAGS = {"rl.train", "tools.ablate", "tools.curate", "tools.plan"}
 
 def _help(module, *words):
     if module in WITH_ABSL_FLAGS:
-        command = [sys.executable, "-m", module, "--help"]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+        return python("-m", module, "--help").stdout
     if (ROOT / module.replace(".", "/") / "__main__.py").is_file():
         module += ".__main__"
     said = io.StringIO()

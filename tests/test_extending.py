@@ -11,16 +11,14 @@ import pytest
 from configs.base import from_config
 from configs.reading import read_config
 from rl.groups.advantages import compute_advantages
-from rl.loop import train
 from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter
-from rl.processes.group import SingleProcess
-from rl.processes.stopping import StopSignals
 from rl.reward.rewards import Rewards
 from rl.run_spec import validate
 from rl.types import Problem
 from rollout.jax_sampler import JaxSampler
 from tests.rl.examples import make_group
+from tests.rl.in_process import run_here
 from tools import check_objective
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -110,10 +108,7 @@ def test_a_step_with_an_optimizer_a_reference_and_groups(files, tmp_path, monkey
     config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=1, layers=1)
     config.rollout.group_size, config.rollout.slots = 2, 8
     config.batch.prompts_per_step, config.batch.prompts_per_update = 4, 2
-    spec = validate(from_config(config))
-    (tmp_path / "work").mkdir()
-    with StopSignals("") as stop:
-        summary = train(spec, tmp_path / "work", SingleProcess(), stop)
+    summary = run_here(config, tmp_path / "work")
     assert summary["updates"] == 2 and summary["skipped"] == 0
     row = json.loads((tmp_path / "work" / "metrics.jsonl").read_text().splitlines()[-1])
     # Two demonstrations a step, of `\boxed{..}` and its end.

@@ -1,11 +1,9 @@
 """What `pip install` gives: the packages whole, versions that agree."""
 
 import os
-import pathlib
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 import zipfile
 from importlib import metadata
@@ -17,8 +15,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 import tools
+from tests.other_processes import ROOT, python
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ("rl", "models", "sharding", "rollout", "configs", "tools")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -68,9 +66,7 @@ def wheel(tmp_path_factory):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes((ROOT / name).read_bytes())
     build = "from setuptools import build_meta as b; print(b.build_wheel('.'))"
-    done = subprocess.run(
-        [sys.executable, "-c", build], cwd=folder, capture_output=True, text=True
-    )
+    done = python("-c", build, cwd=folder)
     assert done.returncode == 0, done.stderr[-2000:]
     return folder, zipfile.ZipFile(folder / done.stdout.splitlines()[-1])
 
@@ -162,24 +158,19 @@ def test_every_command_is_listed():
 @pytest.mark.failure(108)
 @pytest.mark.parametrize("module", ["tools.verify", "rollout.vllm.server"])
 def test_help_needs_no_docstrings(module):
-    done = subprocess.run(
-        [sys.executable, "-OO", "-m", module, "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = python("-OO", "-m", module, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout and "None" not in done.stdout.partition("\n")[0]
 
 
 @pytest.mark.failure(117)
 def test_help_does_not_depend_on_the_width_of_a_terminal():
-    command = [sys.executable, "-m", "tools.curate", "--help"]
-    shown = [
-        subprocess.check_output(command, cwd=ROOT, env=os.environ | {"COLUMNS": width})
+    command = "-m", "tools.curate", "--help"
+    narrow, wide = (
+        python(*command, env=os.environ | {"COLUMNS": width}, check=True).stdout
         for width in ("1", "88")
-    ]
-    assert shown[0] == shown[1]
+    )
+    assert narrow == wide != ""
 
 
 def _dockerfile(instruction):

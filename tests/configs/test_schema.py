@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import pathlib
 import re
 import typing
 
@@ -12,8 +11,8 @@ from configs import base, quickstart
 from configs.base import from_config
 from configs.checks import check_config
 from configs.schema import Range, call, config_json
+from tests.other_processes import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALARMS = ", ".join(typing.get_args(base.AlarmName))
 RUNS = sorted(
     path.stem
@@ -137,9 +136,8 @@ def test_a_deleted_key_does_not_take_its_default():
     config = quickstart.get_config()
     with config.unlocked():
         del config.data["eval"]
-    with pytest.raises(
-        ValueError, match="^config.data.eval: is missing; set single keys of a section"
-    ):
+    message = "^config.data.eval: is missing; set single keys of a section"
+    with pytest.raises(ValueError, match=message):
         from_config(config)
 
 
@@ -149,23 +147,19 @@ def test_a_section_is_called_whole():
 
     assert call(make, "part", {"size": 2}, name="x") == (2, 0.5, "x")
     for values, message in (
-        ("size=2", "config.part='size=2': must be a dict"),
-        ({"size": "2"}, "config.part.size='2': must be of type int"),
-        ({"size": True}, "config.part.size=True: must be of type int"),
-        (
-            {"size": 2, "rat": 1},
-            "config.part.rat=1: unknown key; remove it (make has no such argument)",
-        ),
-        (
-            {"rate": 1},
-            "config.part: missing a required argument: 'size'; see the arguments of"
-            " make",
-        ),
-    ):
+        ("size=2", "='size=2': must be a dict"),
+        ({"size": "2"}, ".size='2': must be of type int"),
+        ({"size": True}, ".size=True: must be of type int"),
+        ({"size": 2, "rat": 1},
+         ".rat=1: unknown key; remove it (make has no such argument)"),
+        ({"rate": 1},
+         ": missing a required argument: 'size'; see the arguments of make"),
+    ):  # fmt: skip
         with pytest.raises(ValueError) as caught:
             call(make, "part", values, name="x")
         # Python 3.12 says more of it: "a required keyword-only argument".
-        assert str(caught.value).replace("keyword-only ", "") == message
+        said = str(caught.value).replace("keyword-only ", "")
+        assert said == f"config.part{message}"
 
 
 def test_ranges():

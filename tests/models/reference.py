@@ -44,6 +44,11 @@ def make(
     return model
 
 
+def config_of(**changes) -> DecoderConfig:
+    """Returns the config of a small Qwen2 with these fields of its config.json."""
+    return DecoderConfig.from_hf({"model_type": "qwen2", **SMALL, **changes})
+
+
 def load(folder: pathlib.Path, shape=(1, 1, 1), **options):
     """Returns our model of a folder, and its parameters on a mesh of this shape."""
     model = Decoder(DecoderConfig.from_folder(folder), **options)

@@ -129,7 +129,9 @@ def test_slower_rotary_frequencies_equal_transformers():
     assert ((ratio > 1.01) & (ratio < 7.9)).any()
 
 
-# (hidden, intermediate, layers, heads, kv heads, vocabulary, tied) -> parameters
+FIELDS = "hidden_size intermediate_size num_hidden_layers num_attention_heads"
+FIELDS += " num_key_value_heads vocab_size tie_word_embeddings"
+# The values of these fields, and the parameters.
 SIZES = {
     "qwen2 0.5B": ((896, 4864, 24, 14, 2, 151936, True), 494_032_768),
     "qwen2 7B": ((3584, 18944, 28, 28, 4, 152064, False), 7_615_616_512),
@@ -143,20 +145,10 @@ SIZES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_full_sizes_have_the_published_parameter_counts(name):
-    (hidden, mlp, layers, heads, kv_heads, vocab, tied), count = SIZES[name]
-    raw = dict(
-        model_type=name.split()[0],
-        vocab_size=vocab,
-        hidden_size=hidden,
-        intermediate_size=mlp,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        rope_theta=1e6,
-        tie_word_embeddings=tied,
-        max_position_embeddings=32768,
-    )
-    if name.startswith("qwen3"):
-        raw["head_dim"] = 128
-    shapes, _ = abstract_params(Decoder(DecoderConfig.from_hf(raw)))
+    values, count = SIZES[name]
+    family, sizes = name.split()[0], dict(zip(FIELDS.split(), values, strict=True))
+    if family == "qwen3":
+        sizes["head_dim"] = 128
+    config = reference.config_of(model_type=family, **sizes)
+    shapes, _ = abstract_params(Decoder(config))
     assert sum(x.size for x in jax.tree.leaves(shapes)) == count

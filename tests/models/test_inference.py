@@ -1,34 +1,24 @@
 """The decoder as it is served: more devices to a copy than kv heads, one loop."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from models.cache import KVCache, Spans
-from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from models.inference import InferenceDecoder, served_config, served_params
 from tests.meshes import mesh_of
+from tests.models.reference import config_of
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 # Three query heads to a kv head, as 7B has seven: they divide over no two devices. With
 # Qwen2's biases and Qwen3's norms.
-CONFIG = DecoderConfig(
-    vocab_size=96,
-    hidden_size=48,
-    intermediate_size=64,
-    num_layers=2,
-    num_heads=6,
-    num_kv_heads=2,
-    head_dim=8,
-    rope_theta=1e4,
-    rms_norm_eps=1e-6,
-    tie_word_embeddings=True,
-    max_positions=64,
-    qk_norm=True,
-)
+SIZES = dict(hidden_size=48, intermediate_size=64, num_attention_heads=6, head_dim=8)
+CONFIG = dataclasses.replace(config_of(**SIZES), qk_norm=True)
 
 
 @pytest.fixture(scope="module")

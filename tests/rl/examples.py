@@ -7,6 +7,7 @@ from configs.base import Stage
 from rl.evaluate import SampledCompletion, Scored
 from rl.groups.collect import Collector
 from rl.groups.curriculum import Curriculum
+from rl.groups.packing import pack_segments
 from rl.problems.templates import encode_prompt
 from rl.types import Group, Hyper, Problem, Segment, make_hyper
 from rl.verifier import Verdict
@@ -17,10 +18,18 @@ def make_problem(i=0, answer="4"):
     return Problem(id=f"p{i}", problem=f"{i}+?", answers=(answer,))
 
 
-def encode_text(tokenizer, template, text):
+def make_problems(levels):
+    """One problem of each of these levels."""
+    return [
+        Problem(id=f"p{i}", problem=f"{i}?", answers=("4",), level=level)
+        for i, level in enumerate(levels)
+    ]
+
+
+def encode_text(tokenizer, template, text, vocab_size=10**6):
     """The ids of the prompt of a problem with this text, in a large vocabulary."""
     problem = Problem(id="a", problem=text, answers=("1",))
-    return encode_prompt(tokenizer, template, problem, vocab_size=10**6)
+    return encode_prompt(tokenizer, template, problem, vocab_size=vocab_size)
 
 
 def make_completion(length, *, version=0, seed=0, logprob=None, stop=True):
@@ -73,6 +82,17 @@ def make_segments(groups, *, off_policy=False):
         for index, group in enumerate(groups)
         for completion, correct in zip(group.completions, group.correct, strict=True)
     ]
+
+
+def pack(segments, row_lengths, micro_tokens, *, row_multiple=1, share_prompts=False):
+    """Micro-batches, as `pack_segments` makes them."""
+    return pack_segments(
+        segments,
+        row_lengths=row_lengths,
+        micro_tokens=micro_tokens,
+        row_multiple=row_multiple,
+        share_prompts=share_prompts,
+    )
 
 
 def make_scored(problem, answers, *, ends=None):

@@ -1,7 +1,6 @@
 """Disks that fill up or cannot be written: a line that names the file, nothing lost."""
 
 import errno
-import json
 import pathlib
 import subprocess
 
@@ -41,10 +40,8 @@ def test_metrics_that_the_disk_does_not_take(tmp_path, what):
         writer.scalars(2, {"reward/mean": 0.75})
         writer.close()
         rows = [row for _, row in files.read_rows(disk / "metrics.jsonl")]
-        assert rows == [
-            {"step": 1, "reward/mean": 0.5},
-            {"step": 2, "reward/mean": 0.75},
-        ]
+        means = (1, 0.5), (2, 0.75)
+        assert rows == [{"step": step, "reward/mean": mean} for step, mean in means]
         assert len((disk / "samples.jsonl").read_text().splitlines()) == 1
 
 
@@ -82,7 +79,7 @@ def test_an_export_that_does_not_fit_names_the_file_and_leaves_the_one_before(tm
 def test_a_workdir_that_cannot_be_written_is_one_line(tmp_path):
     with mounted(tmp_path / "disk", "size=1m") as disk:
         (disk / "old").mkdir()
-        (disk / "old" / "metrics.jsonl").write_text(json.dumps({"step": 1}) + "\n")
+        (disk / "old" / "metrics.jsonl").write_text('{"step": 1}\n')
         (disk / "old" / "manifest.json").write_text("{}")
         remount = ["mount", "-o", "remount,ro", str(disk)]
         if subprocess.run(remount, capture_output=True).returncode:

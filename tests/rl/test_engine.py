@@ -19,7 +19,6 @@ from rl.processes.group import SingleProcess
 from rl.run_spec import validate
 from rl.start_page import start_page
 from rl.update.objective import update_metrics
-from rollout.jax_sampler import JaxSampler
 from rollout.types import EMPTY, SamplingParams
 from tests.rl.examples import example_hyper, make_group
 
@@ -37,20 +36,20 @@ def config(cache):
     return config
 
 
-def _group(seed, vocab):
-    group = make_group([True, False], lengths=[3, 5], seed=seed)
-    completions = tuple(
-        dataclasses.replace(c, token_ids=c.token_ids % vocab) for c in group.completions
-    )
-    return dataclasses.replace(
-        group, completions=completions, prompt_ids=group.prompt_ids % vocab
-    )
+def _groups(config):
+    """Four groups of words that the model has."""
+    vocab, groups = validate(from_config(config)).model.vocab_size, []
+    for seed in range(4):
+        group = make_group([True, False], lengths=[3, 5], seed=seed)
+        for ids in (group.prompt_ids, *(c.token_ids for c in group.completions)):
+            ids %= vocab
+        groups.append(group)
+    return groups
 
 
 @pytest.fixture
-def opened(config, tmp_path, monkeypatch):
+def opened(config, tmp_path, traced):
     """Opens the engine of `config`, without compiling its sampler."""
-    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
     (tmp_path / "work").mkdir()
     return lambda: setup.make_engine(validate(from_config(config)), tmp_path / "work")
 
@@ -59,9 +58,8 @@ def _arguments(config, groups, *, version, updates=2, sampler_is_trainer=True):
     """Of `Engine.update` and `Engine.prepare`."""
     config.rollout.backend = "jax" if sampler_is_trainer else "vllm"
     c = from_config(config)
-    mini_batches = pack_groups(
-        groups, c, version=version, row_multiple=validate(c).row_multiple
-    )
+    rows = validate(c).row_multiple
+    mini_batches = pack_groups(groups, c, version=version, row_multiple=rows)
     hypers = [
         example_hyper(learning_rate=0.01, first_update=i == 0) for i in range(updates)
     ]
@@ -95,27 +93,22 @@ def test_a_state_is_read_once_memory_is_free(opened, monkeypatch):
 def test_a_reference_is_the_base_and_stays_so(config, opened, tmp_path):
     plan = validate(from_config(config))
     assert "reference" in start_page(plan, tmp_path)
-    engine = opened()
-    groups = [_group(i, plan.model.vocab_size) for i in range(4)]
+    engine, groups = opened(), _groups(config)
     first, second = (
         update_metrics([stats])["policy/kl_reference"]
         for stats in engine.update(*_arguments(config, groups, version=0))
     )
     # The same parameters by two programs in bfloat16; then an update between them.
     assert 0 <= first < 1e-4 < second
-    leaves = jax.tree.leaves(engine.reference)
-    assert {leaf.dtype for leaf in leaves} == {np.dtype("bfloat16")}
-    assert {leaf.sharding for leaf in leaves} == {
-        leaf.sharding for leaf in jax.tree.leaves(engine.state.params)
-    }
+    of_base, of_policy = map(jax.tree.leaves, (engine.reference, engine.state.params))
+    assert {x.dtype for x in of_base} == {np.dtype("bfloat16")}
+    assert {x.sharding for x in of_base} == {x.sharding for x in of_policy}
     engine.close()
 
 
 def test_a_reference_that_is_reset_is_saved_with_the_policy(config, opened):
     config.objective.reset_every = 2
-    plan = validate(from_config(config))
-    engine = opened()
-    groups = [_group(i, plan.model.vocab_size) for i in range(4)]
+    engine, groups = opened(), _groups(config)
     base = jax.device_get(engine.state.reference)
     references = [base]
     for version in (1, 2, 3):
@@ -142,9 +135,7 @@ def test_another_model_is_the_reference(config, opened, cache):
     teacher = quickstart.get_config()
     teacher.model.maker_args.update(cache=str(cache), steps=1, layers=2, hidden_size=32)
     config.objective.reference = str(base_folder(from_config(teacher)))
-    engine = opened()
-    vocab_size = validate(from_config(config)).model.vocab_size
-    groups = [_group(i, vocab_size) for i in range(4)]
+    engine, groups = opened(), _groups(config)
     (batch, *_), *_ = engine.prepare(*_arguments(config, groups, version=0))
     mask = np.asarray(batch.loss_mask)
     gap = np.asarray(batch.reference_logprobs - batch.old_logprobs)[mask]
@@ -152,9 +143,8 @@ def test_another_model_is_the_reference(config, opened, cache):
     assert not np.asarray(batch.reference_logprobs)[~mask].any()
     engine.close()
     config.objective.reset_every = 5
-    with pytest.raises(
-        ValueError, match="its architecture differs from the base model's"
-    ):
+    message = "its architecture differs from the base model's"
+    with pytest.raises(ValueError, match=message):
         validate(from_config(config))
     config.objective.reference = "nowhere"
     with pytest.raises(ValueError, match="^config.objective.reference="):
@@ -164,10 +154,7 @@ def test_another_model_is_the_reference(config, opened, cache):
 def test_only_the_policys_own_tokens_keep_the_samplers_logprobs(config, opened):
     config.objective.old_logprobs = "sampler"
     config.objective.kl_penalty = 0.0
-    engine = opened()
-    vocab_size = validate(from_config(config)).model.vocab_size
-    groups = [_group(i, vocab_size) for i in range(4)]
-
+    engine, groups = opened(), _groups(config)
     _, (first, *_) = _arguments(config, groups, version=1)
 
     def prepared(**how):

@@ -23,18 +23,13 @@ TEXTS = {"1+1": ["=2", "=two", "=3", "well, hmm"], "2+2": ["=5", "=2", "=7", "="
 
 
 def judge(texts, problems):
-    verdicts = []
+    scores = []
     for text, problem in zip(texts, problems, strict=True):
         _, sign, answer = text.partition("=")
         right = answer in problem.answers
-        verdicts.append(
-            Verdict(
-                right,
-                answer if sign else None,
-                "text" if right else "different" if sign else "no_answer",
-            )
-        )
-    return list(map(Score.of, verdicts))
+        rule = "text" if right else "different" if sign else "no_answer"
+        scores.append(Score.of(Verdict(right, answer if sign else None, rule)))
+    return scores
 
 
 def draw_texts(n, on_drawn=None):
@@ -56,17 +51,10 @@ def run(n):
 
 def test_figures_of_known_completions():
     scored, summary = run(4)
-    assert [(s.drawn.id, s.drawn.sample, s.correct) for s in scored] == [
-        ("p0", 0, True),
-        ("p0", 1, True),
-        ("p0", 2, False),
-        ("p0", 3, False),
-        ("p1", 0, False),
-        # "2" is the first problem's answer and wrong for the second.
-        ("p1", 1, False),
-        ("p1", 2, False),
-        ("p1", 3, False),
-    ]
+    of_each = [(s.drawn.id, s.drawn.sample) for s in scored]
+    assert of_each == [(p, sample) for p in ("p0", "p1") for sample in range(4)]
+    # "2", of p1's second, is the first problem's answer and wrong for the second.
+    assert [s.correct for s in scored] == [True] * 2 + [False] * 6
     assert summary["accuracy"] == 0.25
     low, high = summary["accuracy_interval"]
     assert low < 0.05 and high > 0.9  # two problems say little
@@ -99,33 +87,26 @@ def test_draw_reports_each_completion_once_as_it_ends():
     assert told == drawn[::-1] and len(told) == 4
 
 
-def test_kept_texts_without_lengths_claim_none():
+def scored_x(verdict):
     drawn = SampledCompletion(id="a", sample=0, completion="x")
-    summary = summarise(
-        [
-            Scored(
-                drawn=drawn,
-                problem=PROBLEMS[0],
-                verdict=Verdict(False, None, "no_answer"),
-            )
-        ]
-    )
+    return Scored(drawn=drawn, problem=PROBLEMS[0], verdict=verdict)
+
+
+def test_kept_texts_without_lengths_claim_none():
+    summary = summarise([scored_x(Verdict(False, None, "no_answer"))])
     assert "truncated" not in summary and "tokens_mean" not in summary
     with pytest.raises(ValueError, match="nothing to summarise"):
         summarise([])
 
 
 def test_verdicts_are_counted_by_the_rule_that_decided():
-    drawn = SampledCompletion(id="a", sample=0, completion="x")
     verdicts = [
         Verdict(True, "1", "algebra"),
         Verdict(True, "1", "algebra"),
         Verdict(False, "x=1", "echo"),
         Verdict(None, "1", "lost"),
     ]
-    summary = summarise(
-        [Scored(drawn=drawn, problem=PROBLEMS[0], verdict=v) for v in verdicts]
-    )
+    summary = summarise(list(map(scored_x, verdicts)))
     assert summary["rules"] == {"algebra": 2, "echo": 1, "lost": 1}
     # A score counts what could not be judged as wrong, and says how much that is.
     assert summary["unjudged"] == 0.25 and summary["accuracy"] == 0.5

@@ -15,11 +15,9 @@ ROWS = [{"step": i, "text": "ä|\n" * i} for i in range(4)]
 def test_a_folder_has_one_holder_at_a_time(tmp_path):
     folder = tmp_path / "run"
     with files.locked(folder):
-        with pytest.raises(
-            BlockingIOError, match="run: another process writes to this"
-        ):
-            with files.locked(folder):
-                pass
+        message = "run: another process writes to this"
+        with pytest.raises(BlockingIOError, match=message), files.locked(folder):
+            pass
     with files.locked(folder):
         pass
 
@@ -104,13 +102,8 @@ def test_only_the_last_row_may_be_cut_short(tmp_path):
 
 def test_a_table_is_one_whatever_its_cells_hold():
     table = files.markdown_table(["a", "n"], [["x|y", "1"], ["u\nv", "2"]], "<>")
-    assert table == [
-        "| a | n |",
-        "| --- | ---: |",
-        "| x\\|y | 1 |",
-        "| u<br>v | 2 |",
-        "",
-    ]
+    head, rows = ["| a | n |", "| --- | ---: |"], ["| x\\|y | 1 |", "| u<br>v | 2 |"]
+    assert table == [*head, *rows, ""]
 
 
 def test_the_fields_of_rows_have_types(tmp_path):

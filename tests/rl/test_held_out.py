@@ -1,17 +1,13 @@
 """Several held-out sets: curves, summary, model card; incomplete sets are marked."""
 
-import json
-
 import pytest
 
 from configs import quickstart
 from configs.base import from_config
 from rl import checkpoint
-from rl.loop import train
-from rl.processes.group import SingleProcess
-from rl.processes.stopping import StopSignals
+from rl.files import read_rows, replace_rows
 from rl.run_spec import validate
-from rollout.jax_sampler import JaxSampler
+from tests.rl.in_process import run_here
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -19,13 +15,12 @@ WORDS = "rl.problems.words:problems"
 
 
 def _sums(path, *problems):
-    rows = [json.dumps({"problem": p, "answer": str(eval(p))}) for p in problems]
-    path.write_text("\n".join(rows))
+    replace_rows(path, [{"problem": p, "answer": str(eval(p))} for p in problems])
     return str(path)
 
 
 @pytest.fixture
-def config(tmp_path, cache, monkeypatch):
+def config(tmp_path, cache, traced):
     c = quickstart.get_config()
     c.compiled = ""
     c.steps = 2
@@ -42,18 +37,14 @@ def config(tmp_path, cache, monkeypatch):
     c.dynamic_sampling.filter = False
     c.eval.samples, c.eval.every_steps, c.eval.problems = 2, 1, 4
     c.checkpoint.every_steps = 1
-    # Programs are traced where they are first called, and fewer of them are.
-    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
     return c
 
 
 def test_each_set_has_its_curve_and_the_first_decides(config, tmp_path, capsys):
-    (workdir := tmp_path / "work").mkdir()
-    spec = validate(from_config(config))
-    with StopSignals("") as stop:
-        summary = train(spec, workdir, SingleProcess(), stop)
-    lines = (workdir / "metrics.jsonl").read_text().splitlines()
-    rows = [row for row in map(json.loads, lines) if "eval/accuracy" in row]
+    workdir = tmp_path / "work"
+    summary = run_here(config, workdir)
+    rows = [row for _, row in read_rows(workdir / "metrics.jsonl")]
+    rows = [row for row in rows if "eval/accuracy" in row]
     assert [row["step"] for row in rows] == [0, 1, 2]
     for row in rows:
         assert row["eval/problems"] == 4 and row["eval/long/problems"] == 2

@@ -1,12 +1,9 @@
 """A run of adapters by the command: it resumes bit for bit, and its exports agree."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
+from subprocess import DEVNULL
 
 import numpy as np
 import pytest
@@ -14,7 +11,8 @@ import safetensors.numpy
 import torch
 import transformers
 
-from tests.rl.test_train import ROOT, _metrics, command, environment, run
+from tests.other_processes import environment, python, started
+from tests.rl.test_train import _metrics, command, run
 from tools import convert
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -41,14 +39,12 @@ def finished(tmp_path_factory, cache):
 def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished, cache, tmp_path):
     workdir = tmp_path / "work"
     arguments = command(workdir, cache, **LORA)
-    with subprocess.Popen(
-        arguments, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL
-    ) as process:
+    how = dict(stdout=DEVNULL, stderr=None, env=environment())
+    with started([arguments[1:]], **how) as (process,):
         deadline = time.monotonic() + 300
         while not (workdir / "checkpoints/2/SHA256SUMS").exists():
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
     assert "resuming after step " in run(arguments).stdout  # 2, or 3 if it was late
     assert _metrics(workdir) == _metrics(finished)
     for name in ("hf/model.safetensors", "adapter/adapter_model.safetensors"):
@@ -90,8 +86,8 @@ def test_exports_are_the_policy_merged_and_apart(finished, tmp_path, capsys):
     }.items():
         out = tmp_path / name
         # In a process of its own: sums over this one's eight devices round otherwise.
-        command = [sys.executable, "-m", "tools.convert", *arguments, "--out", out]
-        subprocess.run(command, check=True, cwd=ROOT, env=environment())
+        command = "-m", "tools.convert", *arguments, "--out", out
+        python(*command, check=True, env=environment())
         found = _weights(out)
         assert found.keys() == merged.keys()
         for tensor, array in merged.items():

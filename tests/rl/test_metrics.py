@@ -26,6 +26,10 @@ from rl.workdir.trace import Trace
 from tests.rl.examples import make_group
 
 
+def opened(workdir, *, keep=-1, **options):
+    return MetricsWriter(workdir, keep=keep, evaluated=keep, **options)
+
+
 def read(workdir):
     board = EventAccumulator(str(workdir / "tensorboard"))
     board.Reload()
@@ -36,8 +40,8 @@ def points(board, tag):
     return [(e.step, e.value) for e in board.Scalars(tag)]
 
 
-def write(workdir, rows, *, keep=-1, **options):
-    writer = MetricsWriter(workdir, keep=keep, evaluated=keep, **options)
+def write(workdir, rows, **options):
+    writer = opened(workdir, **options)
     for step, values in rows:
         writer.scalars(step, values)
     writer.close()
@@ -155,24 +159,17 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     Kept.opened.clear()
     names = [f"{__name__}:Broken", f"{__name__}:Kept"]
     sinks = load_sinks(sinks=names)
-    writer = MetricsWriter(
-        tmp_path, keep=-1, evaluated=-1, config={"seed": 3}, sinks=sinks
-    )
+    how = dict(config={"seed": 3}, sinks=sinks)
+    writer = opened(tmp_path, **how)
     writer.scalars(1, {"reward/mean": 0.5, "policy/loss": float("nan")})
     writer.samples(1, [ROW])
     writer.close()
     of_nan = (tmp_path / "metrics.jsonl").read_text()
-    writer = MetricsWriter(
-        tmp_path, keep=0, evaluated=0, config={"seed": 3}, sinks=sinks
-    )
-    writer.scalars(1, {"reward/mean": 0.75})
-    writer.close()
+    write(tmp_path, [(1, {"reward/mean": 0.75})], keep=0, **how)
     broken, kept, _, again = Kept.opened
     assert json.loads(of_nan) == {"step": 1, "reward/mean": 0.5, "policy/loss": None}
     assert kept.config == {"seed": 3} and (kept.keep, again.keep) == (-1, 0)
-    assert kept.told == [
-        (1, {"reward/mean": 0.5}), (1, ["2"]), "closed",
-    ]  # fmt: skip
+    assert kept.told == [(1, {"reward/mean": 0.5}), (1, ["2"]), "closed"]
     assert again.told == [(1, {"reward/mean": 0.75}), "closed"]
     assert broken.told == []
     said = capsys.readouterr().out.splitlines()
@@ -188,7 +185,7 @@ def test_files_are_closed_though_a_stop_ends_the_close_of_a_sink(tmp_path):
         def close(self):
             raise KeyboardInterrupt
 
-    writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, sinks={"slow": Slow})
+    writer = opened(tmp_path, sinks={"slow": Slow})
     with pytest.raises(KeyboardInterrupt):
         writer.close()
     for write in (writer.scalars, writer.samples):
@@ -232,9 +229,7 @@ def test_a_run_on_wandb_resumes_under_its_id(tmp_path, monkeypatch):
     begun = [call for call in calls if call[0] == "init"]
     run_id = (tmp_path / "wandb_id").read_text()
     assert len(run_id) == 8
-    assert begun == [
-        ("init", run_id, "allow", {"seed": 3}), ("init", run_id, "allow", {}),
-    ]  # fmt: skip
+    assert begun == [("init", run_id, "allow", own) for own in ({"seed": 3}, {})]
     assert ("define", ("*",), {"step_metric": "step"}) in calls
     logged = [call[1] for call in calls if call[0] == "log"]
     assert logged == [{"step": 1, "a": 1.0}, {"step": 2, "a": 2.0}]
@@ -262,9 +257,7 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
     cut = other.completions[1]
     object.__setattr__(cut, "finish_reason", "length")
     rows = example_rows(stats_of(plain, other), decode, decode, samples=4, after="")
-    assert [row["shown_as"] for row in rows] == [
-        ["best"], ["worst"], ["truncated"], [],
-    ]  # fmt: skip
+    assert [row["shown_as"] for row in rows] == [["best"], ["worst"], ["truncated"], []]
     assert [row["reward"] for row in rows] == [1.0, -1.0, -1.0, -1.0]
     assert rows[2]["tokens"] == 6 and rows[2]["finish_reason"] == "length"
     assert rows[3]["completion"] == decode(other.completions[0].token_ids)
@@ -318,10 +311,8 @@ def test_a_trace_holds_the_steps_asked_for_and_their_phases(tmp_path):
     (file,) = (tmp_path / "profile").rglob("*.trace.json.gz")
     events = json.loads(gzip.open(file).read())["traceEvents"]
     names = {event.get("name") for event in events}
-    assert {f"phase of {s}" for s in range(1, 5)} & names == {
-        "phase of 2",
-        "phase of 3",
-    }
+    phases = {f"phase of {s}" for s in range(1, 5)}
+    assert phases & names == {"phase of 2", "phase of 3"}
     steps = [e["args"]["step_num"] for e in events if e.get("name") == "step"]
     assert sorted(map(int, steps)) == [2, 3]
 

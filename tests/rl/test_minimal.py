@@ -1,6 +1,5 @@
 """rl.minimal gives the numbers of the loop, bit for bit."""
 
-import json
 import types
 
 import jax
@@ -11,11 +10,10 @@ import safetensors.numpy
 from configs import quickstart
 from configs.base import from_config
 from models import hf
-from rl import loop, minimal
+from rl import minimal
 from rl.base_model import base_folder
-from rl.processes.group import SingleProcess
-from rl.processes.stopping import StopSignals
-from rl.run_spec import validate
+from rl.files import read_rows
+from tests.rl.in_process import run_here
 
 
 def _config(bases):
@@ -48,13 +46,11 @@ def test_surplus_groups_can_fill_a_batch():
 def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
     config = _config(tmp_path / "bases")
     workdir = tmp_path / "work"
-    workdir.mkdir()
-    with StopSignals("") as stop:
-        loop.train(validate(from_config(config)), workdir, SingleProcess(), stop)
+    run_here(config, workdir)
     c = from_config(config)
     params, model, rows = minimal.train(c)
 
-    logged = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+    logged = [row for _, row in read_rows(workdir / "metrics.jsonl")]
     assert [row["step"] for row in rows] == [1, 2]
     assert len(rows[0]) > 15 and "policy/grad_norm" in rows[0]
     for row, of_loop in zip(rows, logged, strict=True):

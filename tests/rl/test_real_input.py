@@ -15,16 +15,8 @@ from tests.rl.test_train import run
 @pytest.mark.failure(17)
 def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
     base = tmp_path / "base"
-    reference.make(
-        base,
-        vocab_size=151_936,
-        hidden_size=32,
-        intermediate_size=64,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=1024,
-        rope_theta=1_000_000.0,
-    )
+    sizes = dict(hidden_size=32, intermediate_size=64, num_attention_heads=2)
+    reference.make(base, vocab_size=151_936, max_position_embeddings=1024, **sizes)
     for file in (shared_data / "qwen2_tokenizer").glob("tokenizer*.json"):
         shutil.copy(file, base)
     held_out = tmp_path / "math8.jsonl"
@@ -51,16 +43,9 @@ def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
         "steps": 9,
     }
     workdir = tmp_path / "run"
-    done = run(
-        [
-            sys.executable,
-            "-m",
-            "rl.train",
-            "--config=configs/base.py",
-            f"--workdir={workdir}",
-            *(f"--config.{key}={value}" for key, value in settings.items()),
-        ]
-    )
+    flags = ["--config=configs/base.py", f"--workdir={workdir}"]
+    flags += [f"--config.{key}={value}" for key, value in settings.items()]
+    done = run([sys.executable, "-m", "rl.train", *flags])
     assert done.stdout.count("too few informative groups, no update") == 4
     end = "ending after step 4: 5 consecutive steps had no update: only 0 of 2"
     assert end in done.stdout
@@ -71,6 +56,5 @@ def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
     assert summary["final"]["accuracy"] == summary["base"]["accuracy"]
     sample = json.loads((workdir / "samples.jsonl").read_text().splitlines()[0])
     assert sample["finish_reason"] == "length"
-    assert (workdir / "hf" / "tokenizer.json").read_bytes() == (
-        base / "tokenizer.json"
-    ).read_bytes()
+    exported, own = (f / "tokenizer.json" for f in (workdir / "hf", base))
+    assert exported.read_bytes() == own.read_bytes()

@@ -1,14 +1,11 @@
 """The probe, and a publish by two processes, without servers."""
 
-import subprocess
-import sys
-
 import pytest
 
 from rl.sampler_servers import probe_prompt
 from rollout.vllm.server import free_port
+from tests.other_processes import started
 from tests.rl.processes.publishing import publish
-from tests.rollout.vllm.policies import ROOT
 
 
 def test_the_probe_prompt_fills_blocks_and_leaves_room():
@@ -17,24 +14,11 @@ def test_the_probe_prompt_fills_blocks_and_leaves_room():
 
 
 def _published(count, late=0):
-    port = free_port()
-    module = [sys.executable, "-m", "tests.rl.processes.publishing"]
-    processes = [
-        subprocess.Popen(
-            [*module, str(index), str(count), str(port), str(late)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"},
-        )
-        for index in range(count)
-    ]
-    try:
+    module, port = ("-m", "tests.rl.processes.publishing"), free_port()
+    commands = [[*module, index, count, port, late] for index in range(count)]
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/tmp"}
+    with started(commands, env=env) as processes:
         outputs = [process.communicate(timeout=300) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors[-3000:]
     told = [x for x in outputs[0][0].splitlines() if x.startswith("result ")]

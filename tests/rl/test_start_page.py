@@ -1,6 +1,5 @@
 """The page of a start: repeats, the example, and the look for vLLM."""
 
-import json
 import os
 import pathlib
 import re
@@ -14,6 +13,7 @@ from configs import quickstart
 from configs.base import from_config
 from models.hf import WEIGHTS
 from rl.base_model import base_folder
+from rl.files import replace_rows
 from rl.problems.templates import TEMPLATES
 from rl.run_spec import validate
 from rl.start_page import (
@@ -25,6 +25,7 @@ from rl.start_page import (
     start_page,
 )
 from rollout.cores import usable_cores
+from tests.other_processes import make_program
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def config(tmp_path):
 
 def _file(path, *pairs):
     rows = [dict(zip(("problem", "answer"), p.split(), strict=True)) for p in pairs]
-    path.write_text("\n".join(map(json.dumps, rows)))
+    replace_rows(path, rows)
     return str(path)
 
 
@@ -60,12 +61,10 @@ def test_what_is_left_out_or_occurs_twice_is_shown(config, tmp_path):
 @pytest.mark.failure(162)
 def test_a_column_that_is_a_tolerance_is_named(config, tmp_path):
     row = {"id": "a", "problem": "1+1", "answer": "2", "error": 1}
-    (tmp_path / "t.jsonl").write_text(json.dumps(row))
+    replace_rows(tmp_path / "t.jsonl", [row])
     page = start_page(validate(from_config(config)), tmp_path)
-    assert (
-        "column error of 1 problems is the tolerance of decimal answers, such as 1"
-        in (page)
-    )
+    line = "column error of 1 problems is the tolerance of decimal answers, such as 1"
+    assert line in page
 
 
 @pytest.mark.failure(96)
@@ -164,9 +163,7 @@ def test_a_dry_run_looks_for_vllm(config, tmp_path):
         with pytest.raises(ValueError) as error:
             dry_run(validate(from_config(config)), tmp_path)
         assert message in str(error.value) and "\n" not in str(error.value)
-    stub = tmp_path / "python"
-    stub.write_text("#!/bin/sh\necho 0.19.0\n")
-    stub.chmod(0o755)
+    stub = make_program(tmp_path / "python", "echo 0.19.0")
     vllm.python = str(stub)
     assert _find_vllm(from_config(config)) == f"vLLM: 0.19.0 in {stub}"
     with socket.socket() as closed:

@@ -20,7 +20,7 @@ from configs import quickstart
 from rl.checksums import steps_in
 from tests import forked
 from tests.metrics_page import documented
-from tests.other_processes import ROOT, python, start_python
+from tests.other_processes import ROOT, environment, python, start_python
 from tools.report.health import findings
 from tools.report.reading import read_runs
 from tools.report.sections import page
@@ -93,11 +93,6 @@ def made_base(cache):
 
     arguments = quickstart.get_config().model.maker_args.to_dict() | own
     return make_base(**{**arguments, "cache": str(cache)})
-
-
-def environment():
-    kept = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "NPROC")}
-    return kept | {"PYTHONPATH": str(ROOT)}
 
 
 def run(arguments, *, check=True):
@@ -443,7 +438,7 @@ def test_a_dry_run_writes_nothing(tmp_path, checkout):
     before = _files(tmp_path)
     assert ("checkout/configs/base.py" in dict(before)) and len(before) > 150
     flags = "--workdir=w", "--config.rollout.group_size=9", "--dry_run"
-    env = environment() | {"PYTHONPATH": str(checkout)}
+    env = environment(PYTHONPATH=str(checkout))
     env |= {name: str(path) for name, path in homes.items()}
     command = "-m", "rl.train", "--config=configs/quickstart.py", *flags
     done = python(*command, cwd=checkout, env=env)
@@ -513,7 +508,7 @@ def test_a_config_with_its_reward_and_data_beside_it(tmp_path):
         "    return c\n"
     )
     command = "-m", "rl.train", "--config=~/mine/my_config.py", "--workdir=~/w"
-    env = environment() | {"HOME": str(tmp_path / "home")}
+    env = environment(HOME=str(tmp_path / "home"))
     done = python(*command, "--dry_run", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert "my_data:problems: 20 rows, 20 used" in done.stdout

@@ -4,9 +4,8 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import time
+from subprocess import STDOUT
 
 import pytest
 
@@ -14,6 +13,7 @@ from models.safetensors_io import read_tensors
 from rl.checksums import LOOP_FILE
 from rollout.vllm import supervisor
 from tests.metrics_page import documented
+from tests.other_processes import start_python
 from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm
@@ -50,15 +50,9 @@ def _start(workdir, bases, **changes):
         "schedule.warmup_updates": 0,
     } | changes
     flags = [f"--config.{key}={value}" for key, value in settings.items()]
-    return subprocess.Popen(
-        [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
-        + [f"--workdir={workdir}", *flags],
-        cwd=policies.ROOT,
-        env=os.environ | {"XLA_FLAGS": ""},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = "-m", "rl.train", "--config=configs/quickstart.py", f"--workdir={workdir}"
+    how = dict(env=os.environ | {"XLA_FLAGS": ""}, stderr=STDOUT)
+    return start_python(*command, *flags, **how)
 
 
 def _rows(workdir):
@@ -66,6 +60,13 @@ def _rows(workdir):
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _wait_for_rows(run, workdir, count):
+    deadline = time.monotonic() + 600
+    while len(_rows(workdir)) < count:
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _finish(run, workdir):
@@ -95,24 +96,19 @@ def test_a_schedule_trains(tmp_path, bases, schedule, mean_lags):
         assert 0.5 < row["off_policy/effective_sample_size"] <= 1.000001
         # The first update's ratio is 1 whatever the sampler said.
         assert row["policy/ratio_mean"] == row["policy/ratio_max"] == 1
-        counted = [
-            v for k, v in row.items() if k.startswith("off_policy/tokens_stale_")
-        ]
-        assert sum(counted) > 0
-    lags = [row["off_policy/staleness_mean"] for row in rows]
-    fresh = [
-        row["policy/sampler_gap_max"] for row in rows if "policy/sampler_gap_max" in row
-    ]
-    stale = [
-        row["off_policy/stale_gap"] for row in rows if "off_policy/stale_gap" in row
-    ]
+        stale = "off_policy/tokens_stale_"
+        assert sum(v for k, v in row.items() if k.startswith(stale)) > 0
+
+    def column(name):
+        return [row[name] for row in rows if name in row]
+
+    lags = column("off_policy/staleness_mean")
+    fresh, stale = column("policy/sampler_gap_max"), column("off_policy/stale_gap")
     assert max(fresh) < 1e-4
     # One version apart, log-probs differ by what an update moved them.
     assert bool(stale) == (schedule != "sync") and min(stale, default=1) > 1e-5
     if mean_lags is None:
-        assert (
-            0 < max(lags) and max(row["off_policy/staleness_max"] for row in rows) <= 2
-        )
+        assert 0 < max(lags) and max(column("off_policy/staleness_max")) <= 2
     else:
         assert lags == mean_lags
 
@@ -132,10 +128,7 @@ def test_adapters_are_published_alone(tmp_path, bases):
 @pytest.mark.failure(12)
 def test_a_run_goes_on_when_its_server_is_killed(tmp_path, bases):
     run = _start(tmp_path, bases)
-    deadline = time.monotonic() + 600
-    while len(_rows(tmp_path)) < 2:
-        assert run.poll() is None and time.monotonic() < deadline
-        time.sleep(0.2)
+    _wait_for_rows(run, tmp_path, 2)
     engines = []
     for pid in supervisor.descendants(run.pid):
         title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -164,10 +157,7 @@ def test_a_killed_trainer_samples_every_problem_once(tmp_path, bases, schedule):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     _finish(_start(whole, bases, **settings), whole)
     run = _start(killed, bases, **settings)
-    deadline = time.monotonic() + 600
-    while len(_rows(killed)) < 3:
-        assert run.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    _wait_for_rows(run, killed, 3)
     run.kill()
     run.communicate()
     rows = _finish(_start(killed, bases, **settings), killed)

@@ -23,6 +23,7 @@ from tests.models import reference
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 STOP = (95,)
+ENDLESS = dict(stop_token_ids=(), ignore_stop=True)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,10 @@ def _sampler(path, shape=(1, 1, 1), slots=8, tensor=0, **how):
     return JaxSampler(layout, load_params(path, model, mesh))
 
 
+def _params(**changes):
+    return SamplingParams(**{"stop_token_ids": STOP, **changes})
+
+
 def _assert_same(groups, others, atol=1e-4):
     """Compares completions: equal tokens, close log-probabilities."""
     for x, y in zip(sum(groups, []), sum(others, []), strict=True):
@@ -58,32 +63,23 @@ def _prompts(n=5, seed=0):
 
 def test_greedy_equals_transformers(theirs):
     path, model = theirs
-    params = SamplingParams(
-        max_tokens=30, temperature=0, stop_token_ids=(), ignore_stop=True
-    )
+    greedy = dict(do_sample=False, eos_token_id=None, pad_token_id=0)
+    params = _params(max_tokens=30, temperature=0, **ENDLESS)
     ours = _sampler(path).sample(_prompts(), params, seed=0)
     for prompt, (completion,) in zip(_prompts(), ours, strict=True):
         with torch.no_grad():
-            expected = model.generate(
-                torch.tensor([prompt]),
-                attention_mask=torch.ones(1, len(prompt)),
-                max_new_tokens=30,
-                do_sample=False,
-                eos_token_id=None,
-                pad_token_id=0,
-            )
+            ones = torch.ones(1, len(prompt))
+            given = dict(inputs=torch.tensor([prompt]), attention_mask=ones)
+            expected = model.generate(**given, max_new_tokens=30, **greedy)
         assert completion.token_ids.tolist() == expected[0, len(prompt) :].tolist()
         assert completion.finish_reason == "length"
 
 
 PAGE = [5, 80, 33, 2, 17, 64, 90, 41, 8, 71] * 3
-CPU = PlatformSettings(
-    layers=False, columns=0, tokens=1, call=4, read=128, min_prefix=8
-)
+SHARED = dict(read=128, min_prefix=8)
+CPU = PlatformSettings(layers=False, columns=0, tokens=1, call=4, **SHARED)
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
-PACE = PlatformSettings(
-    layers=True, columns=16, tokens=4, call=8, read=128, min_prefix=8
-)
+PACE = PlatformSettings(layers=True, columns=16, tokens=4, call=8, **SHARED)
 
 
 @pytest.mark.parametrize(
@@ -93,20 +89,18 @@ PACE = PlatformSettings(
 )
 def test_a_common_page_is_held_once(path, shape, tensor, settings, monkeypatch):
     """One that is nearly the prefix must not be read as it: the last token of PAGE."""
-    params = SamplingParams(n=3, max_tokens=20, stop_token_ids=STOP)
+    params = _params(n=3, max_tokens=20)
     prompts = [PAGE + prompt for prompt in _prompts(7)]
     how = dict(prompt_length=48, response_length=20)
-    sampler = _sampler(
-        path, shape, 16, tensor, settings=settings, common=len(PAGE), **how
-    )
+    how_shared = how | dict(settings=settings, common=len(PAGE))
+    sampler = _sampler(path, shape, 16, tensor, **how_shared)
     whole = _sampler(path, slots=4, **how)
     assert sampler._layout.prefix == 30 and whole._layout.prefix == 0
     columns = [s._layout.lengths(1, 1, s._layout.prefix)[0] for s in (sampler, whole)]
     assert columns == [(48 - 30 + 20 + 15) // 16 * 16 if settings is PACE else 64, 128]
     other = [*PAGE[:-1], 3, 9]
     for asked in (prompts, [*prompts, other], [PAGE + [7]], [other]):
-        ours = sampler.sample(asked, params, seed=5)
-        alone = whole.sample(asked, params, seed=5)
+        ours, alone = (s.sample(asked, params, seed=5) for s in (sampler, whole))
         _assert_same(ours, alone)
     # As with splash attention: each prompt is read with the prefix before it.
     shared = sampler.sample(prompts, params, seed=5)
@@ -142,9 +136,7 @@ def _logits(sampler, weights, prompt, completion):
 @pytest.mark.parametrize("temperature,top_p", [(1.0, 1.0), (0.6, 1.0), (0.7, 0.8)])
 def test_logprobs_are_those_of_the_distribution_drawn_from(path, temperature, top_p):
     sampler = _sampler(path)
-    params = SamplingParams(
-        n=4, max_tokens=24, temperature=temperature, top_p=top_p, stop_token_ids=STOP
-    )
+    params = _params(n=4, max_tokens=24, temperature=temperature, top_p=top_p)
     groups = sampler.sample(_prompts(), params, seed=3)
     raw_gap = 0.0
     for prompt, completions in zip(_prompts(), groups, strict=True):
@@ -172,7 +164,7 @@ def test_logprobs_are_those_of_the_distribution_drawn_from(path, temperature, to
 def test_after_a_publish_the_new_weights_draw_and_no_old_one(path):
     """Weights, keys and values of a prompt that was asked before, the tied head."""
     sampler = _sampler(path)
-    params = SamplingParams(n=2, max_tokens=12, stop_token_ids=STOP)
+    params = _params(n=2, max_tokens=12)
     old = sampler._params
     first = sampler.sample(_prompts(), params, seed=3)
 
@@ -217,14 +209,14 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(path):
     ],
 )
 def test_any_mesh_gives_the_same_completions(path, shape, tensor, settings):
-    params = SamplingParams(n=4, max_tokens=40, stop_token_ids=STOP)
+    params = _params(n=4, max_tokens=40)
     one = _sampler(path, slots=4).sample(_prompts(), params, seed=5)
     many = _sampler(path, shape, slots=16, tensor=tensor, settings=settings)
     _assert_same(one, many.sample(_prompts(), params, seed=5))
 
 
 def test_where_not_all_copies_read_the_completions_are_the_same(path):
-    params = SamplingParams(n=2, max_tokens=20, stop_token_ids=STOP)
+    params = _params(n=2, max_tokens=20)
     prompts = [prompt * 5 for prompt in _prompts(9)]
     how = dict(slots=16, tensor=2, prompt_length=64, response_length=20)
     few = _sampler(path, (8, 1, 1), settings=PACE._replace(read=20), **how)
@@ -252,7 +244,7 @@ def test_the_decode_batch_narrows_as_completions_end(path, shape, monkeypatch):
         return state, drawn
 
     monkeypatch.setattr(decoding, "decode", counted)
-    params = SamplingParams(n=4, max_tokens=64, stop_token_ids=tuple(range(88, 96)))
+    params = _params(n=4, max_tokens=64, stop_token_ids=tuple(range(88, 96)))
     groups = sampler.sample(_prompts(4), params, seed=3)
     lengths = [len(c.token_ids) for group in groups for c in group]
     assert compiles.programs == 0
@@ -270,7 +262,7 @@ def test_the_decode_batch_narrows_as_completions_end(path, shape, monkeypatch):
 def test_finish_reason_says_what_ended_a_completion(path):
     seen = {"stop": 0, "length": 0}
     finished = []
-    params = SamplingParams(n=16, max_tokens=20, stop_token_ids=(95, 3, 4, 5))
+    params = _params(n=16, max_tokens=20, stop_token_ids=(95, 3, 4, 5))
     groups = _sampler(path).sample(
         _prompts(), params, seed=1, on_finished=lambda p, s, c: finished.append((p, s))
     )
@@ -289,7 +281,7 @@ def test_finish_reason_says_what_ended_a_completion(path):
 
 def test_a_pause_comes_where_no_completion_ends_and_may_raise(path):
     sampler = _sampler(path)
-    params = SamplingParams(n=2, max_tokens=20, stop_token_ids=(), ignore_stop=True)
+    params = _params(n=2, max_tokens=20, **ENDLESS)
     finished, pauses = [], []
 
     def pause():
@@ -297,18 +289,14 @@ def test_a_pause_comes_where_no_completion_ends_and_may_raise(path):
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
+    def sample(on_pause):
+        how = dict(on_finished=lambda *of: finished.append(of), on_pause=on_pause)
+        return sampler.sample(_prompts(), params, seed=1, **how)
+
     with pytest.raises(KeyboardInterrupt):
-        sampler.sample(
-            _prompts(), params, seed=1, on_finished=finished.append, on_pause=pause
-        )
+        sample(pause)
     assert pauses == [0, 0, 0]
-    groups = sampler.sample(
-        _prompts(),
-        params,
-        seed=1,
-        on_finished=lambda *of: finished.append(of),
-        on_pause=lambda: pauses.append(len(finished)),
-    )
+    groups = sample(lambda: pauses.append(len(finished)))
     # Once all have ended there is one more.
     assert pauses[-1] == len(finished) == 2 * len(groups) == 10
 
@@ -323,9 +311,8 @@ def _in_parts(sampler, trained, prompts, params, pauses):
             left[0] -= 1
             return left[0] < 0
 
-        partial = sampler.sample(
-            prompts, params, seed=seed, partial=partial, on_pause=enough
-        )
+        how = dict(partial=partial, on_pause=enough)
+        partial = sampler.sample(prompts, params, seed=seed, **how)
         calls.append(partial)
         sampler.publish(trained, len(calls))
     return calls
@@ -340,9 +327,7 @@ def test_another_call_goes_on(path, shape, prefix, temperature):
     assert sampler._layout.prefix == len(prefix)
     alone = sampler if shape == (1, 1, 1) else _sampler(path)
     trained = load_params(path, sampler._layout.trained, sampler._layout.trained.mesh)
-    params = SamplingParams(
-        n=3, max_tokens=40, temperature=temperature, stop_token_ids=STOP
-    )
+    params = _params(n=3, max_tokens=40, temperature=temperature)
     prompts = [prefix + prompt for prompt in _prompts(7)]
     calls = _in_parts(sampler, trained, prompts, params, [1, 2, 0, 3, 10**9])
     sizes = [[len(c.token_ids) for g in call for c in g] for call in calls]
@@ -374,20 +359,19 @@ def test_another_call_goes_on(path, shape, prefix, temperature):
 
 def test_what_does_not_fit_what_is_begun_is_refused(path):
     sampler = _sampler(path)
-    params = SamplingParams(n=2, max_tokens=9, stop_token_ids=STOP)
+    params = _params(n=2, max_tokens=9)
     partial = sampler.sample(_prompts(), params, seed=0, on_pause=lambda: True)
     with pytest.raises(ValueError, match="must have n=2 entries for each prompt"):
         sampler.sample(_prompts(4), params, seed=0, partial=partial)
-    params = SamplingParams(n=2, max_tokens=1, stop_token_ids=STOP)
+    params = _params(n=2, max_tokens=1)
     with pytest.raises(ValueError, match="unfinished completion of . tokens: must be"):
         sampler.sample(_prompts(), params, seed=0, partial=partial)
 
 
 def test_too_long_a_request_is_refused_with_both_numbers(path):
-    params = SamplingParams(max_tokens=120, stop_token_ids=STOP)
-    with pytest.raises(
-        ValueError, match="12 must be .* 8 .128 tokens less max_tokens=120"
-    ):
+    params = _params(max_tokens=120)
+    message = "12 must be .* 8 .128 tokens less max_tokens=120"
+    with pytest.raises(ValueError, match=message):
         _sampler(path).sample([[1] * 12], params, seed=0)
 
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.config import DecoderConfig
 from models.decoder import LAYERS, Decoder, init_params
 from models.inference import abstract_served, served_params
 from rollout import decoding
@@ -24,22 +23,15 @@ from rollout.programs import programs
 from sharding.mesh import make_mesh
 from sharding.rules import named_sharding
 from tests.meshes import mesh_of
+from tests.models import reference
+from tests.tools.plan.paper import paper_config
+from tools.plan.architectures import architecture
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-CONFIG = DecoderConfig(
-    vocab_size=1024,
-    hidden_size=64,
-    intermediate_size=128,
-    num_layers=3,
-    num_heads=6,
-    num_kv_heads=2,
-    head_dim=16,
-    rope_theta=1e6,
-    rms_norm_eps=1e-6,
-    tie_word_embeddings=False,
-    max_positions=512,
-)
+SIZES = dict(vocab_size=1024, intermediate_size=128, num_hidden_layers=3, head_dim=16)
+SIZES |= dict(num_attention_heads=6, tie_word_embeddings=False)
+CONFIG = reference.config_of(**SIZES, max_position_embeddings=512)
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
 PACE = PlatformSettings(layers=True, columns=16, tokens=4, call=8, read=128)
 
@@ -60,10 +52,8 @@ def _whole(layout, **how):
         lambda *a: decoding.decode.__wrapped__(model, settings, truncates, *a),
         *of_decode,
     )
-    drawn = with_shardings(
-        drawn, jax.tree.map(lambda _: named_sharding(layout.mesh), drawn)
-    )
-    return found["insert"].arguments[3][:2], drawn
+    whole = jax.tree.map(lambda _: named_sharding(layout.mesh), drawn)
+    return found["insert"].arguments[3][:2], with_shardings(drawn, whole)
 
 
 def _computations(text):
@@ -223,17 +213,7 @@ class _Device:
 
 
 def _of_7b(copies, **how):
-    config = dataclasses.replace(
-        CONFIG,
-        vocab_size=152064,
-        hidden_size=3584,
-        intermediate_size=18944,
-        num_layers=28,
-        num_heads=28,
-        num_kv_heads=4,
-        head_dim=128,
-        max_positions=4096,
-    )
+    config = architecture(paper_config())
     mesh = make_mesh(fsdp=copies, devices=[_Device(n) for n in range(copies)])
     model = Decoder(config, mesh=mesh, dtype=jnp.bfloat16)
     how = dict(prompt_length=1024, response_length=3072) | how
@@ -298,25 +278,18 @@ def test_published_weights_stand_where_the_layout_says(shape, tensor):
     served = served_params(params, model, layout.model)
     shapes, shardings = abstract_served(layout.model)
     assert jax.tree.map(jnp.shape, served) == jax.tree.map(lambda x: x.shape, shapes)
-    for x, sharding in zip(
-        jax.tree.leaves(served), jax.tree.leaves(shardings), strict=True
-    ):
-        assert x.sharding.is_equivalent_to(sharding, x.ndim)
+    leaves = zip(*map(jax.tree.leaves, (served, shardings)), strict=True)
+    assert all(x.sharding.is_equivalent_to(sharding, x.ndim) for x, sharding in leaves)
     np.testing.assert_array_equal(served["head"], params["head"])
     for number, layer in enumerate(served[LAYERS]):
-        for name in ("o", "up", "mlp_norm"):
-            if tensor <= 2 or name != "o":
-                np.testing.assert_array_equal(
-                    layer[name][0], params[LAYERS][name][number]
-                )
+        for name in ("o", "up", "mlp_norm") if tensor <= 2 else ("up", "mlp_norm"):
+            of_layer = params[LAYERS][name][number]
+            np.testing.assert_array_equal(layer[name][0], of_layer)
 
 
 def test_no_device_gathers_more_of_a_weight_than_its_part():
     """A device of a copy of two gets its half of a weight, and never the other."""
     layout = _layout(2, settings=APART)
-    gathered = [
-        max(_elements(shape))
-        for _, kind, shape, _ in _exchanged(layout, "publish_layers")
-        if kind == "all-gather"
-    ]
-    assert max(gathered) == 64 * 128 // 2
+    found = _exchanged(layout, "publish_layers")
+    gathered = [e for e in found if e[1] == "all-gather"]
+    assert max(max(_elements(e[2])) for e in gathered) == 64 * 128 // 2

@@ -18,20 +18,17 @@ def test_one_axis_takes_what_the_others_leave():
 
 
 @pytest.mark.parametrize(
-    "sizes,message",
+    "data,fsdp,message",
     [
-        (dict(data=3, fsdp=1, tensor=1), "is 3, but the number of devices is 8"),
-        (
-            dict(data=3, fsdp=-1, tensor=1),
-            "other two, 3, must divide the number of devices, 8",
-        ),
-        (dict(data=-1, fsdp=-1, tensor=1), "must be at least 1; one may be -1"),
-        (dict(data=0, fsdp=8, tensor=1), "data=0 .*must be at least 1"),
+        (3, 1, "is 3, but the number of devices is 8"),
+        (3, -1, "other two, 3, must divide the number of devices, 8"),
+        (-1, -1, "must be at least 1; one may be -1"),
+        (0, 8, "data=0 .*must be at least 1"),
     ],
 )
-def test_a_mesh_that_does_not_fit_is_refused(sizes, message):
+def test_a_mesh_that_does_not_fit_is_refused(data, fsdp, message):
     with pytest.raises(ValueError, match=message):
-        resolve_shape(8, **sizes)
+        resolve_shape(8, data=data, fsdp=fsdp, tensor=1)
 
 
 class _Gpu:
@@ -91,13 +88,11 @@ def mesh():
 
 
 def test_names_resolve(mesh):
-    spec = partition_spec(
-        ("layers", "embed", "heads", "head_dim"), mesh, shape=(2, 8, 4, 16)
-    )
+    axes = ("layers", "embed", "heads", "head_dim")
+    spec = partition_spec(axes, mesh, shape=(2, 8, 4, 16))
     assert spec == P(None, "fsdp", "tensor", None)
-    assert partition_spec(("batch", None), mesh, shape=(8, 3)) == P(
-        ("data", "fsdp"), None
-    )
+    spec = partition_spec(("batch", None), mesh, shape=(8, 3))
+    assert spec == P(("data", "fsdp"), None)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 import ast
 import os
-import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.other_processes import ROOT, python
+
 CHANGES = {
     '("data", "fsdp", "tensor")': '("replica", "shard", "model")',
     '"batch": (DATA, FSDP)': '"batch": DATA',
@@ -58,11 +56,6 @@ def test_update_and_sampler_follow_the_table(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     # Programs that are compiled for one call.
     environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    pytest_without_cache = "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"
+    run = python(*pytest_without_cache, *tests, cwd=tmp_path, env=environment)
     assert run.returncode == 0, run.stdout[-5000:]

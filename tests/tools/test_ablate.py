@@ -15,7 +15,7 @@ from configs.reading import read_config
 from configs.schema import config_json
 from rl.processes.stopping import StopSignals
 from tests import forked
-from tests.other_processes import ROOT, python, start_python
+from tests.other_processes import ROOT, environment, python, start_python
 from tools.ablation import execute
 from tools.ablation.report import markdown, read_result
 from tools.ablation.study import make_study
@@ -119,12 +119,8 @@ def test_a_command_gives_the_run_its_config_again(place):
     words = shlex.split(run.command())
     assert words[:3] == ["python", "-m", "rl.train"]
     flags = dict(word.removeprefix("--").split("=", 1) for word in words[3:])
-    assert flags == {
-        "config": "mine.py:mine:plain",
-        "config.steps": "4",
-        "config.seed": "5",
-        "workdir": str(run.workdir),
-    }
+    own = {"config": "mine.py:mine:plain", "workdir": str(run.workdir)}
+    assert flags == own | {"config.steps": "4", "config.seed": "5"}
     config = read_config(flags["config"])
     config.steps, config.seed = 4, 5
     assert config_json(config) == config_json(run.config)
@@ -167,10 +163,8 @@ def test_finished_runs_are_not_run_again_and_failures_are_printed(place):
     (row,) = [line for line in page if line.startswith("| low |") and "[" in line]
     assert "-20.0 [-50.4, +10.4], p 0.11" in row  # t = 2 sqrt(2), two degrees
     assert "by Holm's method" in "".join(page)
-    message = "config.log.samples=3: is refused"
-    assert (
-        f"- broken, seed 0 has not ended; its log ends with: error: {message}" in page
-    )
+    ends = "has not ended; its log ends with: error: config.log.samples=3: is refused"
+    assert f"- broken, seed 0 {ends}" in page
     assert "- low, seed 1 ended after step 4: no group is left." in page
     assert "- The runs differ in versions.jax, which has 2 different values." in page
 
@@ -188,18 +182,13 @@ def test_each_slot_has_one_run_at_a_time(place):
 
 
 def test_every_arm_is_checked_before_anything_runs(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(
-        MINE.replace('"log.samples": 3', '"sampling.explore": 2.0')
-    )
-    settings = {
-        "data.train_args.held_out": 4000,
-        "data.eval_args.held_out": 8,
-        "model.maker_args.cache": str(tmp_path / "bases"),
-    }
+    bad = MINE.replace('"log.samples": 3', '"sampling.explore": 2.0')
+    (tmp_path / "mine.py").write_text(bad)
+    settings = {"data.train_args.held_out": 4000, "data.eval_args.held_out": 8}
+    settings["model.maker_args.cache"] = str(tmp_path / "bases")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    study = make_study(
-        f"{tmp_path / 'mine.py'}:mine", workdir=tmp_path / "out", overrides=settings
-    )
+    name, out = f"{tmp_path / 'mine.py'}:mine", tmp_path / "out"
+    study = make_study(name, workdir=out, overrides=settings)
     with pytest.raises(ValueError) as caught:
         execute.check(study.pending)
     message = "arm 'broken': config.sampling.explore=2.0: must lie in (0, 1]"
@@ -227,7 +216,7 @@ def test_a_wrong_command_is_one_line(tmp_path):
         " replaces all changes of the arm 'low'; remove this flag",
     }
     needs = "tools.ablation.execute", "tools.ablation.report"
-    how = dict(needs=needs, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    how = dict(needs=needs, cwd=ROOT, env=environment())
     commands = [[*words, out] for words in bad]
     ends = forked.starts(tmp_path, "tools.ablate", commands, **how)
     for end, message in zip(ends, bad.values(), strict=True):
@@ -264,7 +253,7 @@ def test_a_real_ablation_resumes_after_a_kill_and_its_jobs_are_its_runs(tmp_path
     own = f"--config={tmp_path / 'mine.py'}:mine", f"--workdir={tmp_path / 'out'}"
     flags = (f"--config.{key}={value}" for key, value in settings.items())
     command = ["-m", "tools.ablate", *own, *flags]
-    how = dict(env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""})
+    how = dict(env=environment())
     jobs = tmp_path / "jobs"
     python(*command, f"--jobs={jobs}", check=True, **how)
     first, second = jobs.read_text().splitlines()

@@ -1,6 +1,7 @@
 """tools.check_objective: our losses hold, and each planted fault is named."""
 
 import dataclasses
+import functools
 import importlib
 import json
 
@@ -142,12 +143,9 @@ def _with_objective(c, **changes):
     return objective_from_config(dataclasses.replace(c, objective=changed))
 
 
-def _without_cap(c):
-    return _with_objective(c, correction_cap=1e9)
-
-
-def _unweighed(c):
-    return _with_objective(c, correction="mask")  # which the loss does not weigh
+_without_cap = functools.partial(_with_objective, correction_cap=1e9)
+# Which the loss does not weigh.
+_unweighed = functools.partial(_with_objective, correction="mask")
 
 
 def _entropy_lowered(c):

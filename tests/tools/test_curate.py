@@ -1,9 +1,6 @@
 """The command: overrides, one-line errors, nothing half-written."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -13,19 +10,13 @@ from rl.files import replace_rows
 from rl.groups.curriculum import Curriculum, fill_gaps
 from rl.problems.reading import load_problems
 from tests import forked
+from tests.other_processes import ROOT, python
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {"SHARED_DATA": "/nowhere"} | os.environ
 
 
-def curate(*arguments, cwd=ROOT):
-    return subprocess.run(
-        [sys.executable, "-m", "tools.curate", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-    )
+def curate(*arguments):
+    return python("-m", "tools.curate", *arguments, env=ENVIRONMENT)
 
 
 @pytest.fixture
@@ -84,10 +75,8 @@ def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
     ]
     path, out = tmp_path / "big_math.jsonl", tmp_path / "out"
     replace_rows(path, rows)
-    result = curate(
-        f"--config={config}", "--input", path, "--out", out,
-        "--config.evidence=required",
-    )  # fmt: skip
+    flags = f"--config={config}", "--config.evidence=required"
+    result = curate(*flags, "--input", path, "--out", out)
     assert result.returncode == 0, result.stderr
     problems = load_problems(str(out / "problems.jsonl"), key="config.data.train")
     assert {p.level for p in problems} == {1, 2, 3, 4, 5}
@@ -103,12 +92,9 @@ def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
 
 @pytest.mark.failure(33)
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
-    (tmp_path / "good.jsonl").write_text(
-        '{"problem": "What is one more than six?", "answer": "7"}\n'
-    )
-    (tmp_path / "bad.jsonl").write_text(
-        '{"problem": "What is one more than six?", "answer": 7}\n{"question": "x"}\n'
-    )
+    good = {"problem": "What is one more than six?", "answer": "7"}
+    replace_rows(tmp_path / "good.jsonl", [good])
+    replace_rows(tmp_path / "bad.jsonl", [good | {"answer": 7}, {"question": "x"}])
     rows = [{"id": str(i), "problem": f"{i}+1", "answer": "1"} for i in range(30)]
     replace_rows(tmp_path / "aime2024.jsonl", rows)
     # What is wrong is the last argument.
@@ -123,14 +109,9 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     }
     given = [f"--config={config}", f"--out={tmp_path / 'out'}"]
     given += [f"--input={tmp_path}/good.jsonl", f"--config.data_dir={tmp_path}"]
-    ends = forked.starts(
-        tmp_path,
-        "tools.curate",
-        [[*given, argument] for argument in bad],
-        needs=("tools.curation.pipeline", "rl.files"),
-        cwd=ROOT,
-        env=ENVIRONMENT,
-    )
+    commands = [[*given, argument] for argument in bad]
+    how = dict(needs=("tools.curation.pipeline", "rl.files"), cwd=ROOT, env=ENVIRONMENT)
+    ends = forked.starts(tmp_path, "tools.curate", commands, **how)
     for result, message in zip(ends, bad.values(), strict=True):
         assert result.returncode == 2, result.args
         # It may follow a progress bar.

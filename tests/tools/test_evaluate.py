@@ -4,9 +4,8 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
-import sys
 import time
+from subprocess import DEVNULL
 
 import pytest
 
@@ -14,13 +13,12 @@ from rl.files import replace_rows
 from rl.problems import arithmetic
 from rl.problems.reading import write_problems
 from rl.verifier import VerifierPool
+from tests.other_processes import start_python
 from tests.rollout.vllm import policies
 from tests.tools.tiny import make_model, make_sums
 from tools.evaluate import main
 from tools.evaluation.benchmarks import BENCHMARKS, load_benchmark
 from tools.evaluation.pretrained import find_pretrained
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def write(folder, completions):
@@ -186,13 +184,8 @@ SAMPLED = ("--samples", "4", "--temperature", "1.0", "--chunk", "16")
 
 
 def start(arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "tools.evaluate", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"XLA_FLAGS": ""},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    how = dict(env=os.environ | {"XLA_FLAGS": ""}, stdout=DEVNULL, stderr=DEVNULL)
+    return start_python("-m", "tools.evaluate", *arguments, **how)
 
 
 def kept(folder):

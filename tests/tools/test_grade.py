@@ -47,9 +47,8 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     (tmp_path / "out/completions.jsonl").write_bytes(before[:-30])
     status, said = grade(*command)
     assert status == 0, said
-    assert sorted((tmp_path / "out/completions.jsonl").read_bytes().splitlines()) == (
-        sorted(before.splitlines())
-    )
+    again = (tmp_path / "out/completions.jsonl").read_bytes()
+    assert sorted(again.splitlines()) == sorted(before.splitlines())
     # Judged by another rule without a sampler: an answer is put where there was none.
     right = [json.loads(line) for line in before.splitlines()]
     for row in right[:12]:
@@ -115,17 +114,12 @@ def test_where_nobody_answers_there_is_no_majority():
         ({"agreement": 0.5}, set()),
         ({"agreement": 1.0, "against_gold": False}, set()),
         ({"agreement": 1.0, "samples": 3}, set()),
-        (
-            {"unparsable": 4, "agreement": 0.0, "against_gold": False},
-            {"majority_against_gold"},
-        ),
+        ({"unparsable": 4, "agreement": 0.0, "against_gold": False},
+         {"majority_against_gold"}),
     ],
-)
+)  # fmt: skip
 def test_curation_reads_what_a_grading_says(changes, reason):
-    row = Row(
-        id="a",
-        problem="What is the sum of one and one?",
-        answers=("2",),
-        meta={"graded": GRADE | {"unparsable": 0} | changes},
-    )
+    graded = {"graded": GRADE | {"unparsable": 0} | changes}
+    ask = "What is the sum of one and one?"
+    row = Row(id="a", problem=ask, answers=("2",), meta=graded)
     assert set(screen(row).reasons) == reason

@@ -58,17 +58,13 @@ def test_a_negative_answer_is_no_flag(capsys):
         (b'{"pred": "1"}\n', "pairs.jsonl:1: has neither 'gold' nor 'golds'; add one"),
         (b'{"golds": "12", "pred": "1"}\n', "golds='12': must be a list or be None"),
         (b'{"golds": [3], "pred": "1"}\n', "entries: 3 must be of type str"),
-        (
-            b'{"gold": "1", "pred": "1", "label": 1}\n',
-            "pairs.jsonl:1: label=1: must be of type bool or be None; restore",
-        ),
-        (
-            b'{"gold": "1", "pred": "1", "mode": "Response"}\n',
-            "mode='Response': must be one of answer, response or be None",
-        ),
+        (b'{"gold": "1", "pred": "1", "label": 1}\n',
+         "pairs.jsonl:1: label=1: must be of type bool or be None; restore"),
+        (b'{"gold": "1", "pred": "1", "mode": "Response"}\n',
+         "mode='Response': must be one of answer, response or be None"),
         (b"", "pairs.jsonl: contains no pairs; give rows with gold and pred"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_row_is_named(tmp_path, capsys, content, message):
     path = tmp_path / "pairs.jsonl"
     path.write_bytes(content)

@@ -69,9 +69,8 @@ def test_a_users_function_takes_what_it_names():
 def test_what_is_no_advantage_is_one_line_that_names_it():
     with pytest.raises(ValueError, match="='best': must be one of std, mean"):
         load_advantage("best")
-    with pytest.raises(
-        ValueError, match="unknown argument 'prompts'; use only rewards"
-    ):
+    wrong = "unknown argument 'prompts'; use only rewards"
+    with pytest.raises(ValueError, match=wrong):
         load_advantage(f"{__name__}:unknown")
     with pytest.raises(ValueError, match=r"of problem 'p0'; returned \[inf, -inf, "):
         compute_advantages([FIRST], f"{__name__}:infinite")

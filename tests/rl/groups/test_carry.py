@@ -95,9 +95,8 @@ def _tokens(groups):
 @pytest.mark.parametrize("max_age,size", [(0, 8), (2, 3)])
 def test_no_token_is_older_than_said_and_none_is_lost_or_used_twice(max_age, size):
     sampler = Slots()
-    collector = _collector(
-        sampler, max_age=max_age, prompts_per_step=size, filter=False
-    )
+    settings = dict(max_age=max_age, prompts_per_step=size, filter=False)
+    collector = _collector(sampler, **settings)
     steps = _run(collector, sampler, 30)
     used = [group for groups, _ in steps for group in groups]
     assert len(set(map(id, used))) == len(used) == 30 * size
@@ -123,9 +122,8 @@ def test_long_answers_are_trained_on_as_often_as_short_ones(max_age):
     sampler = Slots()
     collector = _collector(sampler, max_age=max_age, filter=max_age == 0)
     steps = _run(collector, sampler, 150)
-    thirds = [
-        int(group.problem.id[1:]) % 3 == 0 for g, _ in steps[4:] for group in g
-    ]  # fmt: skip
+    groups = sum((groups for groups, _ in steps[4:]), [])
+    thirds = [int(group.problem.id[1:]) % 3 == 0 for group in groups]
     assert np.mean(thirds) == pytest.approx(22 / 64, abs=0.02)
 
 

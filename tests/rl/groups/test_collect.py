@@ -1,6 +1,5 @@
 """Dynamic sampling: batches exactly full, rounds bounded, nothing lost or split."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -8,14 +7,19 @@ import pytest
 
 from configs import base
 from rl.groups.collect import Shortfall, overlong_penalty
-from rl.groups.packing import pack_segments
 from rl.problems.arithmetic import make_tokenizer
 from rl.reward.verifier import Score
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
-from tests.rl.examples import make_collector, make_problem, make_segments
+from tests.rl.examples import make_collector, make_problem, make_segments, pack
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
+
+
+def _completion(ids, version=0):
+    ids = np.array(ids, np.int32)
+    zeros, versions = np.zeros(len(ids), np.float32), np.full_like(ids, version)
+    return Completion(ids, zeros, "stop", versions)
 
 
 class Coins:
@@ -34,15 +38,8 @@ class Coins:
             group = []
             for s in range(params.n):
                 right = rng.random() < self._chance(prompt[0])
-                ids = np.array([1 if right else 2] * rng.integers(1, 20), np.int32)
-                group.append(
-                    Completion(
-                        token_ids=ids,
-                        sampler_logprobs=np.zeros(len(ids), np.float32),
-                        finish_reason="stop",
-                        versions=np.full(len(ids), self.version, np.int32),
-                    )
-                )
+                ids = [1 if right else 2] * rng.integers(1, 20)
+                group.append(_completion(ids, self.version))
                 if on_finished:
                     on_finished(p, s, group[-1])
             groups.append(group)
@@ -102,24 +99,13 @@ def test_ids_are_trained_on_as_they_were_drawn():
         def sample(self, prompts, params, *, seed, on_finished=None):
             groups = super().sample(prompts, params, seed=seed)
             return [
-                [
-                    dataclasses.replace(
-                        c, token_ids=np.array([c.token_ids[0], *letters], np.int32),
-                        sampler_logprobs=np.zeros(6, np.float32),
-                        versions=np.zeros(6, np.int32),
-                    )
-                    for c in group
-                ]
-                for group in groups
-            ]  # fmt: skip
+                [_completion([c.token_ids[0], *letters]) for c in g] for g in groups
+            ]
 
     collector, _ = _collector(lambda p: 0.5, decode=tokenizer.decode, reward=_digits)
     collector.sample = Spells(lambda p: 0.5).sample
     groups, _ = collector.collect(0)
-    micro = pack_segments(
-        make_segments(groups), row_lengths=(16,), micro_tokens=16 * 64, row_multiple=1,
-        share_prompts=False,
-    )  # fmt: skip
+    micro = pack(make_segments(groups), (16,), 16 * 64)
     trained = np.concatenate([b.token_ids[b.loss_mask] for b in micro]).reshape(-1, 6)
     assert len(trained) == 8 * 4
     assert (trained[:, 1:] == letters).all()
@@ -143,13 +129,14 @@ def test_data_without_information_is_bounded_counted_and_ends_as_configured(chan
 
 def test_a_shortfall_keeps_its_groups_for_the_next_step():
     # Only problems below 4 are informative: 4 of 64.
-    collector, _ = _collector(lambda p: 0.5 if p < 4 else 0.0, max_rounds=2)
+    def chance(problem):
+        return 0.5 if problem < 4 else 0.0
+
+    collector, _ = _collector(chance, max_rounds=2)
     first, _ = collector.collect(0)
     kept = len(collector.state()["left"])
     assert first == [] and kept > 0
-    partial, _ = _collector(
-        lambda p: 0.5 if p < 4 else 0.0, max_rounds=2, on_shortfall="partial"
-    )
+    partial, _ = _collector(chance, max_rounds=2, on_shortfall="partial")
     groups, _ = partial.collect(0)
     assert len(groups) == kept
 
@@ -192,10 +179,9 @@ def test_a_round_asks_for_no_more_prompts_than_it_may():
     def chance(problem):
         return 0.5 if problem % 3 == 0 else 0.0
 
-    free, sampler = _collector(chance, max_rounds=1, on_shortfall="partial")
-    held, of_held = _collector(
-        chance, max_rounds=1, on_shortfall="partial", oversample=1.0
-    )
+    how = dict(max_rounds=1, on_shortfall="partial")
+    free, sampler = _collector(chance, **how)
+    held, of_held = _collector(chance, **how, oversample=1.0)
     for step in range(4):
         for collector in (free, held):
             groups, _ = collector.collect(step)
@@ -214,16 +200,11 @@ def test_surplus_groups_age_out():
 
 @pytest.mark.failure(25)
 def test_the_overlong_penalty_reaches_the_reward_and_not_the_filter():
-    np.testing.assert_allclose(
-        overlong_penalty(
-            np.array([10, 12, 15, 20, 99]), max_tokens=20, buffer=10, factor=0.5
-        ),
-        [0, -0.1, -0.25, -0.5, -0.5],
-        rtol=1e-6,
-    )
-    collector, _ = _collector(
-        lambda p: 0.5, shaping=base.Reward(overlong_factor=0.5, overlong_buffer=10)
-    )
+    lengths = np.array([10, 12, 15, 20, 99])
+    found = overlong_penalty(lengths, max_tokens=20, buffer=10, factor=0.5)
+    np.testing.assert_allclose(found, [0, -0.1, -0.25, -0.5, -0.5], rtol=1e-6)
+    shaping = base.Reward(overlong_factor=0.5, overlong_buffer=10)
+    collector, _ = _collector(lambda p: 0.5, shaping=shaping)
     groups, _ = collector.collect(0)
     for group in groups:
         for completion, correct, reward in zip(
@@ -259,11 +240,8 @@ def test_what_could_not_be_judged_trains_nobody_and_is_counted():
     def reward(texts, problems):
         lost = [len(text) % 3 == 0 for text in texts]
         asked.extend(lost)
-        scores = _reward(texts, problems)
-        return [
-            Score.of(_verdict(None)) if gone else score
-            for gone, score in zip(lost, scores, strict=True)
-        ]
+        scores = zip(lost, _reward(texts, problems), strict=True)
+        return [Score.of(_verdict(None)) if gone else score for gone, score in scores]
 
     collector, _ = _collector(lambda p: 0.5, reward=reward)
     groups, stats = collector.collect(0)
@@ -282,10 +260,8 @@ def test_groups_that_nobody_judged_are_not_informative():
     """Neither all right nor all wrong: by these alone they counted as informative."""
 
     def reward(texts, problems):
-        return [
-            Score.of(_verdict(None if problem.id == "p1" else False))
-            for problem in problems
-        ]
+        verdicts = [None if problem.id == "p1" else False for problem in problems]
+        return list(map(Score.of, map(_verdict, verdicts)))
 
     collector, _ = _collector(lambda p: 0.0, reward=reward)
     groups, stats = collector.collect(0)
@@ -328,11 +304,8 @@ def test_partial_credit_is_not_right_and_the_filter_reads_what_it_is_told():
 
 
 def test_the_graded_filter_reads_rewards_before_they_are_shaped():
-    collector, _ = _collector(
-        lambda p: 0.0,
-        filter_on="reward",
-        shaping=base.Reward(overlong_factor=0.5, overlong_buffer=19),
-    )
+    shaping = base.Reward(overlong_factor=0.5, overlong_buffer=19)
+    collector, _ = _collector(lambda p: 0.0, filter_on="reward", shaping=shaping)
     groups, _ = collector.collect(0)
     assert groups == []  # all wrong, though of unequal lengths
 

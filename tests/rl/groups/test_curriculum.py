@@ -12,6 +12,7 @@ from configs.base import Advance, Sampling, Stage, from_config
 from rl.groups.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.run_spec import _stages
 from rl.types import Problem
+from tests.rl.examples import make_problems
 
 PROBLEMS = [
     Problem(id=f"{level}.{i}", problem="?", answers=("1",), level=level)
@@ -59,16 +60,10 @@ def test_the_mixture_is_exact_over_a_stage():
 
 def test_all_of_a_level_once_before_any_twice_even_across_stages():
     lines = []
-    stages = (
-        Stage(name="a", levels={1: 1.0}, steps=1),
-        Stage(name="b", levels={1: 1.0}),
-    )
+    same = {1: 1.0}
+    stages = Stage(name="a", levels=same, steps=1), Stage(name="b", levels=same)
     curriculum = make(stages, on_message=lines.append)
-    drawn = [
-        name
-        for s, n in enumerate((4, 6, 10))
-        for name in one_step(curriculum, s, n=n)[1]
-    ]
+    drawn = sum((one_step(curriculum, s, n=n)[1] for s, n in enumerate((4, 6, 10))), [])
     assert len(set(drawn[:10])) == len(set(drawn[10:])) == 10
     assert drawn[:10] != drawn[10:]
     assert lines == [
@@ -156,12 +151,8 @@ def test_its_metrics_are_those_of_the_step_that_was_sampled_last():
     # The next step's `begin`, and not the last one's `end_step`, changes the stage.
     assert stages == [1, 1, 2, 2]
     metrics = curriculum.metrics()
-    assert {k: x for k, x in metrics.items() if k.startswith("curriculum/")} == {
-        "curriculum/stage": 2,
-        "curriculum/passes_1": 1,
-        "curriculum/passes_2": 1,
-        "curriculum/passes_3": 0,
-    }
+    assert len([name for name in metrics if name.startswith("curriculum/")]) == 4
+    assert [metrics[f"curriculum/passes_{level}"] for level in (1, 2, 3)] == [1, 1, 0]
 
 
 def test_no_stages_draw_from_everything():
@@ -202,10 +193,7 @@ def test_a_bad_stage_is_named(section, message):
 
 def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
     # A weak grader's: a few are solved now and then, and all the others never.
-    problems = [
-        Problem(id=f"{i}", problem="?", answers=("1",), level=1 + 4 * (i > 9))
-        for i in range(40)
-    ]
+    problems = make_problems([1] * 10 + [5] * 30)
     stages = (
         Stage(name="first", levels={1: 0.3, 2: 0.3, 3: 0.4}, steps=1),
         Stage(name="last", levels={4: 0.5, 5: 0.5}, steps=1),
@@ -214,9 +202,8 @@ def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
     filled, told = fill_gaps(stages, problems)
     # As near to 1 as to 5, level 3 goes to the easier.
     assert [stage.levels for stage in filled] == [{1: 1.0}, {5: 1.0}, None]
-    assert told[1] == (
-        "'first': no problem has level 3; its share 0.4 is added to level 1"
-    )
+    line = "'first': no problem has level 3; its share 0.4 is added to level 1"
+    assert told[1] == line
     assert len(told) == 3
     curriculum = make(filled, problems)
     curriculum.begin(0)
@@ -226,9 +213,7 @@ def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
 
 @pytest.mark.parametrize("levels", [{1}, {5, 4}, {None}])
 def test_a_level_beyond_the_scale_is_no_gap(levels):
-    problems = [
-        Problem(id=f"{k}", problem="?", answers=("1",), level=k) for k in levels
-    ]
+    problems = make_problems(levels)
     stages = (Stage(name="a", levels={3: 1.0}),)
     filled, told = fill_gaps(stages, problems)
     assert told == []
@@ -240,9 +225,7 @@ def test_a_level_whose_prompts_are_all_too_long_is_no_gap():
     config = quickstart_staged.get_config()
     config.curriculum.stages = ({"name": "a", "levels": {"1": 1.0, "2": 1.0}},)
     c = from_config(config)
-    every = [
-        Problem(id=f"{k}", problem="?", answers=("1",), level=k) for k in (1, 2, 3)
-    ]
+    every = make_problems((1, 2, 3))
     said = (
         "config.curriculum.stages[0].levels: no problem has level 2; prompts that"
         " are unreadable or exceed config.rollout.max_prompt_tokens"

@@ -44,13 +44,8 @@ def _packed(function, groups, version):
     config = base.get_config()
     config.batch.prompts_per_update = 2
     config.batch.row_lengths, config.batch.micro_tokens = (32,), 128
-    return pack_groups(
-        groups,
-        base.from_config(config),
-        version=version,
-        row_multiple=1,
-        extra_groups=extra,
-    )
+    how = dict(version=version, row_multiple=1, extra_groups=extra)
+    return pack_groups(groups, base.from_config(config), **how)
 
 
 def test_mini_batches_get_them_in_turn_and_their_tokens_are_off_policy():
@@ -72,9 +67,8 @@ def test_what_is_wrong_is_one_line():
     groups = [make_group([True, False])]
     with pytest.raises(ValueError, match=r"endless': .*returned \[inf, 0.0\]"):
         _packed("endless", groups, version=0)
-    with pytest.raises(
-        ValueError, match="unknown argument 'rewards'; use only groups,"
-    ):
+    wrong = "unknown argument 'rewards'; use only groups,"
+    with pytest.raises(ValueError, match=wrong):
         _packed("unknown", groups, version=0)
     with pytest.raises(ValueError, match=r"failing': .*test_extra.py:\d+: Attribute"):
         _packed("failing", groups, version=0)

@@ -6,24 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from configs import base
-from rl.groups.packing import (
-    best_fit,
-    micro_rows,
-    pack_groups,
-    pack_segments,
-    padding_fraction,
-)
-from tests.rl.examples import make_group, make_segments
-
-
-def _pack(segments, row_lengths, micro_tokens, *, row_multiple=1, share_prompts=False):
-    return pack_segments(
-        segments,
-        row_lengths=row_lengths,
-        micro_tokens=micro_tokens,
-        row_multiple=row_multiple,
-        share_prompts=share_prompts,
-    )
+from rl.groups.packing import best_fit, micro_rows, pack_groups, padding_fraction
+from tests.rl.examples import make_group, make_segments, pack
 
 
 def _rows(lengths, capacity):
@@ -46,18 +30,12 @@ def test_rows_hold_every_segment_once_within_capacity(lengths, capacity):
 def test_a_batch_says_what_each_token_is():
     group = make_group([True, False], lengths=[2, 3], prompt=2)
     segments = make_segments([group])
-    (batch,) = _pack(segments, (12,), 12)
+    (batch,) = pack(segments, (12,), 12)
     long, short = segments[1].token_ids, segments[0].token_ids
-    np.testing.assert_array_equal(batch.token_ids[0], [*long, *short, 0, 0, 0])
-    np.testing.assert_array_equal(
-        batch.segment_ids[0], [1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0]
-    )
-    np.testing.assert_array_equal(
-        batch.positions[0], [0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]
-    )
-    np.testing.assert_array_equal(
-        batch.loss_mask[0], np.array([0, 0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0], bool)
-    )
+    assert batch.token_ids[0].tolist() == [*long, *short, 0, 0, 0]
+    assert batch.segment_ids[0].tolist() == [1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0]
+    assert batch.positions[0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]
+    assert batch.loss_mask[0].tolist() == [0, 0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0]
     assert batch.advantages[0, 2] < 0 < batch.advantages[0, 7]
     assert not batch.off_policy.any()
 
@@ -65,24 +43,14 @@ def test_a_batch_says_what_each_token_is():
 def test_completions_in_one_row_share_their_prompt():
     group = make_group([True, False], lengths=[2, 3], prompt=4)
     segments = make_segments([group])
-    (batch,) = _pack(segments, (12,), 12, share_prompts=True)
+    (batch,) = pack(segments, (12,), 12, share_prompts=True)
     *prompt, last = group.prompt_ids
     short, long = (c.token_ids for c in group.completions)
-    np.testing.assert_array_equal(
-        batch.token_ids[0], [*prompt, last, *long, last, *short, 0, 0]
-    )
-    np.testing.assert_array_equal(
-        batch.segment_ids[0], [1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 0, 0]
-    )
-    np.testing.assert_array_equal(
-        batch.prefix_ids[0], [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0]
-    )
-    np.testing.assert_array_equal(
-        batch.positions[0], [0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 0, 0]
-    )
-    np.testing.assert_array_equal(
-        batch.loss_mask[0], np.array([0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 0, 0], bool)
-    )
+    assert batch.token_ids[0].tolist() == [*prompt, last, *long, last, *short, 0, 0]
+    assert batch.segment_ids[0].tolist() == [1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 0, 0]
+    assert batch.prefix_ids[0].tolist() == [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0]
+    assert batch.positions[0].tolist() == [0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 0, 0]
+    assert batch.loss_mask[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 0, 0]
 
 
 @settings(deadline=None)
@@ -95,9 +63,9 @@ def test_shared_rows_hold_every_completion_once(lengths, prompt):
         make_group([True] * len(of_group), lengths=of_group, prompt=prompt, seed=i)
         for i, of_group in enumerate(lengths)
     ]
-    batches = _pack(make_segments(groups), (64,), 64, share_prompts=True)
+    batches = pack(make_segments(groups), (64,), 64, share_prompts=True)
     assert sum(int(b.loss_mask.sum()) for b in batches) == sum(map(sum, lengths))
-    plain = _pack(make_segments(groups), (64,), 64)
+    plain = pack(make_segments(groups), (64,), 64)
     filled = [sum(int((b.segment_ids > 0).sum()) for b in p) for p in (batches, plain)]
     assert filled[0] <= filled[1]
 
@@ -109,14 +77,11 @@ def test_padding_is_small_on_lognormal_lengths():
     for i in range(32):
         lengths = np.clip(rng.lognormal(np.log(700), 0.843, 16), 1, 3072)
         prompt = int(np.clip(rng.lognormal(np.log(150), 0.4), 30, 1024))
-        groups.append(
-            make_group(
-                [True] * 16, lengths=lengths.astype(int).tolist(), prompt=prompt, seed=i
-            )
-        )
+        sizes = dict(lengths=lengths.astype(int).tolist(), prompt=prompt)
+        groups.append(make_group([True] * 16, **sizes, seed=i))
     segments = make_segments(groups)
     for share_prompts in (False, True):
-        batches = _pack(segments, (4096,), 4096, share_prompts=share_prompts)
+        batches = pack(segments, (4096,), 4096, share_prompts=share_prompts)
         assert padding_fraction(batches) < 0.03
 
 
@@ -139,7 +104,7 @@ def test_tokens_of_another_version_or_sampler_are_off_policy(
 
 def test_micro_batches_have_one_shape():
     groups = [make_group([True, False], lengths=[9, 7], seed=i) for i in range(20)]
-    batches = _pack(make_segments(groups), (8, 16), 64, row_multiple=2)
+    batches = pack(make_segments(groups), (8, 16), 64, row_multiple=2)
     assert {b.token_ids.shape for b in batches} == {(4, 16)}
     assert sum(int(b.loss_mask.sum()) for b in batches) == 20 * 16
     assert micro_rows(4096, 1, 8) == 8  # never less than a row per device
@@ -147,12 +112,11 @@ def test_micro_batches_have_one_shape():
 
 def test_rows_are_as_long_as_fills_them_best():
     # Of each group 3 positions are shared, and its completions take 5 each: 23.
-    segments = make_segments(
-        [make_group([True] * 4, lengths=[4] * 4, prompt=4, seed=i) for i in range(4)]
-    )
+    same = dict(lengths=[4] * 4, prompt=4)
+    segments = make_segments([make_group([True] * 4, **same, seed=i) for i in range(4)])
 
     def shapes(*row_lengths):
-        batches = _pack(segments, row_lengths, 64, share_prompts=True)
+        batches = pack(segments, row_lengths, 64, share_prompts=True)
         return [b.token_ids.shape for b in batches]
 
     # The shortest that holds a completion takes each prompt four times.
@@ -164,7 +128,6 @@ def test_rows_are_as_long_as_fills_them_best():
 
 
 def test_a_segment_longer_than_every_row_is_an_error():
-    with pytest.raises(
-        ValueError, match="has 9 tokens, but the longest row has 8; raise"
-    ):
+    message = "has 9 tokens, but the longest row has 8; raise"
+    with pytest.raises(ValueError, match=message):
         _rows([3, 9], 8)

@@ -8,13 +8,7 @@ import pytest
 
 from rl.groups.solve_rates import SolveRate, SolveRates
 from rl.types import Problem
-
-
-def _problems(levels):
-    return [
-        Problem(id=f"p{i}", problem="?", answers=("1",), level=level)
-        for i, level in enumerate(levels)
-    ]
+from tests.rl.examples import make_problems
 
 
 def _observe(rates, problem, right, wrong, *, step=0, chance=1.0):
@@ -38,7 +32,7 @@ def test_the_chance_of_a_mixed_group_is_the_beta_binomials():
 
 
 def test_before_anything_is_known_all_rates_are_alike():
-    rates = SolveRates(_problems([1, None, 5]), half_life=10)
+    rates = SolveRates(make_problems([1, None, 5]), half_life=10)
     told = rates.at(0)
     np.testing.assert_allclose(told.right, 1)
     np.testing.assert_allclose(told.wrong, 1)
@@ -47,7 +41,7 @@ def test_before_anything_is_known_all_rates_are_alike():
 
 def test_a_level_tells_of_the_problems_in_it_that_were_never_seen():
     """Level 1 is always right, level 2 never, and level 3 half and half."""
-    rates = SolveRates(_problems([1] * 60 + [2] * 60 + [3] * 61), half_life=1000)
+    rates = SolveRates(make_problems([1] * 60 + [2] * 60 + [3] * 61), half_life=1000)
     for i in range(59):
         _observe(rates, i, 8, 0)
         _observe(rates, 60 + i, 0, 8)
@@ -60,14 +54,14 @@ def test_a_level_tells_of_the_problems_in_it_that_were_never_seen():
     # Of level 3 each problem is one or the other: as little to learn as of the others.
     assert (mixed < 0.3).all()
     # Whereas rates about a half make groups that teach.
-    middling = SolveRates(_problems([3] * 60), half_life=1000)
+    middling = SolveRates(make_problems([3] * 60), half_life=1000)
     for i in range(59):
         _observe(middling, i, 4, 4)
     assert middling.at(0).mixed(8)[59] > 0.9
 
 
 def test_who_was_drawn_by_a_small_chance_stands_for_many():
-    rates = SolveRates(_problems([1] * 200), half_life=1000)
+    rates = SolveRates(make_problems([1] * 200), half_life=1000)
     for i in range(90):  # all of the teachable third, and a tenth of the solved others
         _observe(rates, i, 4, 4)
     for i in range(18):
@@ -76,8 +70,8 @@ def test_who_was_drawn_by_a_small_chance_stands_for_many():
 
 
 def test_what_was_seen_counts_half_after_its_half_life_and_adds_up():
-    rates = SolveRates(_problems([None] * 2), half_life=20)
-    prior = SolveRates(_problems([None] * 2), half_life=20)
+    rates = SolveRates(make_problems([None] * 2), half_life=20)
+    prior = SolveRates(make_problems([None] * 2), half_life=20)
     for r in (rates, prior):  # the same level; only one of them knows the problem
         _observe(r, 1, 3, 5)
     rates._right[0], rates._wrong[0], rates._last[0] = 6, 2, 10
@@ -90,14 +84,14 @@ def test_what_was_seen_counts_half_after_its_half_life_and_adds_up():
 
 
 def test_a_group_without_verdicts_is_not_seen():
-    none = SolveRates(_problems([1, 1]), half_life=10)
+    none = SolveRates(make_problems([1, 1]), half_life=10)
     _observe(none, 0, 0, 0)
     assert not none.seen.any()
 
 
 def test_the_state_of_30000_problems_is_small_and_comes_back_bit_for_bit():
     rng = np.random.default_rng(0)
-    problems = _problems(rng.integers(1, 6, 30_000).tolist())
+    problems = make_problems(rng.integers(1, 6, 30_000).tolist())
     rates = SolveRates(problems, half_life=33)
     for i in rng.integers(0, 30_000, 500):
         _observe(rates, i, *rng.multinomial(16, [0.3, 0.7]).tolist(), step=int(i) % 90)
@@ -112,7 +106,7 @@ def test_the_state_of_30000_problems_is_small_and_comes_back_bit_for_bit():
 
 @pytest.mark.failure(219)
 def test_added_problems_and_levels_begin_without_verdicts():
-    problems = _problems([1, 2])
+    problems = make_problems([1, 2])
     rates = SolveRates(problems, half_life=33)
     _observe(rates, 1, 3, 5, step=0)
     added = [Problem(id="new", problem="?", answers=("1",), level=3), problems[1]]

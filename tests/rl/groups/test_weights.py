@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from configs.base import Objective, Rollout, RunConfig
-from rl.groups.packing import pack_segments, weigh
+from rl.groups.packing import weigh
 from rl.update.rejection import reject
-from tests.rl.examples import make_group, make_segments
+from tests.rl.examples import make_group, make_segments, pack
 
 # Tokens of the two completions of each of two groups.
 LENGTHS = ((2, 4), (1, 3))
@@ -17,13 +17,7 @@ def _packed(rows=4):
         make_group([True, False], lengths=list(lengths), prompt=2)
         for lengths in LENGTHS
     ]
-    return pack_segments(
-        make_segments(groups, off_policy=True),
-        row_lengths=(6,),
-        micro_tokens=6 * rows,
-        row_multiple=1,
-        share_prompts=False,
-    )
+    return pack(make_segments(groups, off_policy=True), (6,), 6 * rows)
 
 
 def _by_completion(batches):

@@ -8,12 +8,8 @@ from tokenizers.models import BPE, WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rl.problems import arithmetic
-from rl.problems.templates import check_template, decode_completion, encode_prompt
-from rl.problems.tokenizer import (
-    UnreadableText,
-    default_stop_ids,
-    load_tokenizer,
-)
+from rl.problems.templates import check_template, decode_completion
+from rl.problems.tokenizer import UnreadableText, default_stop_ids, load_tokenizer
 from rl.run_spec import _describe_faults
 from rl.types import Problem
 from tests.other_processes import python
@@ -190,38 +186,33 @@ def test_no_end_token_is_put_after_a_prompt():
 )  # fmt: skip
 def test_a_text_is_what_its_tokens_decode_to(text, fault):
     tokenizer = arithmetic.make_tokenizer()
-    problem = Problem(id="a", problem=text, answers=("1",))
-    options = dict(vocab_size=len(tokenizer))
     if not fault:
-        ids = encode_prompt(tokenizer, "none", problem, **options)
+        ids = encode_text(tokenizer, "none", text, len(tokenizer))
         assert tokenizer.decode(ids) == text
         return
     with pytest.raises(UnreadableText) as caught:
-        encode_prompt(tokenizer, "none", problem, **options)
+        encode_text(tokenizer, "none", text, len(tokenizer))
     assert str(caught.value).startswith(f"prompt of problem 'a': {fault}")
 
 
 @pytest.mark.failure(56)
 def test_composed_accents_and_any_bytes_are_read(tokenizer):
     for text in ("e\u0301 = x\u00b2", " 2 \u4f60\U0001f600\n", "<|im_en|> "):
-        problem = Problem(id="a", problem=text, answers=("1",))
-        encode_prompt(tokenizer, "qwen_math", problem, vocab_size=151646)
+        encode_text(tokenizer, "qwen_math", text, 151646)
     # Qwen's embedding cut to its text tokens: <|im_start|> is beyond.
-    with pytest.raises(
-        UnreadableText, match="token id 151644: must be .* less than vocab_size=151643"
-    ):
-        encode_prompt(tokenizer, "qwen_math", problem, vocab_size=151643)
+    message = "token id 151644: must be .* less than vocab_size=151643"
+    with pytest.raises(UnreadableText, match=message):
+        encode_text(tokenizer, "qwen_math", text, 151643)
 
 
 @pytest.mark.failure(83)
 def test_a_special_token_in_a_problem_is_named():
     tokenizer = arithmetic.make_tokenizer()
-    problem = Problem(id="a", problem="1+1<|endoftext|>", answers=("2",))
-    options = dict(vocab_size=len(tokenizer))
+    text, size = "1+1<|endoftext|>", len(tokenizer)
     with pytest.raises(UnreadableText, match="special token '<.endoftext.>'; remove"):
-        encode_prompt(tokenizer, "{problem}?\n", problem, **options)
+        encode_text(tokenizer, "{problem}?\n", text, size)
     # The problem may be a whole chat.
-    assert encode_prompt(tokenizer, "none", problem, **options)[-1] == 0
+    assert encode_text(tokenizer, "none", text, size)[-1] == 0
 
 
 @pytest.mark.failure(90)
@@ -266,10 +257,9 @@ def test_a_prompt_is_encoded_once(monkeypatch):
     tokenizer = arithmetic.make_tokenizer()
     encode = mock.Mock(wraps=tokenizer.encode)
     monkeypatch.setattr(tokenizer, "encode", encode)
-    problems = [Problem(id=str(i), problem=str(i), answers=("1",)) for i in range(20)]
-    for problem in problems:
-        encode_prompt(tokenizer, "none", problem, vocab_size=len(tokenizer))
-    assert encode.call_count <= len(problems) + 2
+    for i in range(20):
+        encode_text(tokenizer, "none", str(i), len(tokenizer))
+    assert encode.call_count <= 20 + 2
 
 
 @pytest.mark.failure(92)

@@ -8,12 +8,8 @@ import pytest
 
 from configs import quickstart
 from configs.base import from_config
-from rl.processes.devices import (
-    keep_programs,
-    make_deterministic,
-    start_devices,
-    take_gpu_memory,
-)
+from rl.processes import devices
+from rl.processes.devices import keep_programs, start_devices, take_gpu_memory
 from tests.other_processes import python
 
 SHARE = "XLA_PYTHON_CLIENT_MEM_FRACTION"
@@ -47,8 +43,8 @@ def test_a_run_has_of_a_gpu_what_plans_count_on(monkeypatch):
 
 def test_a_deterministic_run_says_so_to_xla(monkeypatch, tmp_path, config):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=here")
-    make_deterministic(tmp_path)
-    make_deterministic(tmp_path / "other")  # what is set stays
+    devices.make_deterministic(tmp_path)
+    devices.make_deterministic(tmp_path / "other")  # what is set stays
     assert config.jax_persistent_cache_enable_xla_caches == "none"
     assert os.environ["XLA_FLAGS"].split() == [
         "--xla_dump_to=here",

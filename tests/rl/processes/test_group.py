@@ -2,9 +2,6 @@
 
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
 import time
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from rl.processes import start
 from rl.processes.group import SingleProcess
 from rollout.vllm.server import free_port
-from tests.rl.test_train import ROOT
+from tests.other_processes import started
 
 SCRIPT = """
     import os, signal, sys, threading, time
@@ -78,30 +75,16 @@ SCRIPT = """
 
 
 def run(how, count):
-    """Starts the script's processes; their exit statuses and what they printed."""
+    """Starts the script's processes; their exit statuses and their errors."""
     port = free_port()
-    script = [sys.executable, "-c", textwrap.dedent(SCRIPT), how, str(port), str(count)]
-    processes = [
-        subprocess.Popen(
-            [*script, str(index)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(count)
-    ]
     began = time.monotonic()
-    try:
-        for index, process in enumerate(processes):
+    with started(("-c", SCRIPT, how, port, count, i) for i in range(count)) as ended:
+        for index, process in enumerate(ended):
             if how != "stands still" or index != 1:
                 process.wait(120)
         print(f"{how}: {time.monotonic() - began:.1f} s")
-    finally:
-        for process in processes:
-            process.kill()
-    output = [process.communicate() for process in processes]
-    return [process.returncode for process in processes], [error for _, error in output]
+    errors = [process.communicate()[1] for process in ended]
+    return [process.returncode for process in ended], errors
 
 
 def _lines(error):
@@ -201,14 +184,8 @@ def test_a_port_that_another_process_uses_is_one_line():
 
 @pytest.mark.failure(199)
 def test_the_address_that_slurm_gives_is_checked(monkeypatch):
-    slurm = dict(
-        JOB_ID=7,
-        STEP_NODELIST="n[3-4]",
-        STEP_NUM_TASKS=2,
-        NTASKS=2,
-        PROCID=0,
-        LOCALID=0,
-    )
+    tasks = dict(STEP_NUM_TASKS=2, NTASKS=2, PROCID=0, LOCALID=0)
+    slurm = dict(JOB_ID=7, STEP_NODELIST="n[3-4]") | tasks
     for name, value in slurm.items():
         monkeypatch.setenv(f"SLURM_{name}", str(value))
     with socket.create_server(("127.0.0.1", 0)) as other:

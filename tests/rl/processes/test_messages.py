@@ -80,24 +80,14 @@ class _Runs:
 @pytest.mark.failure(40)
 def test_bad_bytes_are_an_error_and_run_nothing():
     good = encode("publish", 3, np.arange(4))
-
-    def message(*content):
-        return serialization.msgpack_serialize(list(content))
-
-    def record(kind, content):
-        return message("x", [{"__kind__": kind, "__content__": content}], {})
-
-    for bad in (
-        b"",
-        pickle.dumps(_Runs()),
-        good[:-1],
-        good + b"1",
-        serialization.msgpack_serialize({"a": 1}),
-        message(1, [], {}),
-        message("x", [], [1]),
-        record("Popen", {}),
-        record("Hyper", {"a": 1}),
-        record("tuple", 1),
-    ):
+    records = [("Popen", {}), ("Hyper", {"a": 1}), ("tuple", 1)]
+    contents = [
+        {"a": 1},
+        [1, [], {}],
+        ["x", [], [1]],
+        *(["x", [{"__kind__": k, "__content__": c}], {}] for k, c in records),
+    ]
+    packed = map(serialization.msgpack_serialize, contents)
+    for bad in (b"", pickle.dumps(_Runs()), good[:-1], good + b"1", *packed):
         with pytest.raises(ValueError, match="received an invalid message"):
             decode(bad)

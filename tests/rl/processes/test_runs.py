@@ -4,7 +4,6 @@ import contextlib
 import json
 import shutil
 import signal
-import subprocess
 import time
 
 import jax
@@ -14,6 +13,7 @@ import pytest
 
 from rl.checksums import steps_in
 from rollout.vllm.server import free_port
+from tests.other_processes import environment, started
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
 
@@ -75,23 +75,13 @@ def by_slurm(port):
 @contextlib.contextmanager
 def two(arguments, joined=by_flags, of_second=()):
     """Two processes of a run; their errors come through `communicate`."""
-    processes = [
-        subprocess.Popen(
-            [*arguments, *flags, *(of_second if i else ())],
-            cwd=runs.ROOT,
-            env=runs.environment() | variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for i, (flags, variables) in enumerate(joined(free_port()))
-    ]
-    try:
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for i, (flags, variables) in enumerate(joined(free_port())):
+            command = [*arguments[1:], *flags, *(of_second if i else ())]
+            one = started([command], env=environment(**variables))
+            processes += stack.enter_context(one)
         yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
 
 
 def _read_until(process, start):

@@ -1,6 +1,5 @@
 """Whole runs under rewards of the user's: trained on, evaluated by, ended, resumed."""
 
-import json
 import pathlib
 import sys
 
@@ -9,14 +8,13 @@ import pytest
 from configs import quickstart
 from configs.base import from_config
 from rl.checksums import steps_in
-from rl.loop import train
-from rl.processes.group import SingleProcess
-from rl.processes.stopping import StopSignals
+from rl.files import read_rows, replace_rows
 from rl.reward.rewards import RewardError
 from rl.run_spec import validate
 from rl.start_page import start_page
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplerError
+from tests.rl.in_process import run_here
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -40,7 +38,7 @@ def score(text, problem):
 
 
 @pytest.fixture
-def config(cache, tmp_path, monkeypatch):
+def config(cache, tmp_path, monkeypatch, traced):
     monkeypatch.syspath_prepend(str(tmp_path))
     c = quickstart.get_config()
     c.compiled = str(cache / "compiled")
@@ -50,8 +48,6 @@ def config(cache, tmp_path, monkeypatch):
     c.model.maker_args.held_out = 8
     c.rollout.max_response_tokens = 8
     c.rollout.slots = 16
-    # Programs are traced where they are first called, and fewer of them are.
-    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
     c.rollout.group_size = 4
     c.batch.prompts_per_step = c.batch.prompts_per_update = 4
     c.dynamic_sampling.max_rounds = 50
@@ -61,19 +57,11 @@ def config(cache, tmp_path, monkeypatch):
     return c
 
 
-def run(config, workdir):
-    plan = validate(from_config(config))
-    workdir.mkdir(exist_ok=True)
-    with StopSignals("") as stop:
-        train(plan, workdir, SingleProcess(), stop)
-
-
 def rows(workdir):
-    lines = (workdir / "metrics.jsonl").read_text().splitlines()
     timings = ("seconds/", "speed/", "timing/", "sampling/seconds", "checkpoint/")
     return [
-        {k: v for k, v in json.loads(line).items() if not k.startswith(timings)}
-        for line in lines
+        {k: v for k, v in row.items() if not k.startswith(timings)}
+        for _, row in read_rows(workdir / "metrics.jsonl")
     ]
 
 
@@ -92,7 +80,7 @@ def graded(config, tmp_path):
 @pytest.mark.failure(46)
 def test_the_same_reward_judges_evaluation(graded, tmp_path):
     """And partial credit trains, without being right."""
-    run(graded, tmp_path / "w")
+    run_here(graded, tmp_path / "w")
     base, *steps, last = rows(tmp_path / "w")
     assert base["eval/component/even"] == base["eval/accuracy"] > 0
     assert last["eval/component/even"] == last["eval/accuracy"]
@@ -103,25 +91,25 @@ def test_the_same_reward_judges_evaluation(graded, tmp_path):
         assert 0 < row["reward/accuracy"] < row["reward/mean"] < 1
         assert row["policy/grad_norm"] > 0
         assert row["component/length"] > 0
-    samples = (tmp_path / "w" / "samples.jsonl").read_text().splitlines()
-    assert all("length" in json.loads(line)["components"] for line in samples)
+    samples = read_rows(tmp_path / "w" / "samples.jsonl")
+    assert all("length" in row["components"] for _, row in samples)
 
 
 @pytest.mark.slow  # three runs, their programs compiled where they are called
 @pytest.mark.ci
 def test_one_that_raises_ends_the_run(graded, tmp_path, monkeypatch):
     graded.steps, flag = 5, tmp_path / "broken"
-    run(graded, tmp_path / "whole")
+    run_here(graded, tmp_path / "whole")
     flag.touch()
     with pytest.raises(RewardError) as error:
-        run(graded, tmp_path / "w")
+        run_here(graded, tmp_path / "w")
     assert "='graded:score': " in str(error.value)
     assert "graded.py:8: LookupError: gone; problem '" in str(error.value)
     done = [row["step"] for row in rows(tmp_path / "w") if "reward/mean" in row]
     saved = {path.name for path in (tmp_path / "w" / "checkpoints").iterdir()}
     assert 0 < len(done) < 5 and str(done[-1]) in saved
     flag.unlink()
-    run(graded, tmp_path / "w")
+    run_here(graded, tmp_path / "w")
     assert rows(tmp_path / "w") == rows(tmp_path / "whole")
 
 
@@ -152,7 +140,7 @@ def test_where_no_sampler_is_left_no_step_is_lost(graded, tmp_path, monkeypatch)
     monkeypatch.setattr(JaxSampler, "sample", gone)
     graded.data.eval, graded.log.sinks = "", (f"{__name__}:Closed",)
     with pytest.raises(SamplerError, match="no vLLM server is left"):
-        run(graded, tmp_path / "w")
+        run_here(graded, tmp_path / "w")
     # Without a word to the loop the folder would not be there: a save was not due.
     assert steps_in(tmp_path / "w" / "checkpoints") == {1}
     assert (tmp_path / "w" / "closed").exists()
@@ -174,10 +162,10 @@ def test_weights_that_no_sampler_takes_are_saved(graded, tmp_path, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(JaxSampler, "publish", refuses)
             with pytest.raises(type(error), match=str(error.args[-1])):
-                run(graded, workdir)
+                run_here(graded, workdir)
         assert steps_in(workdir / "checkpoints") == {1}
-    run(graded, workdir)
-    run(graded, tmp_path / "whole")
+    run_here(graded, workdir)
+    run_here(graded, tmp_path / "whole")
     # All is as in the whole run but the first step's row, which was not yet written.
     assert rows(workdir)[-1]["step"] == 2
     assert rows(workdir)[-1] == rows(tmp_path / "whole")[-1]
@@ -204,8 +192,8 @@ def test_it_is_tried_before_anything_is_looked_for(config):
 
 
 def _file(path: pathlib.Path, *golds):
-    lines = [json.dumps({"problem": f"{i}?", "answer": g}) for i, g in enumerate(golds)]
-    path.write_text("\n".join(lines))
+    rows = ({"problem": f"{i}?", "answer": gold} for i, gold in enumerate(golds))
+    replace_rows(path, rows)
     return str(path)
 
 
@@ -245,12 +233,10 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("rl.run.make_engine", begin)
     config.data.train = _file(tmp_path / "t.jsonl", "1", "\\frac{1}{", "3")
     with (tmp_path / "t.jsonl").open("a") as file:
-        file.write("\n" + json.dumps({"problem": "1+1+1+1+1", "answer": "5"}))
+        file.write('{"problem": "1+1+1+1+1", "answer": "5"}\n')
     config.data.train_args, config.data.unreadable = {}, 0.5
-    plan = validate(from_config(config))
-    (workdir := tmp_path / "w").mkdir()
-    with StopSignals("") as stop, pytest.raises(Started):
-        train(plan, workdir, SingleProcess(), stop)
+    with pytest.raises(Started):
+        run_here(config, tmp_path / "w")
     said = capsys.readouterr().out
     assert "4 rows, 2 used; left out: 1 longer than config.rollout.max_pro" in said
     assert "max_prompt_tokens, 1 with an unreadable gold or prompt\n" in said

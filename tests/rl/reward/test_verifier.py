@@ -23,12 +23,8 @@ def verdicts(pool, problem, *answers):
 
 def test_any_of_several_answers(pool):
     problem = Problem(id="m", problem="?", answers=("0.01", "0.02"))
-    assert verdicts(pool, problem, "0.02", "0.01", "0.015", "0.1") == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    found = verdicts(pool, problem, "0.02", "0.01", "0.015", "0.1")
+    assert found == [True, True, False, False]
 
 
 def test_tolerance_is_what_the_row_states_and_no_more(pool):
@@ -59,12 +55,8 @@ def test_a_missing_unit_passes_another_one_does_not(pool, unit, own, other):
     for gold in ("$\\frac{600}{7}$", "166"):
         problem = Problem(id="u", problem="?", answers=(gold,), meta={"unit": unit})
         bare = gold.strip("$")
-        assert verdicts(pool, problem, bare, bare + own, bare + other, "17" + own) == [
-            True,
-            True,
-            False,
-            False,
-        ]
+        answers = bare, bare + own, bare + other, "17" + own
+        assert verdicts(pool, problem, *answers) == [True, True, False, False]
 
 
 def test_degrees_and_percent_may_be_left_out(pool):
@@ -95,10 +87,8 @@ def test_right_wrong_and_unjudged(pool):
     read = Problem(id="a", problem="Find $x$: $2x+3=13$.", answers=("5",))
     unread = Problem(id="b", problem="?", answers=("\\frac{1}{",))
     texts = ["\\boxed{5}", "\\boxed{6}", "\\boxed{2x+3=13}", "no box", "\\boxed{5}"]
-    of_read, of_unread = verifier_reward(pool.judge)(
-        [texts[:4], texts[4:]], [read, unread]
-    )
-    scores = of_read + of_unread
+    groups = [texts[:4], texts[4:]]
+    scores = sum(verifier_reward(pool.judge)(groups, [read, unread]), [])
     assert [s.verdict.correct for s in scores] == [True, False, False, False, None]
     # 5 solves the equation, but the equation itself is not an answer.
     assert [s.reward for s in scores[:4]] == [1, -1, -1, -1]

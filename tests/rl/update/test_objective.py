@@ -57,13 +57,11 @@ def _loss_and_slopes(objective, batch, policy, entropy):
 def test_an_entropy_bonus_has_a_gradient(batch):
     policy = jnp.where(batch.loss_mask, -2.0, 0)
     entropy = jnp.where(batch.loss_mask, 1.5, 0)
-    plain, of_policy, of_entropy, _ = _loss_and_slopes(
-        _objective(), batch, policy, entropy
-    )
+    given = batch, policy, entropy
+    plain, of_policy, of_entropy, _ = _loss_and_slopes(_objective(), *given)
     assert not of_entropy.any()
-    value, same, of_entropy, _ = _loss_and_slopes(
-        _objective(entropy_bonus=0.1), batch, policy, entropy
-    )
+    with_bonus = _objective(entropy_bonus=0.1)
+    value, same, of_entropy, _ = _loss_and_slopes(with_bonus, *given)
     assert value == pytest.approx(plain - 0.1 * 1.5)
     np.testing.assert_array_equal(same, of_policy)
     np.testing.assert_allclose(of_entropy, -0.1 * batch.loss_weights, rtol=1e-6)
@@ -74,11 +72,10 @@ def test_a_penalty_for_leaving_the_base_asks_for_it_and_is_logged(batch, estimat
     with jax.enable_x64(True):
         policy = jnp.where(batch.loss_mask, -2.0, 0)
         entropy = jnp.zeros(policy.shape)
-        plain, slope, _, _ = _loss_and_slopes(_objective(), batch, policy, entropy)
+        given = batch, policy, entropy
+        plain, slope, _, _ = _loss_and_slopes(_objective(), *given)
         objective = _objective(kl_penalty=0.5, kl_estimate=estimate)
-        value, slope_with, _, stats = _loss_and_slopes(
-            objective, batch, policy, entropy
-        )
+        value, slope_with, _, stats = _loss_and_slopes(objective, *given)
     assert objective.needs_reference and not _objective().needs_reference
     x = (-2.0 - batch.reference_logprobs)[batch.loss_mask]
     kl = x if estimate == "k1" else np.exp(-x) - 1 + x

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from configs import base
-from rl.groups.packing import pack_segments, weigh
+from rl.groups.packing import weigh
 from rl.update.losses import LOSSES
 from rl.update.objective import TRUNCATE, objective_from_config
 from rl.update.rejection import geometric, make_rejection, mask, reject
-from tests.rl.examples import example_hyper, make_group, make_segments
+from tests.rl.examples import example_hyper, make_group, make_segments, pack
 
 COMPLETIONS = np.array([1, 1, 2, 2, 2])
 LOG_WEIGHTS = np.log([0.4, 0.5, 1.0, 2.0, 2.1])
@@ -58,13 +58,7 @@ def test_a_users_rejection_is_named_by_its_import_path():
 
 def _packed(gap):
     group = make_group([True, False], lengths=[2, 3], prompt=2)
-    (batch,) = pack_segments(
-        make_segments([group], off_policy=True),
-        row_lengths=(12,),
-        micro_tokens=12,
-        row_multiple=1,
-        share_prompts=False,
-    )
+    (batch,) = pack(make_segments([group], off_policy=True), (12,), 12)
     far = np.where(batch.loss_mask & (batch.positions == 2), gap, 0)
     return [batch.replace(old_logprobs=batch.sampler_logprobs + far.astype(np.float32))]
 
@@ -80,13 +74,8 @@ def _packed(gap):
 def test_a_token_outside_the_mask_has_no_gradient(function, correction, aggregation):
     """Under every loss, correction and mean, with a KL penalty and an entropy bonus."""
     config = base.get_config()
-    config.objective.update(
-        function=function,
-        correction=correction,
-        aggregation=aggregation,
-        kl_penalty=0.1,
-        entropy_bonus=0.1,
-    )
+    config.objective.update(kl_penalty=0.1, entropy_bonus=0.1, function=function)
+    config.objective.update(correction=correction, aggregation=aggregation)
     c = base.from_config(config)
     (kept,) = weigh(_packed(gap=2.0), aggregation=aggregation, constant=9)
     if reject_tokens := make_rejection(c):

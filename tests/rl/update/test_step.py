@@ -12,22 +12,19 @@ import pytest
 
 from configs import base
 from configs.checks import check_config
-from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params, param_shardings
-from rl.groups.packing import pack_segments, weigh
+from rl.groups.packing import weigh
 from rl.update.objective import objective_from_config, token_logprobs, update_metrics
 from rl.update.optimizer import check_descends, make_optimizer, make_schedule
 from rl.update.step import make_step
 from sharding.rules import put_sharded
 from tests.meshes import mesh_of
-from tests.models.reference import SMALL
-from tests.rl.examples import example_hyper, make_group, make_segments
+from tests.models.reference import config_of
+from tests.rl.examples import example_hyper, make_group, make_segments, pack
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-CONFIG = DecoderConfig.from_hf(
-    {"model_type": "qwen2", **SMALL, "num_key_value_heads": 4}
-)
+CONFIG = config_of(num_key_value_heads=4)
 # Adam turns a gradient that is rounding noise into a full step of random sign; an
 # epsilon above the noise keeps the change a smooth function of the gradient.
 OPTIMIZER, EPS = base.Optimizer(weight_decay=0.01), 1e-3
@@ -36,25 +33,17 @@ OBJECTIVE = objective_from_config(base.RunConfig())
 
 def _groups(count=8):
     rng = np.random.default_rng(0)
+    sizes = [(rng.integers(1, 20, 3), rng.integers(1, 9)) for _ in range(count)]
     return [
-        make_group(
-            [True, False, False],
-            lengths=rng.integers(1, 20, 3).tolist(),
-            prompt=int(rng.integers(1, 9)),
-            seed=i,
-        )
-        for i in range(count)
+        make_group([True, False, False], lengths=n.tolist(), prompt=int(prompt), seed=i)
+        for i, (n, prompt) in enumerate(sizes)
     ]
 
 
 def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=False):
-    batches = pack_segments(
-        make_segments(groups),
-        row_lengths=(row_length,),
-        micro_tokens=row_length * micro_rows,
-        row_multiple=micro_rows,
-        share_prompts=share_prompts,
-    )
+    how = dict(row_multiple=micro_rows, share_prompts=share_prompts)
+    tokens = row_length * micro_rows
+    batches = pack(make_segments(groups), (row_length,), tokens, **how)
     return [
         b.replace(old_logprobs=np.where(b.loss_mask, old, 0).astype(np.float32))
         for b in weigh(batches, aggregation="token", constant=1)
@@ -247,12 +236,8 @@ def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
 
 @pytest.mark.failure(9)
 def test_every_parameter_moves_at_a_learning_rate_of_1e_6():
-    _, change, _ = _updated(
-        mesh_of(),
-        _batches(_groups()),
-        _hyper(learning_rate=1e-6),
-        eps=1e-8,  # Adam's own
-    )
+    hyper, eps = _hyper(learning_rate=1e-6), 1e-8  # Adam's own
+    _, change, _ = _updated(mesh_of(), _batches(_groups()), hyper, eps=eps)
     # The key bias shifts all scores of a query alike: its gradient is zero but for
     # rotation, so single entries may rest; no tensor may.
     for path, delta in jax.tree_util.tree_leaves_with_path(change):
@@ -336,19 +321,15 @@ def test_a_largest_norm_of_zero_disables_clipping():
 def test_an_optimizer_that_ascends_is_refused():
     for function in ("adamw", "optax.contrib:schedule_free_adamw"):
         check_descends(make_optimizer(base.Optimizer(function=function)), key="k")
-    with pytest.raises(
-        ValueError, match="k: its updates have the sign of the gradient"
-    ):
+    message = "k: its updates have the sign of the gradient"
+    with pytest.raises(ValueError, match=message):
         check_descends(optax.scale_by_adam(), key="k")
 
 
 @pytest.mark.failure(18)
 def test_the_schedule_counts_updates():
-    schedule = make_schedule(
-        base.Schedule(
-            learning_rate=1.0, warmup_updates=3, decay="linear", decay_updates=10
-        )
-    )
+    settings = dict(warmup_updates=3, decay="linear", decay_updates=10)
+    schedule = make_schedule(base.Schedule(learning_rate=1.0, **settings))
     assert [schedule(i) for i in range(4)] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert schedule(8) == pytest.approx(0.5)
     assert schedule(13) == schedule(1000) == 0
@@ -396,16 +377,14 @@ def test_a_trace_tells_the_parts_of_an_update_apart():
     step, batch, hyper = _step(mesh), _batches(_groups())[0], _hyper()
     state = step.init(_params(mesh))
     carry = step.zeros(state.params, batch, hyper)
-    texts = [
-        lowered.as_text(debug_info=True)
-        for lowered in (
-            step.accumulate.lower(carry, state.params, batch, hyper),
-            step.apply.lower(state, carry, hyper),
-        )
-    ]
-    names = [re.findall(r'loc\("([^"]*)"', text) for text in texts]
+
+    def names(lowered):
+        return re.findall(r'loc\("([^"]*)"', lowered.as_text(debug_info=True))
+
+    accumulated = names(step.accumulate.lower(carry, state.params, batch, hyper))
     for part in ("embedding", "attention", "head", "loss"):
-        inside = [name for name in names[0] if re.search(rf"\b{part}\b", name)]
+        inside = [name for name in accumulated if re.search(rf"\b{part}\b", name)]
         backward = [name for name in inside if "transpose" in name]
         assert 0 < len(backward) < len(inside)
-    assert any("/optimizer/" in name for name in names[1])
+    applied = names(step.apply.lower(state, carry, hyper))
+    assert any("/optimizer/" in name for name in applied)

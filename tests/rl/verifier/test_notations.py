@@ -20,17 +20,10 @@ def test_a_scale_of_temperature_may_be_asked_for():
 
 def test_letters_of_options_are_a_set():
     spellings = [
-        "BCD",
-        "B, C, D",
-        "D, B, C",
-        "(B),(C),(D)",
-        "(B)(C)(D)",
-        r"\text{B, C and D}",
-        r"B \text{ and } C \text{ and } D",
-        r"\{B, C, D\}",
-        r"\text{(B)}, \text{(C)}, \text{(D)}",
-        r"\text{Options } B, C, D",
-    ]
+        "BCD", "B, C, D", "D, B, C", "(B),(C),(D)", "(B)(C)(D)", r"\text{B, C and D}",
+        r"B \text{ and } C \text{ and } D", r"\{B, C, D\}",
+        r"\text{(B)}, \text{(C)}, \text{(D)}", r"\text{Options } B, C, D",
+    ]  # fmt: skip
     others = ["B, C", "B, C, D, E", "B, C, E", "B", "BDC"]
     assert misjudged([(gold, spellings[:4], others) for gold in spellings]) == []
     assert not is_equivalent("(A, B)", "A, B")

@@ -4,7 +4,7 @@ import asyncio
 import os
 import pathlib
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 import pytest
@@ -24,6 +24,10 @@ def _boxed(answer: str) -> str:
     return rf"{_FILLER}so it is \boxed{{{answer}}}."
 
 
+def _item(answer: str, *golds: str, problem: str | None = None):
+    return _boxed(answer), golds, problem
+
+
 @pytest.fixture(scope="module")
 def pool():
     # Patient: on a machine that does much else a verdict may wait for its turn.
@@ -34,17 +38,17 @@ def pool():
 @pytest.mark.failure(15)
 def test_known_pairs_through_the_production_path(pool):
     items = [
-        (_boxed(r"\frac{1}{2}"), ("0.5",), None),
-        (_boxed("(x+1)^2"), ("x^2+2x+1",), None),
-        (_boxed(r"\sin^2 x + \cos^2 x"), ("1",), None),
-        (_boxed("3"), ("4", "3.0"), None),
-        (_boxed("3"), ("4", "5"), None),
-        (_boxed(r"\sum_{k=1}^8 k"), ("36",), None),
-        (_boxed(r"7 \cdot 6"), ("42",), r"What is $6 \cdot 7$?"),
-        (_boxed(r"7 \cdot 6"), ("42",), "What is $6 + 36$?"),
+        _item(r"\frac{1}{2}", "0.5"),
+        _item("(x+1)^2", "x^2+2x+1"),
+        _item(r"\sin^2 x + \cos^2 x", "1"),
+        _item("3", "4", "3.0"),
+        _item("3", "4", "5"),
+        _item(r"\sum_{k=1}^8 k", "36"),
+        _item(r"7 \cdot 6", "42", problem=r"What is $6 \cdot 7$?"),
+        _item(r"7 \cdot 6", "42", problem="What is $6 + 36$?"),
         ("no box", ("4",), None),
-        (_boxed("1 + (("), ("4",), None),
-        (_boxed("1"), (r"\frac{1}{",), None),
+        _item("1 + ((", "4"),
+        _item("1", r"\frac{1}{"),
     ]
     assert [(v.correct, v.answer, v.rule) for v in pool.judge(items)] == [
         (True, r"\frac{1}{2}", "number"),
@@ -68,13 +72,8 @@ def test_counts():
         counts = pool.counts
         # Every rule has a count from the start: a metric does not come and go.
         assert {"judged", "replaced", *get_args(Rule)} <= set(counts)
-        assert {name: n for name, n in counts.items() if n} == {
-            "judged": 4,
-            "no_answer": 1,
-            "unreadable": 1,
-            "text": 1,
-            "number": 1,
-        }
+        once = dict.fromkeys(("no_answer", "unreadable", "text", "number"), 1)
+        assert {name: n for name, n in counts.items() if n} == {"judged": 4, **once}
 
 
 @pytest.mark.failure(13)
@@ -83,13 +82,9 @@ def test_every_hang_is_cut_and_the_pool_keeps_its_size():
     hangs = ["hang in python", "sleep"] * 3
     with VerifierPool(2, timeout=1, judge=_HANGING) as pool:
         size = len(pool.pids)
-        honest = [
-            (_boxed(f"{n}/7"), (rf"\frac{{{n}}}{{7}}",), None) for n in range(100)
-        ]
+        honest = [_item(f"{n}/7", rf"\frac{{{n}}}{{7}}") for n in range(100)]
         assert all(verdict.correct for verdict in pool.judge(honest))
-        verdicts = pool.judge(
-            [(_boxed(text), (f"{n}",), None) for n, text in enumerate(hangs)]
-        )
+        verdicts = pool.judge([_item(text, f"{n}") for n, text in enumerate(hangs)])
         assert {(v.correct, v.rule) for v in verdicts} == {(None, "lost")}
         assert {v.reason for v in verdicts} == {"took too long"}
         assert pool.counts["lost"] == len(hangs)
@@ -104,10 +99,10 @@ def test_every_hang_is_cut_and_the_pool_keeps_its_size():
 @pytest.mark.failure(14)
 def test_a_hundred_hangs():
     hangs = ["hang in python", "hang in c", "sleep", "die"] * 25
-    asked = [(_boxed("who"), (f"{n}",), None) for n in range(2_000)]
+    asked = [_item("who", f"{n}") for n in range(2_000)]
     with VerifierPool(2, timeout=0.5, judge=_HANGING) as pool:
         size = len(pool.pids)
-        pool.judge([(_boxed(text), (f"{n}",), None) for n, text in enumerate(hangs)])
+        pool.judge([_item(text, f"{n}") for n, text in enumerate(hangs)])
         assert pool.counts["lost"] == 100
         # All are at work again: a worker that is lost would leave its part to the rest.
         assert len(pool.pids) == size
@@ -118,16 +113,11 @@ def test_a_hundred_hangs():
 def test_a_fault_costs_only_its_own_verdict():
     with VerifierPool(1, timeout=2, judge=_HANGING) as pool:
         answers = ["1", "hang in python", "2", "hang in c", "eat memory", "die", "1.0"]
-        verdicts = pool.judge([(_boxed(answer), ("1",), None) for answer in answers])
-    assert [(verdict.correct, verdict.rule) for verdict in verdicts] == [
-        (True, "text"),
-        (None, "lost"),
-        (False, "different"),
-        (None, "lost"),
-        (None, "lost"),
-        (None, "lost"),
-        (True, "number"),
-    ]
+        verdicts = pool.judge([_item(answer, "1") for answer in answers])
+    found = [(verdict.correct, verdict.rule) for verdict in verdicts]
+    lost = (None, "lost")
+    assert found[:3] == [(True, "text"), lost, (False, "different")]
+    assert found[3:] == [lost, lost, lost, (True, "number")]
     reasons = [verdict.reason for verdict in verdicts if verdict.rule == "lost"]
     assert reasons == ["took too long"] * 2 + ["ended its worker"] * 2
 
@@ -137,7 +127,7 @@ def test_an_item_lost_once_is_tried_again(tmp_path):
     """A worker stopped for the machine's sake must not cost a verdict."""
     with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
         marker = tmp_path / "was here"
-        (verdict,) = pool.judge([(_boxed(f"die once {marker}"), ("1",), None)])
+        (verdict,) = pool.judge([_item(f"die once {marker}", "1")])
         assert marker.exists()
         assert (verdict.correct, verdict.rule) == (False, "unreadable")
         assert pool.counts["replaced"] == 1 and pool.counts["lost"] == 0
@@ -148,32 +138,24 @@ def test_workers_killed_from_outside_are_replaced():
         size = len(pool.pids)
         for pid in pool.pids:
             os.kill(pid, signal.SIGKILL)
-        items = [(_boxed(f"{n}.0"), (f"{n}",), None) for n in range(8)]
+        items = [_item(f"{n}.0", f"{n}") for n in range(8)]
         assert [verdict.rule for verdict in pool.judge(items)] == ["number"] * 8
         assert len(pool.pids) == size
 
 
 def test_from_a_thread_and_from_several_at_once(pool):
-    found = {}
-
     def judge(n):
-        verdicts = pool.judge([(_boxed(f"{n}/3"), (rf"\frac{{{n}}}{{3}}",), None)])
-        found[n] = verdicts[0].correct
+        return pool.judge([_item(f"{n}/3", rf"\frac{{{n}}}{{3}}")])[0].correct
 
-    threads = [threading.Thread(target=judge, args=(n,)) for n in range(1, 9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == dict.fromkeys(range(1, 9), True)
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(judge, range(1, 9))) == [True] * 8
 
 
 def test_inside_asyncio(pool):
     async def judge():
         # The second call blocks the loop, as a careless caller would.
-        item = (_boxed("1/2"), ("0.5",), None)
-        first = await asyncio.to_thread(pool.judge, [item])
-        return first + pool.judge([(_boxed("1/4"), ("0.25",), None)])
+        first = await asyncio.to_thread(pool.judge, [_item("1/2", "0.5")])
+        return first + pool.judge([_item("1/4", "0.25")])
 
     assert [verdict.correct for verdict in asyncio.run(judge())] == [True, True]
 
@@ -184,7 +166,7 @@ def test_after_jax_has_started():
     jax = pytest.importorskip("jax")
     jax.numpy.ones(3).sum().block_until_ready()
     with VerifierPool(1, timeout=20) as pool:
-        (verdict,) = pool.judge([(_boxed("1/2"), ("0.5",), None)])
+        (verdict,) = pool.judge([_item("1/2", "0.5")])
         assert verdict.correct
         (command,) = {
             open(f"/proc/{pid}/cmdline").read().split("\0")[1] for pid in pool.pids
@@ -234,7 +216,7 @@ def test_a_worker_inherits_no_key_no_descriptor_and_no_signal(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "secret")
     with open(os.devnull) as ours, VerifierPool(1) as pool:
         os.set_inheritable(ours.fileno(), True)
-        pool.judge([(_boxed("1"), ("1",), None)])
+        pool.judge([_item("1", "1")])
         for pid in pool.pids:
             with open(f"/proc/{pid}/environ") as file:
                 names = {entry.partition("=")[0] for entry in file.read().split("\0")}
@@ -247,7 +229,7 @@ def test_a_worker_inherits_no_key_no_descriptor_and_no_signal(monkeypatch):
             for number in STOPPING:
                 assert blocked & 1 << (number - 1)
                 os.kill(pid, number)
-        assert pool.judge([(_boxed("2"), ("2",), None)])[0].correct
+        assert pool.judge([_item("2", "2")])[0].correct
         assert pool.counts["replaced"] == 0
 
 

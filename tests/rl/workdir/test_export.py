@@ -15,12 +15,7 @@ from rl.problems.templates import TEMPLATES
 from rl.problems.tokenizer import AutoTokenizer
 from rl.run_spec import validate
 from rl.setup import make_engine
-from rl.workdir.export import (
-    chat_template,
-    commit,
-    model_card,
-    serve_as_trained,
-)
+from rl.workdir.export import chat_template, commit, model_card, serve_as_trained
 from rollout.types import SamplingParams
 from tests.rl.examples import encode_text
 from tests.rl.problems.test_templates import beginning_tokenizer
@@ -85,23 +80,14 @@ def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data
     config = {"chat_template": "{{ 'another' }}", "eos_token": "<e>"}
     config |= {"tokenizer_class": "TokenizersBackend", "extra_special_tokens": ["<a>"]}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    serve_as_trained(
-        tmp_path,
-        stop_token_ids=(5, 1),
-        temperature=1.0,
-        template="{problem}?",
-        tokenizer=AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer"),
-    )
+    tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
+    how = dict(temperature=1.0, template="{problem}?", tokenizer=tokenizer)
+    serve_as_trained(tmp_path, stop_token_ids=(5, 1), **how)
     assert json.loads((tmp_path / "generation_config.json").read_text()) == {
-        "eos_token_id": [1, 5],
-        "pad_token_id": 3,
-        "bos_token_id": 4,
-        "transformers_version": 7,
-        "do_sample": True,
-        "temperature": 1.0,
-        "top_p": 1.0,
+        "eos_token_id": [1, 5], "pad_token_id": 3, "bos_token_id": 4,
+        "transformers_version": 7, "do_sample": True, "temperature": 1.0, "top_p": 1.0,
         "top_k": 0,
-    }
+    }  # fmt: skip
     config = transformers.GenerationConfig.from_pretrained(tmp_path).to_diff_dict()
     assert config.keys() - {"transformers_version"} == {
         "eos_token_id", "pad_token_id", "bos_token_id", "do_sample", "top_k"
@@ -165,25 +151,21 @@ def exported(tmp_path_factory):
     plan = validate(from_config(c))
     engine = make_engine(plan, folder / "work")
     engine.publish(0)
-    free = SamplingParams(n=1, max_tokens=TOKENS, temperature=0.0, stop_token_ids=(0,))
     problems = plan.train[:ASKED]
     prompts = [ids.tolist() for ids in plan.train_set.prompts[:ASKED]]
+
+    def sample(*stops):
+        greedy = dict(n=1, max_tokens=TOKENS, temperature=0.0)
+        params = SamplingParams(**greedy, stop_token_ids=stops)
+        return [g[0].token_ids.tolist() for g in engine.sample(prompts, params, seed=0)]
+
     # A token that random weights do say, but not as the first one.
-    said = [g[0].token_ids.tolist() for g in engine.sample(prompts, free, seed=0)]
-    second = next(t for row in said for t in row[2:] if t and t not in row[:2])
-    stops = (0, int(second))
-    params = SamplingParams(
-        n=1, max_tokens=TOKENS, temperature=0.0, stop_token_ids=stops
-    )
-    ended = [g[0].token_ids.tolist() for g in engine.sample(prompts, params, seed=0)]
+    second = next(t for row in sample(0) for t in row[2:] if t and t not in row[:2])
+    ended = sample(0, second)
     assert any(row[-1] == second for row in ended)
-    serve_as_trained(
-        folder / "work" / "assets",
-        stop_token_ids=stops,
-        temperature=1.0,
-        template=c.data.template,
-        tokenizer=plan.tokenizer,
-    )
+    how = dict(template=c.data.template, tokenizer=plan.tokenizer, temperature=1.0)
+    assets = folder / "work" / "assets"
+    serve_as_trained(assets, stop_token_ids=(0, second), **how)
     engine.export(str(folder / "hf"), card="# a card\n", dtype="float32")
     engine.close()
     return folder / "hf", [p.problem for p in problems], ended
@@ -196,12 +178,9 @@ def test_transformers_ends_where_the_run_does(exported):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     for problem, tokens in zip(asked, ended, strict=True):
-        prompt = tokenizer.apply_chat_template(
-            [{"role": "user", "content": problem}],
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
-        )
+        chat = [{"role": "user", "content": problem}]
+        how = dict(add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        prompt = tokenizer.apply_chat_template(chat, **how)
         with torch.no_grad():
             said = model.generate(**prompt, max_new_tokens=TOKENS, do_sample=False)
         # With the base's single end token it would continue to the limit.

@@ -11,6 +11,7 @@ import safetensors.numpy
 
 from configs import base
 from configs.base import from_config
+from rl.files import read_rows, replace_rows
 from rl.run_spec import validate
 from rl.workdir import manifest
 from tests.tools.tiny import make_model, make_sums
@@ -71,14 +72,13 @@ def _one_weight(config, folder):
 def _rows(change):
     def of_file(config, folder):
         path = folder / "train.jsonl"
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        path.write_text("".join(json.dumps(row) + "\n" for row in change(rows)))
+        replace_rows(path, change([row for _, row in read_rows(path)]))
 
     return of_file
 
 
-def _eval_row(config, folder):
-    make_sums(folder / "eval.jsonl", 9)
+def _first_row(**changes):
+    return _rows(lambda rows: [{**rows[0], **changes}, *rows[1:]])
 
 
 def _elsewhere(key, name):
@@ -97,18 +97,10 @@ def _of_a_tokenizer(config, folder):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"padding_side": "left"}))
 
 
-def _other_level(rows):
-    return [{**rows[0], "level": 2}, *rows[1:]]
-
-
-def _other_answer(rows):
-    return [{**rows[0], "answer": "1"}, *rows[1:]]
-
-
 GOES_ON = [
     ("more steps", _set("steps", 400)),
     ("another mesh", _set("mesh.fsdp", 2)),
-    ("other problems held out", _eval_row),
+    ("other problems held out", lambda _, of: make_sums(of / "eval.jsonl", 9)),
     ("a server's memory", _set("rollout.vllm.gpu_memory_utilization", 0.5)),
     ("where the base lies", _elsewhere("model.path", "base")),
     ("where the problems lie", _elsewhere("data.train", "train.jsonl")),
@@ -120,11 +112,11 @@ REFUSED = [
      "config.schedule.learning_rate: 1e-06 -> 1e-05"),
     ("the template", _set("data.template", "{problem}="), "data.train: "),
     ("a weight of the base", _one_weight, "base.model.safetensors: "),
-    ("a gold answer", _rows(_other_answer), "data.train: "),
+    ("a gold answer", _first_row(answer="1"), "data.train: "),
     ("the order of problems", _rows(lambda rows: rows[::-1]),
      " (hash of the training problems, their order, answers and prompts)"),
     ("fewer problems", _rows(lambda rows: rows[:-1]), "data.train: "),
-    ("a level", _rows(_other_level), "data.train: "),
+    ("a level", _first_row(level=2), "data.train: "),
     ("the tokenizer's config", _of_a_tokenizer, "base.tokenizer_config.json: "),
     ("the filter", _set("dynamic_sampling.filter", False),
      "config.dynamic_sampling.filter: true -> false"),
@@ -248,15 +240,15 @@ def test_checkpoints_of_an_unknown_run_are_not_resumed(workdir, first, step):
 @pytest.mark.failure(50)
 def test_a_workdir_without_the_checkpoints_of_its_metrics_is_refused(tmp_path):
     rows = [{"step": s, "checkpoint/step": 2 * ((s - 1) // 2)} for s in range(1, 7)]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "metrics.jsonl").write_text(text + '{"step": 7, "chec')
+    replace_rows(tmp_path / "metrics.jsonl", rows)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 7, "chec')
     with pytest.raises(ValueError, match="the checkpoint of step 4, but there is none"):
         manifest.check_checkpoints(tmp_path)
     folder = tmp_path / "checkpoints"
     (folder / "2").mkdir(parents=True)
-    with pytest.raises(
-        ValueError, match="of step 4, but the newest is of step 2. Restore that"
-    ):
+    message = "of step 4, but the newest is of step 2. Restore that"
+    with pytest.raises(ValueError, match=message):
         manifest.check_checkpoints(tmp_path)
     (folder / "4.damaged").mkdir()  # set aside by a start that a kill cut short
     manifest.check_checkpoints(tmp_path)

@@ -168,28 +168,20 @@ def make_sampler(
     policy,
     tmp,
     *,
-    servers=None,
-    urls=(),
-    api_key="",
     folder="/dev/shm",
+    weights=None,
     tolerance=1e-4,
-    concurrency=63,
     max_model_len=LENGTH,
     in_flight="abort",
-    **of_fleet,
+    **fleet,
 ):
     """Makes a sampler whose probe is the policy's own forward pass."""
-    if servers is None and not urls:
-        servers = [make_server(policy, tmp)]
+    if not fleet.keys() & {"servers", "urls"}:
+        fleet["servers"] = [make_server(policy, tmp)]
+    weights = weights or dict(export=policy.published())
     return VllmSampler(
-        fleet=ServerFleet(
-            servers=servers or (),
-            urls=urls,
-            api_key=api_key,
-            concurrency=concurrency,
-            **of_fleet,
-        ),
-        weights=WeightFolder(str(folder), fallback=tmp, export=policy.published()),
+        fleet=ServerFleet(**{"concurrency": 63, **fleet}),
+        weights=WeightFolder(str(folder), fallback=tmp, **weights),
         probe=policy.probe,
         probe_prompt=prompts(1, low=300, high=301)[0],
         probe_tolerance=tolerance,

@@ -35,11 +35,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/none":
             return self.send_error(404)
         options = self.server.options
-        entry = {
-            "id": options.served_model_name,
-            "max_model_len": options.max_model_len,
-        }
-        self._answer({"data": [entry]})
+        name, length = options.served_model_name, options.max_model_len
+        self._answer({"data": [{"id": name, "max_model_len": length}]})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -58,13 +55,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if reason == "abort":
             count = min(count - 1, int((time.monotonic() - began) / pace))
         ids, logprobs = draw(body["token_ids"], sampling["seed"], sampling)
-        content = [{"logprob": x} for x in logprobs[:count]]
-        choice = {
-            "token_ids": ids[:count],
-            "logprobs": {"content": content},
-            "finish_reason": reason,
-        }
-        self._answer({"choices": [choice]})
+        logprobs = {"content": [{"logprob": x} for x in logprobs[:count]]}
+        choice = {"token_ids": ids[:count], "logprobs": logprobs}
+        self._answer({"choices": [choice | {"finish_reason": reason}]})
 
     def _answer(self, value):
         text = json.dumps(value).encode()

@@ -10,14 +10,7 @@ from models import lora, peft_folder
 from models.decoder import abstract_params, param_shardings
 from models.tensors import ADAPTERS, DTYPES
 from rollout.vllm.client import LoadFailed
-from rollout.vllm.fleet import ServerFleet
-from rollout.vllm.sampler import (
-    ADAPTER_PROBE_TOLERANCE,
-    Export,
-    OutOfStep,
-    VllmSampler,
-    WeightFolder,
-)
+from rollout.vllm.sampler import ADAPTER_PROBE_TOLERANCE, Export, OutOfStep
 from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm
@@ -29,9 +22,7 @@ def _adapted(policy, seed, scale=0.02):
     model = policy.model.clone(
         config=dataclasses.replace(policy.model.config, lora=SIZES)
     )
-    trained, base = lora.split(policy.params)
-    if not base:
-        trained, base = None, policy.params
+    base = lora.split(policy.params)[1] or policy.params
     shardings = param_shardings(model, model.mesh)
     trained = lora.init_adapters(abstract_params(model)[0], shardings, seed)
     rng = np.random.default_rng(seed)
@@ -44,22 +35,15 @@ def served(tmp_path_factory):
     tmp = tmp_path_factory.mktemp("adapter")
     policy = _adapted(policies.Policy.load(policies.make_folder(tmp / "model")), 0)
     config = policy.model.config
-    text = peft_folder.describe(config, base="model")
-    sampler = VllmSampler(
-        fleet=ServerFleet(
-            servers=[policies.make_server(policy, tmp, lora_rank=SIZES.rank)],
-            concurrency=63,
-        ),
-        weights=WeightFolder(
-            "/dev/shm",
-            fallback=tmp,
+    sampler = policies.make_sampler(
+        policy,
+        tmp,
+        servers=[policies.make_server(policy, tmp, lora_rank=SIZES.rank)],
+        weights=dict(
             export=Export(config, DTYPES["float32"], ADAPTERS),
-            adapter_config=text,
+            adapter_config=peft_folder.describe(config, base="model"),
         ),
-        probe=policy.probe,
-        probe_prompt=policies.prompts(1, low=300, high=301)[0],
-        probe_tolerance=ADAPTER_PROBE_TOLERANCE["float32"],
-        max_model_len=policies.LENGTH,
+        tolerance=ADAPTER_PROBE_TOLERANCE["float32"],
     )
     yield policy, sampler
     sampler.close()

@@ -22,13 +22,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("no_litter")]
 def sampler(policy, tmp_path_factory):
     # The stall must outlast whatever else two cores are busy with. Most completions
     # wait in line, so that a blow never falls behind the last token.
-    sampler = policies.make_sampler(
-        policy,
-        tmp_path_factory.mktemp("server"),
-        stall_seconds=20,
-        max_restarts=2,
-        concurrency=12,
-    )
+    fleet = dict(stall_seconds=20, max_restarts=2, concurrency=12)
+    sampler = policies.make_sampler(policy, tmp_path_factory.mktemp("server"), **fleet)
     sampler.publish(policy.params, 0)
     yield sampler
     sampler.close()
@@ -74,15 +69,8 @@ def undisturbed(sampler):
 
 @pytest.mark.failure(10)
 @pytest.mark.failure(12)
-@pytest.mark.parametrize(
-    ("which", "blow"),
-    [
-        ("api", signal.SIGKILL),
-        ("engine", signal.SIGKILL),
-        ("api", signal.SIGSTOP),
-        ("engine", signal.SIGSTOP),
-    ],
-)
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("which", ["api", "engine"])
 def test_a_lost_server_costs_only_time(policy, sampler, undisturbed, which, blow):
     sampler.publish(policy.params, 0)
     before = sampler.metrics()["sampler/restarts"]

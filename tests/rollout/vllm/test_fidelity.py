@@ -79,23 +79,17 @@ def test_a_seed_gives_the_same_completions_in_any_order(served):
     policy, sampler = served
     if policy.dtype == "bfloat16":
         pytest.skip("rounding depends on which requests share a batch")
-    prompts = policies.prompts(8, seed=4)
-    seen = []
+    prompts, seen = policies.prompts(8, seed=4), []
 
-    def note(i, j, completion):
-        seen.append((i, j))
+    def tokens(seed):
+        how = dict(seed=seed, on_finished=lambda i, j, _: seen.append((i, j)))
+        groups = sampler.sample(prompts, policies.draw(32, n=4), **how)
+        return [tuple(c.token_ids.tolist()) for group in groups for c in group]
 
-    first = sampler.sample(prompts, policies.draw(32, n=4), seed=7, on_finished=note)
-    again = sampler.sample(prompts, policies.draw(32, n=4), seed=7)
-    other = sampler.sample(prompts, policies.draw(32, n=4), seed=8)
+    first = tokens(seed=7)
     assert sorted(seen) == [(i, j) for i in range(8) for j in range(4)]
-
-    def tokens(groups):
-        return [c.token_ids.tolist() for group in groups for c in group]
-
-    assert tokens(first) == tokens(again)
-    assert len({tuple(ids) for ids in tokens(first)}) == 32
-    assert not set(map(tuple, tokens(first))) & set(map(tuple, tokens(other)))
+    assert first == tokens(seed=7)
+    assert len(set(first)) == 32 and not set(first) & set(tokens(seed=8))
 
 
 def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_drawn(served):

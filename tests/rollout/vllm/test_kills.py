@@ -5,15 +5,13 @@ import itertools
 import os
 import random
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
 import pytest
 
 from rollout.vllm import supervisor
+from tests.other_processes import start_python
 from tests.rollout.vllm import policies
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -55,13 +53,8 @@ def test_a_trainer_killed_at_random_moments_of_a_publish(versions, tmp_path):
     rng, weights = random.Random(0), tmp_path / "weights"
     try:
         for kill in range(KILLS):
-            trainer = subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(TRAINER)]
-                + [str(versions[0].folder), str(weights), server.url],
-                stdout=subprocess.PIPE,
-                text=True,
-                cwd=policies.ROOT,
-            )
+            arguments = versions[0].folder, weights, server.url
+            trainer = start_python("-c", TRAINER, *arguments)
             for _ in range(3):
                 _, seconds = trainer.stdout.readline().split()
             time.sleep(rng.random() * float(seconds))

@@ -18,8 +18,13 @@ from rollout.vllm import server as vllm_server
 from rollout.vllm import supervisor
 from rollout.vllm.client import OutOfStep, ServerGone, VllmClient, api_key
 from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec
-from tests.other_processes import eventually, is_running, make_program
-from tests.rollout.vllm.policies import ROOT
+from tests.other_processes import (
+    eventually,
+    is_running,
+    make_program,
+    python,
+    start_python,
+)
 
 
 def _spec(**changes):
@@ -66,9 +71,8 @@ def test_a_home_folder_is_expanded_in_the_path_of_a_model(monkeypatch, tmp_path)
     """A shell leaves `--model=~/base` as it is."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "base").mkdir()
-    monkeypatch.setattr(
-        sys, "argv", ["server", "--model=~/base", "--max_model_len", "64"]
-    )
+    flags = "--model=~/base", "--max_model_len", "64"
+    monkeypatch.setattr(sys, "argv", ["server", *flags])
     ran = []
     monkeypatch.setattr(os, "execve", lambda *command: ran.append(command[1]))
     vllm_server.main()
@@ -127,9 +131,8 @@ def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
 def test_a_server_that_was_killed_may_lack_memory(tmp_path):
     server = _server(tmp_path, "echo loading; kill -9 $$")
     server.start()
-    with pytest.raises(
-        ServerFailed, match=r"status 137 while starting \(killed, .*mem"
-    ):
+    message = r"status 137 while starting \(killed, .*mem"
+    with pytest.raises(ServerFailed, match=message):
         server.wait_ready(20)
 
 
@@ -183,16 +186,13 @@ def test_closing_a_client_ends_its_calls_and_later_ones():
     ],
 )
 def test_a_token_without_a_version_is_rejected(spans, found):
-    choice = {
-        "token_ids": [1, 2, 3, 4],
-        "finish_reason": "length",
-        "logprobs": {"content": [{"logprob": -1.0}] * 4},
-        "weight_versions": [
-            {"start": start, "end": end, "version": str(version)}
-            for start, end, version in spans
-        ],
-    }
-
+    versions = [
+        {"start": start, "end": end, "version": str(version)}
+        for start, end, version in spans
+    ]
+    choice = {"token_ids": [1, 2, 3, 4], "finish_reason": "length"}
+    choice["logprobs"] = {"content": [{"logprob": -1.0}] * 4}
+    choice["weight_versions"] = versions
     params = SamplingParams(max_tokens=4, stop_token_ids=(9,))
     client = VllmClient("http://127.0.0.1:1")
     client.call = lambda *_, **__: {"choices": [choice]}
@@ -234,12 +234,7 @@ def test_the_process_tree_ends_with_its_starter(tmp_path, blow):
     script.write_text(textwrap.dedent(TREE))
     command = f"exec {sys.executable} -S {script} {script}"
     program = make_program(tmp_path / "vllm", command)
-    starter = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(STARTER), program, tmp_path],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
+    starter = start_python("-c", STARTER, program, tmp_path)
     root = int(starter.stdout.readline())
     eventually(lambda: len(supervisor.descendants(root)) == 2, seconds=10)
     tree = [root, *supervisor.descendants(root)]
@@ -286,12 +281,5 @@ def test_the_client_side_imports_no_torch_and_no_jax():
         "import sys, rollout.vllm.fan_out, rollout.vllm.server;"
         "print(sorted({'torch', 'vllm', 'jax'} & set(sys.modules)))"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"]},
-        check=True,
-    )
+    found = python("-c", code, env={"PATH": os.environ["PATH"]}, check=True)
     assert found.stdout.strip() == "[]"

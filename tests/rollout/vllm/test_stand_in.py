@@ -81,20 +81,17 @@ def test_a_call_that_ends_early_is_continued_by_the_next(sampler):
         judged.append(len(ended))
         return len(ended) >= 4
 
-    partial = sampler.sample(
-        PROMPTS, LONG, seed=3, on_pause=enough,
-        on_finished=lambda *which: ended.append(which),
-    )  # fmt: skip
+    def note(*which):
+        ended.append(which)
+
+    partial = sampler.sample(PROMPTS, LONG, seed=3, on_pause=enough, on_finished=note)
     sizes = [len(c.token_ids) for group in partial for c in group]
     reasons = [c.finish_reason for group in partial for c in group]
     assert reasons.count("length") == len(ended) == sizes.count(50) < 12
     assert 0 in sizes, "three at a time are asked for, of twelve"
     assert any(0 < size < 50 for size in sizes), "and what was under way is kept"
     drawn, ended[:] = list(ended), []
-    whole = sampler.sample(
-        PROMPTS, LONG, seed=4, partial=partial,
-        on_finished=lambda *which: ended.append(which),
-    )  # fmt: skip
+    whole = sampler.sample(PROMPTS, LONG, seed=4, partial=partial, on_finished=note)
     assert len(ended) + len(drawn) == 12
     for before, after in zip(sum(partial, []), sum(whole, []), strict=True):
         n = len(before.token_ids)
@@ -132,7 +129,7 @@ def test_servers_that_die_while_a_call_ends_do_not_hold_it_up(sampler, server):
 
 
 @pytest.mark.failure(1)
-def test_every_sampling_field_is_sent(sampler, server):
+def test_every_sampling_field_is_sent(sampler, server, monkeypatch):
     """Of those that generation_config.json may hold, as vLLM 0.32 reads it."""
     asked = {}
     client = sampler._fleet.members[0].client
@@ -142,11 +139,9 @@ def test_every_sampling_field_is_sent(sampler, server):
         asked.update((body or {}).get("sampling_params", {}))
         return call(method, path, body, **options)
 
-    client.call = note
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "call", note)
         (drawn,) = sampler.sample([[7]], PARAMS, seed=2)
-    finally:
-        client.call = call
     may_hold = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p"}
     assert may_hold | {"presence_penalty", "frequency_penalty"} <= asked.keys()
     neutral = {key: asked[key] for key in ("repetition_penalty", "top_k", "min_p")}

@@ -74,19 +74,16 @@ def _missing(path, before):
 
 def _publish_damaged(policy, sampler, damage, version):
     """Publishes a version whose file changes after it was written."""
-    weights = sampler._weights
-    write = weights.write
+    write = sampler._weights.write
 
     def damaged(params, label, *, keep):
         written = write(params, label, keep=keep)
         damage(pathlib.Path(written.path), keep.path)
         return written
 
-    weights.write = damaged
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler._weights, "write", damaged)
         sampler.publish(policy.changed(31).params, version)
-    finally:
-        weights.write = write
 
 
 @pytest.mark.failure(8)
@@ -119,15 +116,12 @@ def test_after_a_failed_load_the_last_good_version_is_served(served, damage, wor
 
 
 @pytest.mark.failure(5)
-def test_wrong_weights_stop_the_run_with_both_numbers(served):
+def test_wrong_weights_stop_the_run_with_both_numbers(served, monkeypatch):
     policy, sampler = served
-    honest = sampler._probe
-    sampler._probe = lambda params, ids: honest(policy.changed(9, 0.002).params, ids)
-    try:
-        with pytest.raises(OutOfStep, match=r"worst: server -\d.*, trainer -\d"):
-            sampler.publish(policy.params, 40)
-    finally:
-        sampler._probe = honest
+    other = policy.changed(9, 0.002).params
+    monkeypatch.setattr(sampler, "_probe", lambda _, ids: policy.probe(other, ids))
+    with pytest.raises(OutOfStep, match=r"worst: server -\d.*, trainer -\d"):
+        sampler.publish(policy.params, 40)
 
 
 def test_other_trainers_weights_are_noticed(served):

@@ -6,10 +6,6 @@ import errno
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
-import textwrap
 
 import jax
 import numpy as np
@@ -18,15 +14,14 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from models.tensors import TABLE, export_tensors
 from rollout.vllm import sampler
 from rollout.vllm.client import checksum
 from rollout.vllm.sampler import Export, WeightFolder
 from sharding.mesh import make_mesh
-from tests.models.reference import SMALL
-from tests.rollout.vllm.policies import ROOT
+from tests.models.reference import config_of
+from tests.other_processes import fill, mounted, start_python
 
 FLOAT32 = np.dtype(np.float32)
 NAMES = ("model.embed_tokens.weight", "model.norm.weight")
@@ -52,9 +47,7 @@ def _params(value, size=1000):
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_version_has_every_tensor_and_an_explicit_head(tmp_path, tied):
-    config = DecoderConfig.from_hf(
-        {"model_type": "qwen2", **SMALL, "tie_word_embeddings": tied}
-    )
+    config = config_of(tie_word_embeddings=tied)
     params = init_params(Decoder(config), make_mesh(devices=jax.devices()[:1]), 0)
     served = dataclasses.replace(config, tie_word_embeddings=False)
     export = Export(served, FLOAT32, TABLE)
@@ -112,21 +105,12 @@ def test_room_for_two_versions_is_checked(tmp_path, monkeypatch, caplog):
 
 @pytest.mark.failure(31)
 def test_a_disk_that_fills_while_a_version_is_written_keeps_the_served_one(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a small tmpfs")
-
     def export(params):
         if params["fill"]:  # another process takes the room after it was checked
-            with contextlib.suppress(OSError), (small / "other").open("wb") as other:
-                while True:
-                    other.write(bytes(4096))
-                    other.flush()
+            fill(small)
         yield from _params(1.0, 60_000).items()
 
-    try:
+    with mounted(tmp_path / "small", "size=2m") as small:
         folder = _folder(small, size=60_000, tensors=export)
         served = folder.write({"fill": False}, "run:1", keep=None)
         before = pathlib.Path(served.path).read_bytes()
@@ -138,8 +122,6 @@ def test_a_disk_that_fills_while_a_version_is_written_keeps_the_served_one(tmp_p
         assert pathlib.Path(served.path).read_bytes() == before
         assert [p.parent.name for p in folder.path.rglob("*.safetensors")] == ["0"]
         folder.close()
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
 
 
 TRAINER = """
@@ -153,17 +135,12 @@ TRAINER = """
 
 @pytest.mark.failure(11)
 def test_the_next_start_removes_what_a_killed_trainer_left(tmp_path):
-    trainer = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(TRAINER), tmp_path],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
+    trainer = start_python("-c", TRAINER, tmp_path)
     left = pathlib.Path(trainer.stdout.readline().strip())
     assert left.is_file()
     _folder(tmp_path).close()
     assert left.is_file(), "its trainer lives"
-    trainer.send_signal(signal.SIGKILL)
+    trainer.kill()
     trainer.wait()
     assert left.is_file()
     other = _folder(tmp_path)

@@ -96,12 +96,9 @@ def test_relation(right, answers, kind):
 
 
 def test_answers_fall_into_classes_of_equals():
-    half, decimal, two, again = (
-        Row(id=answer, problem="?", answers=(answer,))
-        for answer in ("1/2", "0.5", "2", "1/2")
-    )
-
-    rows = [half, decimal, two, again]
+    answers = "1/2", "0.5", "2", "1/2"
+    rows = [Row(id=answer, problem="?", answers=(answer,)) for answer in answers]
+    half, decimal, two, again = rows
     assert agreeing(rows) == [[half, decimal, again], [two]]
 
 

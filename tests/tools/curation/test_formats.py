@@ -30,13 +30,9 @@ def big_math(i, ask, gold):
 
 
 def verl(name, ask, gold, **extra):
-    return {
-        "data_source": name,
-        "prompt": [{"content": ask, "role": "user"}],
-        "ability": "math",
-        "reward_model": {"ground_truth": gold, "style": "rule"},
-        "extra_info": extra,
-    }
+    row = {"data_source": name, "prompt": [{"content": ask, "role": "user"}]}
+    row |= {"ability": "math", "extra_info": extra}
+    return row | {"reward_model": {"ground_truth": gold, "style": "rule"}}
 
 
 def dapo(i, ask, gold):
@@ -79,40 +75,29 @@ def numina(i, ask, gold):
 
 
 def math(i, ask, gold):
-    return {
-        "problem": ask,
-        "level": "Level 3" if i else "Level ?",
-        "type": "Prealgebra",
-        "solution": f"Counting on gives $\\boxed{{{gold}}}$.",
-    }
+    solution = f"Counting on gives $\\boxed{{{gold}}}$."
+    level = "Level 3" if i else "Level ?"
+    return dict(problem=ask, level=level, type="Prealgebra", solution=solution)
 
 
 def gsm8k(i, ask, gold):
-    return {
-        "question": ask,
-        "answer": f"It is {i}+7 = <<{i}+7={gold}>>{gold}.\n#### {gold}",
-    }
+    solution = f"It is {i}+7 = <<{i}+7={gold}>>{gold}.\n#### {gold}"
+    return {"question": ask, "answer": solution}
 
 
+RAW = {"ability", "extra_info", "reward_model"}
+OF_NUMINA = {"problem_type", "question_type", "synthetic"}
+OF_NUMINA |= {"problem_is_valid", "solution_is_valid"}
 # The columns of a row that stay in `meta`.
 FORMATS = {
     deepscaler: (".json", "problems", set()),
     big_math: (".parquet", "problems", {"domain", "llama8b_solve_rate"}),
     dapo: (".parquet", "chat", {"ability", "extra_info"}),
-    dapo_processed: (
-        ".parquet",
-        "dapo_processed",
-        {"ability", "extra_info", "reward_model", "source_prompt"},
-    ),
+    dapo_processed: (".parquet", "dapo_processed", RAW | {"source_prompt"}),
     skywork: (".parquet", "skywork_or1", {"ability", "extra_info"}),
     guru: (".parquet", "chat", {"ability", "extra_info"}),
     open_reasoner_zero: (".json", "open_reasoner_zero", set()),
-    numina: (
-        ".parquet",
-        "problems",
-        {"problem_type", "question_type", "problem_is_valid", "solution_is_valid"}
-        | {"synthetic"},
-    ),
+    numina: (".parquet", "problems", OF_NUMINA),
     math: (".jsonl", "problems", {"type"}),
     gsm8k: (".jsonl", "gsm8k", set()),
 }
@@ -156,10 +141,8 @@ def test_what_a_column_says_is_used_or_kept(tmp_path):
     assert rows(guru)[6].solve_rate == 1 / 16
     assert rows(numina)[1].source == "olympiads"
     assert rows(gsm8k)[2].solution.startswith("It is 2+7")
-    assert rows(skywork)[3].meta == {
-        "ability": "math",
-        "extra_info": skywork(3, "", "")["extra_info"],
-    }
+    extra = skywork(3, "", "")["extra_info"]
+    assert rows(skywork)[3].meta == {"ability": "math", "extra_info": extra}
 
 
 def test_an_object_may_be_text_in_json(tmp_path):

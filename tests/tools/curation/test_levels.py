@@ -51,9 +51,8 @@ def graded(key, level=None, scale=None, **rates):
         Evidence(kind="solve_rate", by=by, correct=n, samples=16, source="rate")
         for by, n in rates.items()
     ]
-    return Row(
-        id=key, problem="?", level=level, level_source=scale, evidence=evidence, key=key
-    )
+    known = dict(level=level, level_source=scale, evidence=evidence)
+    return Row(id=key, problem="?", key=key, **known)
 
 
 def levels_of(rows, scale, common_rows=100):

@@ -18,14 +18,8 @@ EXAM = {
     "problem": "A fair coin is tossed until two heads come up in a row. What is the"
     " expected number of tosses that this takes in the long run?",
 }
-BASE = {
-    "evaluation": (),
-    "data_dir": "",
-    "evidence": "preferred",
-    "min_evidence": 0.25,
-    "readings": "",
-    "workers": 1,
-}
+BASE = dict(evaluation=(), data_dir="", readings="", workers=1)
+BASE |= dict(evidence="preferred", min_evidence=0.25)
 LONG = (
     "Find the number of ordered pairs of positive whole numbers, neither of them larger"
     " than the other one by more than a hundred, whose product is {} exactly."
@@ -79,7 +73,7 @@ class InThisProcess:
 def run(tmp_path, rows=ROWS, out="out", workers=InThisProcess, **changes):
     path = tmp_path / "rows.jsonl"
     replace_rows(path, rows)
-    (tmp_path / "exam.jsonl").write_text(json.dumps(EXAM) + "\n")
+    replace_rows(tmp_path / "exam.jsonl", [EXAM])
     changes = {"evaluation": [str(tmp_path / "exam.jsonl")]} | changes
     changes.setdefault("sources", ({"path": str(path)},) if rows else ())
     with mock.patch.object(pipeline, "Workers", workers):
@@ -157,11 +151,8 @@ def test_the_page_shows_dropped_and_kept_rows(finished):
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)])
 def test_a_copy_of_a_rewording_that_disagrees_costs_all(tmp_path, order):
     # if compared with the first alone, "copy" would be kept with another answer
-    reworded = (
-        LONG.format(36)
-        .replace("exactly", "and no other number")
-        .replace("Find the", "Compute the")
-    )
+    other = LONG.replace("exactly", "and no other number")
+    reworded = other.replace("Find the", "Compute the").format(36)
     given = [
         row("one", LONG.format(36), "9"),
         row("reworded", reworded, "9"),
@@ -180,11 +171,10 @@ def test_two_evaluation_sets_may_have_one_file_name(tmp_path):
     for file in files:
         file.parent.mkdir()
         row = {"id": "0", "problem": f"1+1={file.parent.name}", "answer": "2"}
-        file.write_text(json.dumps(row) + "\n")
+        replace_rows(file, [row])
     found = _evaluation([*map(str, files)], "")
-    assert {id: p.problem for id, p in found.items()} == {
-        "test/0": "1+1=a", f"{files[1]}/0": "1+1=b",
-    }  # fmt: skip
+    problems = {id: p.problem for id, p in found.items()}
+    assert problems == {"test/0": "1+1=a", f"{files[1]}/0": "1+1=b"}
 
 
 @pytest.mark.failure(93)

@@ -70,10 +70,8 @@ def train(shared_data):
 @pytest.fixture(scope="module")
 def index(evaluation, train):
     texts = {name: problem.problem for name, problem in evaluation.items()}
-    return (
-        Retrieval(texts, (row["problem"] for row in train)),
-        EvaluationIndex(texts),
-    )
+    retrieval = Retrieval(texts, (row["problem"] for row in train))
+    return retrieval, EvaluationIndex(texts)
 
 
 def caught(index, evaluation, texts, answers):
@@ -95,10 +93,7 @@ def planted(kind, evaluation, rng):
         rows = [json.loads(line) for line in PARAPHRASES.open()]
         return [(row["of"], row["problem"]) for row in rows]
     names = rng.sample(sorted(evaluation), 50)
-    make = {
-        "format": reformatted,
-        "renamed": lambda text: renamed(text, rng),
-    }[kind]
+    make = {"format": reformatted, "renamed": lambda text: renamed(text, rng)}[kind]
     return [(name, make(evaluation[name].problem)) for name in names]
 
 
@@ -108,24 +103,16 @@ def planted(kind, evaluation, rng):
 )
 def test_fifty_rewordings_of_each_kind(index, evaluation, kind, least):
     rows = planted(kind, evaluation, random.Random(kind))
-    found = caught(
-        index,
-        evaluation,
-        [text for _, text in rows],
-        [evaluation[name].answers for name, _ in rows],
-    )
+    answers = [evaluation[name].answers for name, _ in rows]
+    found = caught(index, evaluation, [text for _, text in rows], answers)
     missed = [rows[i] for i in range(50) if i not in found]
     assert len(found) >= least, missed
 
 
 def test_of_sound_rows_hardly_any_goes(index, evaluation, train):
     rows = [row for row in train[::13] if row["answer"]]
-    found = caught(
-        index,
-        evaluation,
-        [row["problem"] for row in rows],
-        [(row["answer"],) for row in rows],
-    )
+    texts, answers = zip(*((r["problem"], (r["answer"],)) for r in rows), strict=True)
+    found = caught(index, evaluation, texts, answers)
     assert len(rows) > 2900 and len(found) <= 0.005 * len(rows)
 
 

@@ -25,16 +25,12 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
         ({"question": "x"}, "rows.jsonl:2: no field 'problem' (columns: question)"),
         ({"problem": 7}, "rows.jsonl:2: 'problem' must be text, got 7"),
         ({"problem": None}, "rows.jsonl:2: 'problem' must be text, got None"),
-        (
-            GOOD | {"answer": ["2", "3"]},
-            "rows.jsonl:2: 'answer' must be text, got ['2', '3']",
-        ),
+        (GOOD | {"answer": ["2", "3"]},
+         "rows.jsonl:2: 'answer' must be text, got ['2', '3']"),
         (GOOD | {"answers": "2"}, "'answers' must be a list of text, got '2'"),
         (GOOD | {"level": 4.5}, "'level' must be a level 1 to 5 or null, got 4.5"),
-        (
-            GOOD | {"level": "hard"},
-            "'level' must be a level 1 to 5 or null, got 'hard'",
-        ),
+        (GOOD | {"level": "hard"},
+         "'level' must be a level 1 to 5 or null, got 'hard'"),
         (GOOD | {"answers": ["2", []]}, "'answers' must be text, got []"),
         (GOOD | {"level": 6}, "'level' must be a level 1 to 5 or null, got 6"),
         (GOOD | {"level": True}, "'level' must be a level 1 to 5 or null, got True"),
@@ -42,7 +38,7 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
         (GOOD | {"meta": []}, None),
         (["a"], "rows.jsonl:2: a row must be an object, not list"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_row_is_named(tmp_path, row, message):
     source = Source(path=str(write(tmp_path / "rows.jsonl", GOOD, row)))
     if message is None:

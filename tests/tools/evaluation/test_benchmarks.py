@@ -3,11 +3,7 @@ import pathlib
 
 import pytest
 
-from tools.evaluation.benchmarks import (
-    BENCHMARKS,
-    benchmark_name,
-    load_benchmark,
-)
+from tools.evaluation.benchmarks import BENCHMARKS, benchmark_name, load_benchmark
 
 
 def test_the_six_files_are_the_benchmarks(shared_data):

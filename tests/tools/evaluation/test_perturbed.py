@@ -1,12 +1,12 @@
 """A benchmark with other numbers: exact where it is made, and paired with its own."""
 
-import json
 import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from rl.files import replace_rows
 from rl.problems.reading import read_problems
 from rl.types import Problem
 from tools.evaluation.benchmarks import load_benchmark
@@ -39,9 +39,8 @@ def test_the_answer_follows_the_numbers():
         assert made.id == "a" and made.meta == {"from": SPENT.problem}
         found.add(made.problem)
     assert len(found) > 20
-    assert perturbed_problems([SPENT], "2026-11-22") == perturbed_problems(
-        [SPENT], "2026-11-22"
-    )
+    once, again = (perturbed_problems([SPENT], "2026-11-22") for _ in range(2))
+    assert once == again
 
 
 @pytest.mark.parametrize(
@@ -80,11 +79,8 @@ def test_what_is_not_exact_is_left_out(text, solution, answer):
 
 
 def test_constants_that_words_mean_stay():
-    of_words = problem(
-        "Bo eats 9 plums a day. How many does he eat in 3 weeks?",
-        "9*7=<<9*7=63>>63, 63*3=<<63*3=189>>189",
-        "189",
-    )
+    asked = "Bo eats 9 plums a day. How many does he eat in 3 weeks?"
+    of_words = problem(asked, "9*7=<<9*7=63>>63, 63*3=<<63*3=189>>189", "189")
     (made,) = perturbed_problems([of_words], "2026-11-22")
     plums, weeks = map(int, re.findall(r"\d+", made.problem))
     assert int(made.answers[0]) == plums * 7 * weeks
@@ -93,7 +89,7 @@ def test_constants_that_words_mean_stay():
 def test_columns_of_a_file_may_have_other_names(tmp_path):
     path = tmp_path / "own.jsonl"
     row = {"question": SPENT.problem, "answer": "31", **SPENT.meta}
-    path.write_text(json.dumps(row) + "\n")
+    replace_rows(path, [row])
     fields = {"problem": "question"}
     (made,) = load_benchmark(f"perturbed:{path}:2026-11-22", fields=fields)
     assert made.meta["from"] == SPENT.problem
@@ -102,7 +98,7 @@ def test_columns_of_a_file_may_have_other_names(tmp_path):
 @pytest.mark.failure(33)
 def test_what_cannot_be_perturbed_is_one_line(tmp_path):
     path = tmp_path / "own.jsonl"
-    path.write_text(json.dumps({"problem": "1+1", "answer": "2"}) + "\n")
+    path.write_text('{"problem": "1+1", "answer": "2"}\n')
     for spec, message in (
         (f"perturbed:{path}:2026-11-22", "no problem can get new numbers"),
         (f"perturbed:{path}:today", "date 'today': must have digits"),

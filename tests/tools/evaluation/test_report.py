@@ -4,14 +4,8 @@ from rl.evaluate import SampledCompletion, Scored
 from rl.types import Problem
 from rl.verifier import Verdict
 from tests.rl.examples import make_scored
-from tools.evaluation.report import (
-    FIVE,
-    PUBLISHED,
-    average_of_five,
-    benchmark_result,
-    completions,
-    tables,
-)
+from tools.evaluation import report
+from tools.evaluation.report import average_of_five, benchmark_result, completions
 from tools.page import markdown, page
 
 PROBLEMS = [
@@ -48,7 +42,9 @@ def test_figures_by_level():
 def test_published_rows():
     """The two rows that the paper is known to print, with their means."""
     rows = {
-        name: scores for name, scores, source, _ in PUBLISHED if "2508.08909" in source
+        name: scores
+        for name, scores, source, _ in report.PUBLISHED
+        if "2508.08909" in source
     }
     assert rows == {
         "Qwen2.5-Math-7B, no template": (20.0, 45.8, 69.0, 21.3, 34.7),
@@ -63,14 +59,14 @@ def test_published_rows():
         "Oat-Zero-7B": 51.4,
         "Qwen2.5-Math-7B-Instruct": 45.1,
     }
-    for name, scores, source, _ in PUBLISHED:
+    for name, scores, source, _ in report.PUBLISHED:
         if "table 4" in source:
             assert sum(scores) / 5 == pytest.approx(printed.pop(name), abs=0.07)
     assert not printed
 
 
 def test_the_mean_needs_all_five():
-    five = {name: {"accuracy": 0.1 * i} for i, name in enumerate(FIVE)}
+    five = {name: {"accuracy": 0.1 * i} for i, name in enumerate(report.FIVE)}
     assert average_of_five(five) == pytest.approx(0.2)
     del five["amc83"]
     assert average_of_five(five) is None
@@ -89,17 +85,13 @@ def test_markdown_has_the_row_and_the_published_ones():
     }
 
     def table(results):
-        return markdown(results["model"], tables(results))
+        return markdown(results["model"], report.tables(results))
 
     lines = table(results).splitlines()
-    own = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in lines
-        if line.startswith("| mine")
-    ]
-    assert [cells[1] for cells in own] == ["avg@4 at T=0.6"]
-    assert own[0][4].startswith("33.3 [")
-    assert own[0][2] == own[0][7] == ""
+    (own,) = (line for line in lines if line.startswith("| mine"))
+    own = [cell.strip() for cell in own.strip("|").split("|")]
+    assert own[1] == "avg@4 at T=0.6" and own[4].startswith("33.3 [")
+    assert own[2] == own[7] == ""
     compass = next(line for line in lines if line.startswith("| Compass-Thinker-7B"))
     assert "| not stated | 40.0 | 65.0 | 82.9 | 36.4 | 43.5 | 53.6" in compass
     # A warning that sampled figures are compared with greedy ones.
@@ -111,9 +103,8 @@ def test_markdown_has_the_row_and_the_published_ones():
     # The rows of each table have the cells of its header.
     for above, below in zip(lines, lines[1:], strict=False):
         if above.startswith("|") and below.startswith("|"):
-            assert above.replace("\\|", "").count("|") == below.replace(
-                "\\|", ""
-            ).count("|")
+            cells = [line.replace("\\|", "").count("|") for line in (above, below)]
+            assert cells[0] == cells[1]
 
 
 # -- the page, with hostile texts ------------------------------------------------------
@@ -131,6 +122,11 @@ def evaluation():
         )
         for i in range(12)
     ]
+
+    def verdict(i, right):
+        answer = None if i == 4 else f"{i}"
+        return Verdict(right, answer, "text" if right else "different")
+
     scored = [
         Scored(
             drawn=SampledCompletion(
@@ -141,11 +137,7 @@ def evaluation():
                 finish_reason="length" if i == 5 else "stop",
             ),
             problem=p,
-            verdict=Verdict(
-                j < i % 4,
-                None if i == 4 else f"{i}",
-                "text" if j < i % 4 else "different",
-            ),
+            verdict=verdict(i, j < i % 4),
         )
         for i, p in enumerate(problems)
         for j in range(3)

@@ -13,15 +13,9 @@ from tools.evaluation.run import Conditions, Task, check_prompts, complete
 PROBLEMS = [
     Problem(id=f"p{i}", problem=f"{i}+{i}?", answers=(str(2 * i),)) for i in range(10)
 ]
+LENGTHS = dict(max_tokens=40, context=64, chunk=12)
 SAMPLED = Conditions(
-    template="none",
-    samples=3,
-    temperature=1.0,
-    top_p=1.0,
-    max_tokens=40,
-    context=64,
-    seed=5,
-    chunk=12,
+    template="none", samples=3, temperature=1.0, top_p=1.0, seed=5, **LENGTHS
 )
 GREEDY = dataclasses.replace(SAMPLED, samples=1, temperature=0.0, chunk=4)
 
@@ -77,10 +71,8 @@ def test_greedy_asks_only_for_what_is_missing(tmp_path):
     rest = Replay(seeded)
     sample(tmp_path, GREEDY, rest)
     # Four of the first chunk, then two of the second, last ones first.
-    assert [prompts for prompts, _, _ in rest.asked] == [
-        ["4+4?", "5+5?"],
-        ["8+8?", "9+9?"],
-    ]
+    asked = [prompts for prompts, _, _ in rest.asked]
+    assert asked == [["4+4?", "5+5?"], ["8+8?", "9+9?"]]
     assert len(texts(tmp_path)) == 10
 
 
@@ -146,16 +138,12 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
         ('{"benchmark": "a", "id": "x", "sample": 0}', ":2: completion=None: must be"),
         ('{"benchmark": "a", "id": ["x"], "sample": 0}', r":2: id=\['x'\]: must be"),
         ('{"benchmark": "a", "id": "x", "sample": "0"}', ":2: sample='0': must be"),
-        (
-            '{"benchmark": "a", "id": "x", "sample": 1, "completion": "", "tokens":""}',
-            ":2: tokens='': must be of type int or be None; remove the row",
-        ),
-        (
-            '{"benchmark": "a", "id": "x", "sample": 0, "completion": "again"}',
-            ":2: a second row for a x sample 0",
-        ),
+        ('{"benchmark": "a", "id": "x", "sample": 1, "completion": "", "tokens":""}',
+         ":2: tokens='': must be of type int or be None; remove the row"),
+        ('{"benchmark": "a", "id": "x", "sample": 0, "completion": "again"}',
+         ":2: a second row for a x sample 0"),
     ],
-)
+)  # fmt: skip
 def test_malformed_completions_name_the_row(tmp_path, row, message):
     first = '{"benchmark": "a", "id": "x", "sample": 0, "completion": "b"}'
     (tmp_path / "completions.jsonl").write_text(f"{first}\n{row}\n")

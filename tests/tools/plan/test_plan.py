@@ -9,7 +9,7 @@ import pytest
 from configs import compass_thinker_7b
 from rl.update.head import GPU_BLOCK
 from tests import forked
-from tests.other_processes import ROOT, python
+from tests.other_processes import ROOT, environment, python
 from tools.plan import compiling
 from tools.plan.targets import parse_target
 
@@ -37,18 +37,13 @@ def get_config():
 """
 
 
-def _environment():
-    kept = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "NPROC")}
-    return kept | {"PYTHONPATH": str(ROOT)}
-
-
 def _plan(folder, target, *arguments):
     platform = parse_target(target).chip.platform
     prefix = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
     if not pathlib.Path(f"{prefix}-{platform}/.done").exists():
         pytest.skip(f"`make plan` has not installed the compiler for {platform}")
     flags = f"--target={target}", f"--json={folder / 'plan.json'}"
-    done = python("-m", "tools.plan", *flags, *arguments, env=_environment())
+    done = python("-m", "tools.plan", *flags, *arguments, env=environment())
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads((folder / "plan.json").read_text()), done.stdout
 
@@ -123,13 +118,8 @@ def _update_by_hand() -> float:
 
 @pytest.mark.slow
 def test_bytes_of_a_real_update_and_decode_are_those_counted_by_hand(tmp_path):
-    plan, _ = _plan(
-        tmp_path,
-        "h100:1",
-        "--config=configs/qwen2_5_0_5b.py:h100-1",
-        "--config.model.remat=full",
-        "--context=1000",
-    )
+    config = "--config=configs/qwen2_5_0_5b.py:h100-1", "--config.model.remat=full"
+    plan, _ = _plan(tmp_path, "h100:1", *config, "--context=1000")
     programs = plan["programs"]
     measured = programs["accumulate"]["hbm_bytes"]
     assert measured == pytest.approx(_update_by_hand(), rel=0.1)
@@ -150,15 +140,10 @@ BAD = [
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory):
-    config = "--config=configs/compass_thinker_7b.py"
-    return forked.starts(
-        tmp_path_factory.mktemp("refused"),
-        "tools.plan.__main__",
-        [[config, *words] for words, _ in BAD],
-        needs=("tools.plan.report",),
-        cwd=ROOT,
-        env=_environment(),
-    )
+    commands = [["--config=configs/compass_thinker_7b.py", *words] for words, _ in BAD]
+    how = dict(needs=("tools.plan.report",), cwd=ROOT, env=environment())
+    folder = tmp_path_factory.mktemp("refused")
+    return forked.starts(folder, "tools.plan.__main__", commands, **how)
 
 
 @pytest.mark.parametrize("number", range(len(BAD)))
@@ -208,6 +193,6 @@ def test_ctrl_c_ends_with_one_line_and_the_signals_status():
         "plan.app.run(plan.main, flags_parser=plan.parse_flags)\n"
     )
     flags = "--config=configs/quickstart.py", "--target=h100:1"
-    done = python("-c", script, *flags, env=_environment())
+    done = python("-c", script, *flags, env=environment())
     assert done.returncode == 130
     assert done.stderr.endswith("plan: stopped; compiled programs are cached\n")

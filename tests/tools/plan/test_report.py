@@ -21,16 +21,10 @@ def work():
 
 def test_resident_arrays_count_for_every_program():
     sizes = {"masters": 10, "moments": 20, "gradients": 10, "reference": 5}
-    accumulate = Compiled(
-        name="accumulate", arguments=30, outputs=20, aliased=20, temporary=40
-    )
-    assert memory(sizes, accumulate) == {
-        "masters": 10,
-        "moments": 20,
-        "gradients": 10,
-        "reference": 5,
-        "temporary": 50,  # 40, and 10 of arguments that are not listed
-    }
+    in_place = dict(arguments=30, outputs=20, aliased=20)
+    accumulate = Compiled(name="accumulate", **in_place, temporary=40)
+    # 40, and 10 of arguments that are not listed.
+    assert memory(sizes, accumulate) == sizes | {"temporary": 50}
     # A program that takes one layer of many leaves the others where they are.
     publish = Compiled(name="publish_layers", arguments=1, outputs=1)
     parts = memory({"masters": 10, "moments": 20, "served": 5}, publish)
@@ -49,9 +43,8 @@ def test_flops_of_a_micro_batch_by_hand(work):
     attention = 2 * 28 * 28 * 128 * 4096
     assert work.flops("accumulate", 1, 4096) == products + 4.5 * attention
     assert work.flops("score", 1, 4096) == 2 * (layers + head) + attention
-    assert work.flops("decode", 1, 1000) == (
-        2 * (layers + head) + 2 * 2 * 28 * 28 * 128 * 1000
-    )
+    of_decode = 2 * (layers + head) + 2 * 2 * 28 * 28 * 128 * 1000
+    assert work.flops("decode", 1, 1000) == of_decode
 
 
 TEXT = """
@@ -73,11 +66,8 @@ def test_the_longest_part_bounds_a_program(work):
     score, accumulate = plan["programs"].values()
     assert score["seconds"]["compute"] == work.flops("score", 1e6, 4096) / 989e12
     assert score["bound_by"] == "compute"
-    assert accumulate["seconds"] == {
-        "compute": 0,
-        "memory": (16e6 + 128e6) / 3352320000000,
-        "links": 112e6 / 450e9,
-    }
+    moved = {"memory": (16e6 + 128e6) / 3352320000000, "links": 112e6 / 450e9}
+    assert accumulate["seconds"] == {"compute": 0} | moved
     assert accumulate["bound_by"] == "links"
     assert score["fits"] and not accumulate["fits"] and not plan["fits"]
     text = describe(plan).splitlines()

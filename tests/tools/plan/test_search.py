@@ -37,14 +37,13 @@ def test_gradients_are_counted_in_float32_for_every_param_dtype():
 def test_moments_are_those_of_the_optimizer(monkeypatch):
     made = types.SimpleNamespace(lion=lambda: optax.lion(1.0))
     monkeypatch.setitem(sys.modules, "made", made)
-    adamw, bfloat16, lion = (
-        estimate(make_workload(paper_config(**one), parse_target("h100:8"))).peak
-        for one in (
-            {},
-            {"optimizer__moments_dtype": "bfloat16"},
-            {"optimizer__function": "made:lion"},
-        )
-    )
+
+    def peak(**optimizer):
+        config = paper_config(**optimizer)
+        return estimate(make_workload(config, parse_target("h100:8"))).peak
+
+    adamw, lion = peak(), peak(optimizer__function="made:lion")
+    bfloat16 = peak(optimizer__moments_dtype="bfloat16")
     parameters = 7_615_616_512 / 8
     assert adamw - bfloat16 == pytest.approx(2 * 2 * parameters, rel=1e-3)
     # One moment, not two.
@@ -70,14 +69,9 @@ COMPILED = [
 @pytest.mark.parametrize("case", COMPILED, ids=lambda case: "-".join(map(str, case)))
 def test_an_estimate_is_within_a_tenth_of_the_compilers_peak(case):
     path, target, fsdp, tensor, rows, remat, gib = case
-    config = paper_config(
-        model__path=path,
-        model__remat=remat,
-        mesh__fsdp=fsdp,
-        mesh__tensor=tensor,
-        batch__micro_tokens=rows * 4096,
-    )
-    work = make_workload(config, parse_target(target))
+    changes = dict(model__path=path, model__remat=remat, mesh__fsdp=fsdp)
+    changes |= dict(mesh__tensor=tensor, batch__micro_tokens=rows * 4096)
+    work = make_workload(paper_config(**changes), parse_target(target))
     assert work.rows == rows
     assert estimate(work).peak / GIB == pytest.approx(gib, rel=0.1)
 
@@ -90,11 +84,8 @@ def compiler(monkeypatch):
     def install(size):
         def compile_programs(work, *, only):
             compiled.append(work)
-            found = [
-                Compiled(name="score", temporary=size),
-                Compiled(name="accumulate", temporary=size),
-            ]
-            return Resident({}), found
+            names = ("score", "accumulate")
+            return Resident({}), [Compiled(name=n, temporary=size) for n in names]
 
         monkeypatch.setattr(search, "compile_programs", compile_programs)
         monkeypatch.setattr(search, "use_compiler", lambda target: None)
@@ -119,21 +110,18 @@ def test_a_model_that_fits_nowhere_is_named_and_not_compiled(compiler):
         search.best(paper_config(), parse_target("h100:8"))
     assert len(compiled) > 1
     compiled.clear()
+    model = "Qwen/Qwen2.5-Math-72B"
     with pytest.raises(ValueError) as caught:
-        search.best(
-            paper_config(model__path="Qwen/Qwen2.5-Math-72B"), parse_target("v5e:4x4")
-        )
-    assert str(caught.value).startswith(
-        "--target=v5e:4x4: Qwen/Qwen2.5-Math-72B does not fit: "
-    )
-    assert " estimated and 0 compiled; the smallest, fsdp " in str(caught.value)
+        search.best(paper_config(model__path=model), parse_target("v5e:4x4"))
+    message = str(caught.value)
+    assert message.startswith(f"--target=v5e:4x4: {model} does not fit: ")
+    assert " estimated and 0 compiled; the smallest, fsdp " in message
     assert compiled == []
 
 
 def test_a_target_without_a_valid_layout_is_an_error_with_the_reason():
-    with pytest.raises(
-        ValueError, match="^--search --target=h100:3: no layout .* 3584"
-    ):
+    message = "^--search --target=h100:3: no layout .* 3584"
+    with pytest.raises(ValueError, match=message):
         search.best(paper_config(), parse_target("h100:3"))
 
 

@@ -57,21 +57,14 @@ def test_a_known_model_has_its_positions():
 @pytest.mark.parametrize(
     "target,fsdp,message",
     [
-        (
-            "v5e:4x4",
-            -1,
-            "config.batch.micro_tokens=32768: must be at least 65536 = 4096"
-            " (tokens of the longest row) x 16 (shards of the batch)",
-        ),
-        (
-            "h100:8",
-            4,
-            "--target=h100:8: config.mesh data=1 fsdp=4 tensor=1: the product is 4, but"
-            " the number of devices is 8; check that JAX finds the accelerators (on a"
-            " CPU: check XLA_FLAGS), or set one size to -1",
-        ),
+        ("v5e:4x4", -1, "config.batch.micro_tokens=32768: must be at least 65536 = 4096"
+         " (tokens of the longest row) x 16 (shards of the batch)"),
+        ("h100:8", 4,
+         "--target=h100:8: config.mesh data=1 fsdp=4 tensor=1: the product is 4, but"
+         " the number of devices is 8; check that JAX finds the accelerators (on a"
+         " CPU: check XLA_FLAGS), or set one size to -1"),
     ],
-)
+)  # fmt: skip
 def test_an_impossible_run_is_an_error(target, fsdp, message):
     with pytest.raises(ValueError) as caught:
         make_workload(paper_config(mesh__fsdp=fsdp), parse_target(target))
