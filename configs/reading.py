@@ -12,10 +12,11 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
+from ml_collections.config_flags import config_path
 
 from configs.base import get_config
 from configs.schema import config_json, flatten
@@ -23,11 +24,17 @@ from configs.schema import config_json, flatten
 # `--help` then lists `--config` as a flag of the command, not of this module.
 flags.disclaim_key_flags()
 
+T = TypeVar("T")
+
 _HERE = pathlib.Path(__file__).resolve().parent
-# What to do, by a part of a message of absl or ml_collections.
+_NO_ENTRY = "no such entry can be set; set the whole list or section"
+# Replacements in messages of absl and ml_collections, which say what to do.
 _ADVICE = {
-    ": Failed to parse": ": must be a dict, as in Python: \"{'NAME': 'VALUE'}\"",
-    ". First from": "; give --config only once",
+    r": Failed to parse.*": ": must be a dict, as in Python: \"{'NAME': 'VALUE'}\"",
+    r"\. First from.*": "; give --config only once",
+    r"^Type .* of field (\S+) is not supported.*": rf"\1: {_NO_ENTRY}",
+    r"^\d+ is not a valid index .*\(in: (\S+)\)$": rf"config.\1: {_NO_ENTRY}",
+    r"^flag --config\..*": r"\g<0>; see --help",
 }
 _EMPTY = "the value is empty, perhaps because a shell variable is not set; give one"
 
@@ -36,15 +43,26 @@ class UnreadableConfig(flags.Error):
     """Reports a config file that is missing or from which no config can be read."""
 
 
+class Parser(flags.ArgumentParser[T]):
+    """Parses a flag of absl with a function, such as `output_folder`."""
+
+    def __init__(self, convert: Callable[[str], T]):
+        self._convert = convert
+
+    def parse(self, argument: str) -> T:
+        return self._convert(argument)
+
+
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
     """Defines the flag `--config`, and `--config.KEY` for each key of that config."""
     try:
         holder = config_flags.DEFINE_config_file("config", None, help)
-    except flags.Error as error:  # a file of --flagfile cannot be read
+        flags.FLAGS["config"].parser = Parser(_read_for_flags)
+        flags.FLAGS["config"].parser.syntactic_help = "a Python file with get_config()"
+        if default:
+            flags.set_default(holder, default)
+    except flags.Error as error:  # of a file of --flagfile, or a key of the default
         sys.exit(f"error: {str(error).removeprefix('ERROR:: ')}")
-    flags.FLAGS["config"].parser = _Parser()
-    if default:
-        flags.set_default(holder, default)
     return holder
 
 
@@ -68,57 +86,48 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
             sys.exit(f"error: {argument!r}: {cause}")
     try:
         rest = flags.FLAGS(argv)
-        if len(rest) > 1:
-            sys.exit(f"error: unexpected argument {rest[1]!r}; write --NAME=VALUE")
-        if flags.FLAGS["config"].value is not None:
-            expand_home(flags.FLAGS["config"].value)
-        return rest
-    except UnreadableConfig as error:
-        sys.exit(f"error: {error}")
-    except flags.UnrecognizedFlagError as error:
-        named = _keys_named(error.flagname, flags.FLAGS["config"].value)
-        meant = [f"--{key}" for key in named]
-        if similar := re.search(r"Did you mean: (\S+) \?$", str(error)):
-            meant.insert(0, f"--{similar[1]}")
-        advice = f"write {' or '.join(meant)}" if meant else "see --help"
-        if error.flagname.startswith("config.") and flags.FLAGS["config"].value is None:
-            advice = "give --config=configs/NAME.py too"
-        sys.exit(f"error: unknown flag --{error.flagname}; {advice}")
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-        key, unknown = _unknown_key(error, flags.FLAGS["config"].value)
-        if not key:
-            text = " ".join(str(error).split())
-            advice = "; see --help" if text.startswith("flag --config.") else ""
-            for part, better in _ADVICE.items():
-                if part in text:
-                    text, advice = text.partition(part)[0], better
-            if isinstance(error, IndexError):
-                text = next((a for a in argv if "[" in a.partition("=")[0]), text)
-                advice = ": no such entry can be set; set the whole list"
-            sys.exit(f"error: {text}{advice}")
-        # `key` is only a part of the dotted key that the flag names.
-        given = [a.partition("=")[0].lstrip("-") for a in argv]
-        valid = _keys_named(key, flags.FLAGS["config"].value)
-        given = [k for k in given if re.search(rf"\.{key}(\.|$)", k)]
-        where = next((k for k in given if k not in valid), "config")
-        above = where.rpartition(".")[0]
-        if above.endswith(("_args", ".fields")) and "mean" not in unknown:
-            advice = f"""write --{above}="{{'{key}': 'VALUE'}}\""""
-            unknown = f"unknown key {key!r}; {advice}"
-        sys.exit(f"error: {where}: {unknown}")
+        sys.exit(f"error: {_explain(error)}")
+    if len(rest) > 1:
+        sys.exit(f"error: unexpected argument {rest[1]!r}; write --NAME=VALUE")
+    if flags.FLAGS["config"].value is not None:
+        expand_home(flags.FLAGS["config"].value)
+    return rest
 
 
-def _keys_named(name: str, config: ConfigDict | None) -> list[str]:
-    """Returns the keys of a config, by default configs/base.py, that end in `name`."""
-    known = flatten((config or get_config()).to_dict())
-    return [f"config.{key}" for key in known if key.rpartition(".")[2] == name]
+def _explain(error: Exception) -> str:
+    """Returns an error of absl or ml_collections in one line, with advice."""
+    text = " ".join(str(error).split())
+    if isinstance(error, flags.UnrecognizedFlagError):
+        flag, config = error.flagname, flags.FLAGS["config"].value
+        meant = re.findall(r"Did you mean: (\S+) \?$", text)
+        meant += _keys_named(flag, config or get_config())
+        advice = f"write --{' or --'.join(meant)}" if meant else "see --help"
+        if flag.startswith("config.") and config is None:
+            advice = "give --config=configs/NAME.py too"
+        return f"unknown flag --{flag}; {advice}"
+    for part, better in _ADVICE.items():
+        if re.search(part, text):
+            return re.sub(part, better, text)
+    return text
 
 
-class _Parser(flags.ArgumentParser):
-    syntactic_help = "a Python file with get_config()"
-
-    def parse(self, argument: str) -> ConfigDict:
-        return read_config(argument).lock()
+def _read_for_flags(file: str) -> ConfigDict:
+    """Reads a config; raises UnreadableConfig if it lacks the key of a flag."""
+    config = read_config(file).lock()
+    for argument in flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False):
+        flag = argument.partition("=")[0].lstrip("-")
+        try:
+            if flag.startswith("config."):
+                config_path.get_value(flag.removeprefix("config."), config)
+        except (LookupError, TypeError, ValueError) as error:
+            name, wrong = _unknown_key(error)
+            above = flag.partition(f".{name}")[0]
+            if above.endswith(("_args", ".fields")) and "mean" not in wrong:
+                value = f"{{'{name}': 'VALUE'}}"
+                wrong = f'unknown key {name!r}; write --{above}="{value}"'
+            raise UnreadableConfig(f"{flag}: {wrong or _NO_ENTRY}") from None
+    return config
 
 
 def read_config(name: str) -> ConfigDict:
@@ -192,7 +201,7 @@ def _blame(error: Exception, path: str) -> str:
     return f"{where}: {_unknown_key(error)[1] or reason}"
 
 
-def _unknown_key(error: Exception, config: ConfigDict | None = None) -> tuple[str, str]:
+def _unknown_key(error: Exception) -> tuple[str, str]:
     """Returns an unknown key and a short message; two empty texts for other errors.
 
     The message of ml_collections would contain the whole config.
@@ -205,9 +214,15 @@ def _unknown_key(error: Exception, config: ConfigDict | None = None) -> tuple[st
         return "", ""
     meant = re.search(r"Did you mean [\"']\w+[\"']", text)
     hint = f". {meant[0]}?" if meant else ""
-    if elsewhere := _keys_named(key[1], config):
+    if elsewhere := _keys_named(key[1], get_config()):
         hint = f"; use {' or '.join(elsewhere)}"
     return key[1], f"unknown key {key[1]!r}{hint}"
+
+
+def _keys_named(name: str, config: ConfigDict) -> list[str]:
+    """Returns the dotted keys of a config that end in `name`."""
+    known = flatten(config.to_dict())
+    return [f"config.{key}" for key in known if key.rpartition(".")[2] == name]
 
 
 class UnusablePath(argparse.ArgumentTypeError, ValueError):
@@ -237,16 +252,6 @@ def output_folder(text: str) -> pathlib.Path:
         if part.exists() and not part.is_dir():
             raise UnusablePath(f"{path}: {part} is a file; give a folder")
     return path
-
-
-class PathParser(flags.ArgumentParser[pathlib.Path]):
-    """Parses a flag of absl with `convert`."""
-
-    def __init__(self, convert: Callable[[str], pathlib.Path] = output_folder):
-        self._convert = convert
-
-    def parse(self, argument: str) -> pathlib.Path:
-        return self._convert(argument)
 
 
 def comma_separated(text: str) -> list[str]:

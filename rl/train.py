@@ -56,7 +56,9 @@ from rl.workdir import manifest
 from rollout.types import SamplerError
 
 _CONFIG = reading.define_config("Config file of the run; see configs/.")
-_WORKDIR = flags.DEFINE(reading.PathParser(), "workdir", None, "Folder of the run.")
+_WORKDIR = flags.DEFINE(
+    reading.Parser(reading.output_folder), "workdir", None, "Folder of the run."
+)
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Print what the run would do; write nothing."
 )

@@ -17,10 +17,11 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from configs.reading import (
-    PathParser,
+    Parser,
     define_config,
     describe_keys,
     output_file,
+    output_folder,
     parse_flags,
     user_path,
 )
@@ -32,7 +33,9 @@ from tools.ablation.report import markdown, read_result
 from tools.ablation.study import Run, make_study
 
 _CONFIG = define_config("The ablation: FILE.py:NAME; see configs/ablations.py.")
-_WORKDIR = flags.DEFINE(PathParser(), "workdir", "runs/ablations", "Output folder.")
+_WORKDIR = flags.DEFINE(
+    Parser(output_folder), "workdir", "runs/ablations", "Output folder."
+)
 _SEEDS = flags.DEFINE_multi_string(
     "seeds", [], "Seeds, such as 0,1,2, in place of those of the ablation."
 )
@@ -50,7 +53,7 @@ _DEVICES = flags.DEFINE_string(
 _JOBS = flags.DEFINE_string(
     "jobs", None, "Write the commands of unfinished runs to this file and start none."
 )
-_JSON = flags.DEFINE(PathParser(output_file), "json", None, "Also write the result.")
+_JSON = flags.DEFINE(Parser(output_file), "json", None, "Also write the result.")
 
 
 def main(argv: Sequence[str]) -> None:

@@ -17,10 +17,11 @@ from typing import Any
 from absl import app, flags
 
 from configs.reading import (
-    PathParser,
+    Parser,
     comma_separated,
     define_config,
     output_file,
+    output_folder,
     parse_flags,
 )
 from configs.schema import call
@@ -31,7 +32,7 @@ from tools.curation.pipeline import curate
 from tools.curation.sets import most
 
 _CONFIG = define_config("sources and settings of curation", default="configs/curate.py")
-_OUT = flags.DEFINE(PathParser(), "out", None, "output folder", required=True)
+_OUT = flags.DEFINE(Parser(output_folder), "out", None, "output folder", required=True)
 _INPUT = flags.DEFINE_multi_string(
     "input",
     [],
@@ -43,7 +44,7 @@ _FIELDS = flags.DEFINE_string(
     "",
     "columns of --input files of another format: problem=COLUMN,answer=COLUMN.key[0]",
 )
-_JSON = flags.DEFINE(PathParser(output_file), "json", None, "also write the summary")
+_JSON = flags.DEFINE(Parser(output_file), "json", None, "also write the summary")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 

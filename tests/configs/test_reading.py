@@ -239,7 +239,7 @@ def test_a_file_or_a_link_to_it_finds_the_modules_beside_the_file(tmp_path, name
 
 
 QUICKSTART = "--config=configs/quickstart.py"
-ENTRY = "--config.curriculum.stages[0].steps=5"
+ENTRY = "config.curriculum.stages[0].steps"
 FLAGS = [
     ([QUICKSTART, "--group_size=4"],
      "unknown flag --group_size; write --config.rollout.group_size"),
@@ -254,7 +254,12 @@ FLAGS = [
     (["--confg=a"], "unknown flag --confg; write --config"),
     (["--config.steps=4"],
      "unknown flag --config.steps; give --config=configs/NAME.py too"),
-    ([QUICKSTART, ENTRY], f"{ENTRY}: no such entry can be set; set the whole list"),
+    ([QUICKSTART, f"--{ENTRY}=5"],
+     f"{ENTRY}: no such entry can be set; set the whole list or section"),
+    ([QUICKSTART, "--config.batch.row_lengths[0]=64"], "config.batch.row_lengths[0]:"
+     " no such entry can be set; set the whole list or section"),
+    ([QUICKSTART, "--config.model.path.more=a"],
+     "config.model.path.more: no such entry can be set; set the whole list or section"),
     ([QUICKSTART, "--config.data.fields=problem=question"],
      "flag --config.data.fields=problem=question: must be a dict, as in Python: "
      "\"{'NAME': 'VALUE'}\""),

@@ -90,6 +90,12 @@ def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
     assert {d.problem.level for d in drawn} == {1, 2, 3}
 
 
+def test_an_unknown_key_of_the_default_config_is_one_line():
+    done = curate("--config.nope=3")
+    assert done.returncode == 1
+    assert done.stderr == "error: config.nope: unknown key 'nope'\n"
+
+
 @pytest.mark.failure(33)
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     good = {"problem": "What is one more than six?", "answer": "7"}

@@ -16,7 +16,7 @@ from absl import app, flags, logging
 
 from configs.base import from_config
 from configs.reading import (
-    PathParser,
+    Parser,
     define_config,
     describe_keys,
     output_file,
@@ -49,7 +49,7 @@ _CONTEXT = flags.DEFINE_integer(
     " and completion).",
     lower_bound=0,
 )
-_JSON = flags.DEFINE(PathParser(output_file), "json", None, "Also write the plan.")
+_JSON = flags.DEFINE(Parser(output_file), "json", None, "Also write the plan.")
 
 
 def main(argv: Sequence[str]) -> None:
