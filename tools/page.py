@@ -13,7 +13,7 @@ import math
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import jinja2
 from markupsafe import Markup
@@ -147,7 +147,7 @@ def ticks(values: Sequence[float]) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -161,6 +161,14 @@ def shown(value: Any) -> str:
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def with_interval(
+    value: float, interval: Sequence[float] | None, form: str = ".1f", scale: float = 1
+) -> str:
+    """Formats `scale * value`, and in brackets its interval, such as 5.1 [4.8, 5.4]."""
+    text, *ends = (f"{scale * x:{form}}" for x in (value, *(interval or ())))
+    return f"{text} [{', '.join(ends)}]" if ends else text
 
 
 def _marked(text: str) -> Markup:

@@ -100,9 +100,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     for name, part in result["models"].items():
         difference = "tokens differ" if rows else ""
         if against := part.get("against_first"):
-            difference = f"{against['difference']:+.4f}"
-            if against["interval"]:
-                difference += " [{:+.4f}, {:+.4f}]".format(*against["interval"])
+            pair = against["difference"], against["interval"]
+            difference = page.with_interval(*pair, "+.4f")
         rows.append(
             {
                 "model": name,

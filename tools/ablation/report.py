@@ -2,14 +2,14 @@
 
 import collections
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rl.statistics import compare_seeds, holm, t_interval
 from tools.ablation.study import Study
-from tools.page import Section
+from tools.page import Section, with_interval
 from tools.page import markdown as render
 from tools.report.reading import Run, read_runs
 
@@ -26,8 +26,8 @@ class Figure(NamedTuple):
     scale: float = 1.0
     form: str = ".3f"
 
-    def text(self, value: float, sign: str = "") -> str:
-        return f"{value * self.scale:{sign}{self.form}}"
+    def text(self, value: float) -> str:
+        return f"{value * self.scale:{self.form}}"
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -65,16 +65,16 @@ def figures_of(run: Run) -> dict[str, float]:
 def read_result(study: Study) -> dict[str, Any]:
     """Returns the data of the report: all runs, and a comparison of finished runs."""
     runs = []
-    by_arm: dict[str, dict[int, Any]] = {arm: {} for arm in study.ablation.arms}
+    by_arm: dict[str, list[dict[str, float]]] = {arm: [] for arm in study.ablation.arms}
     identities = collections.defaultdict(set)  # values of all runs
     for run in study.runs:
         row: dict[str, Any] = {"arm": run.arm, "seed": run.seed}
         row["workdir"] = str(run.workdir)
         if run.summary:
             (finished,) = read_runs([run.workdir])
-            row["figures"] = by_arm[run.arm][run.seed] = figures_of(finished)
-            keys = "steps", "ended", "unhealthy"
-            row |= {key: finished.summary[key] for key in keys}
+            row["figures"] = figures_of(finished)
+            by_arm[run.arm].append(row["figures"])
+            row |= {k: finished.summary[k] for k in ("steps", "ended", "unhealthy")}
             for section in _SHARED:
                 for name, value in finished.manifest["identity"][section].items():
                     identities[f"{section}.{name}"].add(value)
@@ -99,9 +99,9 @@ def read_result(study: Study) -> dict[str, Any]:
 
 
 def compare(
-    runs: Mapping[str, Mapping[int, Mapping[str, float]]], *, reference: str
+    runs: Mapping[str, Sequence[Mapping[str, float]]], *, reference: str
 ) -> dict[str, Any]:
-    """Compares the figures of each arm, `runs[arm][seed]`, with the reference arm's.
+    """Compares the arms with the reference arm; `runs` has the figures of their runs.
 
     Returns:
       A dict with `reference`, `cells[arm][figure]` and `noise[figure]`. Cells and noise
@@ -115,12 +115,12 @@ def compare(
 
       Noise is the standard deviation between seeds, pooled over arms.
     """
-    names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
+    names = dict.fromkeys(n for arm in runs.values() for r in arm for n in r)
     cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}
     noise = {}
     for name in names:
         by_arm = {
-            arm: [run[name] for run in of_arm.values() if name in run]
+            arm: [run[name] for run in of_arm if name in run]
             for arm, of_arm in runs.items()
         }
         first, tested = by_arm[reference], []
@@ -218,11 +218,9 @@ def _mean(figure: Figure, cell: Mapping[str, Any] | None, runs: int) -> str:
 def _difference(figure: Figure, found: Mapping[str, Any] | None) -> str:
     if found is None:
         return "-"
-    text = figure.text(found["mean"], "+")
-    if found["interval"]:
-        low, high = (figure.text(x, "+") for x in found["interval"])
-        text += f" [{low}, {high}], p {found['p_adjusted']:.2g}"
-    return text
+    mean, interval = found["mean"], found["interval"]
+    text = with_interval(mean, interval, f"+{figure.form}", figure.scale)
+    return f"{text}, p {found['p_adjusted']:.2g}" if interval else text
 
 
 def _remarks(result: Mapping[str, Any]) -> Iterable[str]:

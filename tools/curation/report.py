@@ -7,7 +7,7 @@ from typing import Any
 from rl.statistics import wilson_interval
 from tools.curation.evidence import Readings
 from tools.curation.row import Row
-from tools.page import Entry, Section, cut
+from tools.page import Entry, Section, cut, with_interval
 
 EXAMPLES = 5  # example rows per reason or source
 TITLE = "Curation report"
@@ -65,8 +65,9 @@ def count(
 
 
 def _wrong_golds(read: int, wrong: int) -> dict[str, Any]:
-    low, high = wilson_interval(wrong, read) if read else (0, 0)
-    share = f"{wrong / read:.1%} [{low:.1%}, {high:.1%}]" if read else 0
+    if not read:
+        return {"golds read": 0, "wrong golds": 0}
+    share = with_interval(wrong / read, wilson_interval(wrong, read), ".1%")
     return {"golds read": read, "wrong golds": share}
 
 

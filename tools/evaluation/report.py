@@ -9,7 +9,7 @@ from rl.evaluate import Scored, breakdown, by_problem, summarise, templates
 from rl.statistics import mean_interval
 from tools.evaluation.benchmarks import title
 from tools.evaluation.votes import maj_at_k
-from tools.page import Dots, Entry, Section
+from tools.page import Dots, Entry, Section, with_interval
 
 FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
 """Names of the paper's benchmarks."""
@@ -111,16 +111,14 @@ def sampling(drawing: Mapping[str, Any]) -> str:
 
 def difference(part: Figures) -> str:
     """Formats a difference in percentage points with its interval."""
-    low, high = (100 * edge for edge in part["difference_interval"])
-    return f"{100 * part['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return with_interval(part["difference"], part["difference_interval"], "+.1f", 100)
 
 
 def percent(part: Figures, key: str = "accuracy") -> str:
     """Formats a share as a percentage with its interval; "" if it is missing."""
     if key not in part:
         return ""
-    low, high = part[f"{key}_interval"]
-    return f"{100 * part[key]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return with_interval(part[key], part[f"{key}_interval"], scale=100)
 
 
 def _with_published(

@@ -54,14 +54,13 @@ def _outcome(run: Run) -> dict[str, Any]:
     state = "running" if run.running else state
     state = "ended early" if run.summary.get("ended") else state
     spent = run.summary.get("wall_seconds")
-    seconds = spent if spent is not None and is_number(spent) else None
     return {
         "run": run.name,
         "accuracy before, %": _percent(part(run.summary, "base")),
         "accuracy after, %": _percent(part(run.summary, "final")),
         "steps": f"{run.done} of {run.config.get('steps')}",
         "state": state,
-        "time": duration(_total(run, "seconds/step") if seconds is None else seconds),
+        "time": duration(spent if is_number(spent) else _total(run, "seconds/step")),
         "findings": len(findings(run)),
     }
 
@@ -117,7 +116,7 @@ def _line(run: Run, metric: str, label: str) -> Series:
 
 def _percent(figures: Mapping[str, Any], key: str = "accuracy") -> str:
     value = figures.get(key)
-    return f"{100 * value:.1f}" if value is not None and is_number(value) else ""
+    return f"{100 * value:.1f}" if is_number(value) else ""
 
 
 def _before_and_after(run: Run) -> Section:
@@ -170,20 +169,19 @@ def _differences(runs: Sequence[Run]) -> Section:
 
 
 def _settings(run: Run) -> Section:
-    rows = [
-        {"config key": key, "value": json.dumps(value)[:400]}
-        for key, value in sorted(run.changes.items())
-    ]
+    rows = _values(dict(sorted(run.changes.items())), "config key")
     return Section("Settings that differ from configs/base.py", rows)
 
 
 def _manifest(run: Run) -> Section:
-    rows = [
-        {"key": key, "value": json.dumps(value)[:400]}
-        for key, value in flatten(run.manifest).items()
-        if not key.startswith(("identity.config.", "config."))
-    ]
+    rows = _values(flatten(run.manifest), "key")
+    configs = "identity.config.", "config."
+    rows = [row for row in rows if not row["key"].startswith(configs)]
     return Section("manifest.json", rows)
+
+
+def _values(values: Mapping[str, Any], label: str) -> list[dict[str, str]]:
+    return [{label: key, "value": json.dumps(x)[:400]} for key, x in values.items()]
 
 
 def _time(run: Run) -> Section:

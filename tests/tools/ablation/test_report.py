@@ -10,8 +10,8 @@ from tools.ablation.report import compare
 T1, T2, T4 = 12.7062, 4.30265, 2.77645
 
 RUNS = {
-    "plain": {0: {"x": 1.0}, 1: {"x": 2.0}, 2: {"x": 3.0}},
-    "better": {0: {"x": 3.0}, 1: {"x": 4.0}, 2: {"x": 8.0}},
+    "plain": [{"x": 1.0}, {"x": 2.0}, {"x": 3.0}],
+    "better": [{"x": 3.0}, {"x": 4.0}, {"x": 8.0}],
 }
 
 
@@ -31,7 +31,7 @@ def test_means_and_differences_over_seeds():
 
 
 def test_p_values_are_adjusted_for_the_number_of_arms():
-    arms = {name: {0: {"x": m}, 1: {"x": m + 1}} for name, m in
+    arms = {name: [{"x": m}, {"x": m + 1}] for name, m in
             (("plain", 0.0), ("a", 10.0), ("b", 20.0), ("c", 0.5))}  # fmt: skip
     cells = compare(arms, reference="plain")["cells"]
     found = [cells[arm]["x"]["difference"] for arm in "abc"]
@@ -47,9 +47,9 @@ def test_the_noise_is_pooled_over_arms():
 
 def test_missing_figures_and_single_seeds():
     runs = {
-        "plain": {0: {"x": 1.0, "y": 0.5}, 1: {"x": 2.0}},
-        "late": {1: {"x": 2.5}, 5: {"x": 9.5, "y": 1.0}},
-        "never": {},
+        "plain": [{"x": 1.0, "y": 0.5}, {"x": 2.0}],
+        "late": [{"x": 2.5}, {"x": 9.5, "y": 1.0}],
+        "never": [],
     }
     found = compare(runs, reference="plain")
     late = found["cells"]["late"]
@@ -65,7 +65,7 @@ def test_missing_figures_and_single_seeds():
 
 
 def test_the_reference_without_runs_leaves_means_alone():
-    found = compare({"a": {}, "b": {0: {"x": 1.0}}}, reference="a")
+    found = compare({"a": [], "b": [{"x": 1.0}]}, reference="a")
     assert found["cells"]["b"]["x"]["mean"] == 1.0
     assert found["cells"]["b"]["x"]["difference"] is None
     assert found["cells"]["b"]["x"]["interval"] is None
