@@ -107,18 +107,16 @@ def read_evidence(
             found[one.kind, one.by] = one
     curated = bool(found)
     for column in COLUMNS:
+        path, kind, by = column.path, column.kind, column.by or source
         if curated and column.form != "grade":
             continue
-        counts = _counts(at(record, column.path), column, golds)
-        if counts is None:
-            continue
-        kind, by = key = column.kind, column.by or source
-        n, of = counts
-        if column.form == "solution" and (before := found.get(key)):
-            n, of = before.correct + n, before.samples + of
-        found[key] = Evidence(
-            kind=kind, by=by, correct=n, samples=of, source=column.path
-        )
+        if counts := _counts(at(record, path), column, golds):
+            n, of = counts
+            if column.form == "solution" and (before := found.get((kind, by))):
+                n, of = before.correct + n, before.samples + of
+            found[kind, by] = Evidence(
+                kind=kind, by=by, correct=n, samples=of, source=path
+            )
     if any(one.kind == "graded" for one in found.values()):
         found.pop(("solve_rate", source), None)  # the same completions
     return list(found.values())
@@ -145,8 +143,7 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
             right = answer and any(is_equivalent(answer, gold) for gold in golds)
             return int(bool(right)), 1
         case "grade" if isinstance(value, Mapping):
-            solved: Any = value.get("correct")
-            tried: Any = value.get("samples")
+            solved, tried = value.get("correct"), value.get("samples")
             if is_number(solved) and is_number(tried) and 0 <= solved <= tried > 0:
                 return int(solved), int(tried)
     return None

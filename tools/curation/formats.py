@@ -46,9 +46,8 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
         paths = all_fields(fields)
         needed = (path for path in (column, *fields.values()) if path)
         answers = (paths[field] for field in ("answer", "answers", "solution"))
-        if all(has(record, path) for path in needed):
-            if any(has(record, path) for path in answers):
-                return name, paths
+        if all(has(record, p) for p in needed) and any(has(record, p) for p in answers):
+            return name, paths
     raise ValueError(
         f"{where}: no known format (columns: {columns(record)}); name the columns with"
         " config.sources[].fields, or with --fields problem=COLUMN,answer=COLUMN.key[0]"

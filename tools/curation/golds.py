@@ -1,7 +1,8 @@
 """Finds rows without a gold, and golds such as "yes", "A or B" or prose."""
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rl.verifier import extract_answer, is_equivalent, self_check
 from rl.verifier.parse import tree
@@ -51,90 +52,75 @@ def no_answer(row: Row) -> str | None:
     return None if row.answers else "no answer, and none in the solution"
 
 
-def either_or(row: Row) -> str | None:
+def either_or(gold: str, row: Row) -> bool:
     """Finds golds such as "yes", "no" or "odd", which guessing often gets right."""
-    return next((a[:60] for a in row.answers if _EITHER_OR.fullmatch(a)), None)
+    return _EITHER_OR.fullmatch(gold) is not None
 
 
-def repeated_value(row: Row) -> str | None:
+def repeated_value(gold: str, row: Row) -> bool:
     """Finds golds that are lists or sets with a repeated value."""
-    for answer in row.answers:
-        node = parse_answer(answer).node
-        if isinstance(node, tree.Several | tree.Braces):
-            if len({*map(tree.fold, node.items)}) < len(node.items):
-                return answer[:60]
-    return None
+    node = parse_answer(gold).node
+    if not isinstance(node, tree.Several | tree.Braces):
+        return False
+    return len({*map(tree.fold, node.items)}) < len(node.items)
 
 
-def alternative_golds(row: Row) -> str | None:
+def alternative_golds(gold: str, row: Row) -> bool:
     """Finds golds such as "A or B", but not ranges such as "x < 1 or x > 2"."""
-    for answer in row.answers:
-        if _ALTERNATIVE.search(answer) and not _RANGE.search(answer):
-            return answer[:60]
-    return None
+    return bool(_ALTERNATIVE.search(gold)) and not _RANGE.search(gold)
 
 
-def condition_as_gold(row: Row) -> str | None:
+def condition_as_gold(gold: str, row: Row) -> bool:
     """Finds golds with a condition, and relations if the problem asks for a relation.
 
     Conditions in a `cases` environment and functions such as `y = 2x` are allowed.
     """
-    for answer in row.answers:
-        node = parse_answer(answer).node
-        if _CONDITION.search(answer) and "{cases}" not in answer:
-            return answer[:60]
-        if isinstance(node, Rel) and len(node.names) > 1:
-            function = isinstance(node.left, Sym) and node.op == "="
-            if not function and _ASKS_FOR_A_RULE.search(row.problem):
-                return answer[:60]
-    return None
+    if _CONDITION.search(gold) and "{cases}" not in gold:
+        return True
+    node = parse_answer(gold).node
+    if not isinstance(node, Rel) or len(node.names) < 2:
+        return False
+    function = isinstance(node.left, Sym) and node.op == "="
+    return not function and bool(_ASKS_FOR_A_RULE.search(row.problem))
 
 
-def letter_as_gold(row: Row) -> str | None:
+def letter_as_gold(gold: str, row: Row) -> bool:
     """Finds golds that are only a letter, or the name of an option, point or function.
 
     A list of lower-case letters is allowed. A single lower-case letter is allowed if
     the problem asks for a computation.
     """
-    for answer in row.answers:
-        node = parse_answer(answer).node
-        items: Sequence[tree.Node | None] = (node,)
-        if isinstance(node, tree.Several | tree.Braces | tree.Tuple):
-            items = node.items
-        names = [item.name for item in items if isinstance(item, Sym)]
-        if items and len(names) == len(items):
-            named = any(name.isupper() for name in names)
-            alone = len(names) == 1 and not _MANIPULATES.search(row.problem)
-            if named or alone:
-                return answer[:60]
-        bare = _STYLING.sub("", answer)
-        stated = bare in row.problem and _NAMES_POINTS.fullmatch(bare)
-        if stated or _NAMES_OPTIONS.fullmatch(bare):
-            return answer[:60]
-    return None
+    node = parse_answer(gold).node
+    items: Sequence[tree.Node | None] = (node,)
+    if isinstance(node, tree.Several | tree.Braces | tree.Tuple):
+        items = node.items
+    names = [item.name for item in items if isinstance(item, Sym)]
+    if items and len(names) == len(items):
+        alone = len(names) == 1 and not _MANIPULATES.search(row.problem)
+        if alone or any(map(str.isupper, names)):
+            return True
+    bare = _STYLING.sub("", gold)
+    stated = bare in row.problem and _NAMES_POINTS.fullmatch(bare)
+    return bool(stated or _NAMES_OPTIONS.fullmatch(bare))
 
 
-def prose_as_gold(row: Row) -> str | None:
+def prose_as_gold(gold: str, row: Row) -> bool:
     """Finds golds that are proofs or prose, or have words that the problem lacks.
 
     Allowed are units, "any", "all", and the problem's words of three or more letters.
     """
+    node = parse_answer(gold).node
+    if _PROOF.match(gold) or (node is None and _PROSE.search(gold)):
+        return True
+    written = {word.lower() for word in _WORDS.findall(gold)}
+    words: list[str] = []
+    for part in walk(node) if node is not None else ():
+        if isinstance(part, tree.Word):
+            words += part.text.lower().split()
+        elif isinstance(part, Sym) and part.name in written:
+            words.append(part.name)
     known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
-    known += ["any", "all"]
-    for answer in row.answers:
-        node = parse_answer(answer).node
-        written = {word.lower() for word in _WORDS.findall(answer)}
-        words: list[str] = []
-        for part in walk(node) if node is not None else ():
-            if isinstance(part, tree.Word):
-                words += part.text.lower().split()
-            elif isinstance(part, Sym) and part.name in written:
-                words.append(part.name)
-        prose = node is None and _PROSE.search(answer)
-        unknown = [word for word in words if not word.endswith(tuple(known))]
-        if prose or unknown or _PROOF.match(answer):
-            return answer[:60]
-    return None
+    return any(not word.endswith(("any", "all", *known)) for word in words)
 
 
 def unverifiable_answer(row: Row) -> str | None:
@@ -152,5 +138,18 @@ def unverifiable_answer(row: Row) -> str | None:
     return None
 
 
-CHECKS = (no_answer, either_or, repeated_value, alternative_golds, condition_as_gold,
-          letter_as_gold, prose_as_gold)  # fmt: skip
+def _first(test: Callable[[str, Row], bool]) -> Callable[[Row], str | None]:
+    """Makes a check that finds the first gold of a row for which `test` is true."""
+
+    @functools.wraps(test)
+    def check(row: Row) -> str | None:
+        return next((gold[:60] for gold in row.answers if test(gold, row)), None)
+
+    return check
+
+
+CHECKS = (
+    no_answer,
+    *map(_first, (either_or, repeated_value, alternative_golds)),
+    *map(_first, (condition_as_gold, letter_as_gold, prose_as_gold)),
+)
