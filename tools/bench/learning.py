@@ -8,6 +8,7 @@ runs of this project, and repeats those of TRL that did not end.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import subprocess
@@ -25,15 +26,13 @@ _ARMS = ("plain", "full", "trl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", type=user_path, required=True, metavar="DIR", help="folder of the runs"
-    )
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="SEED"
-    )
-    parser.add_argument("--steps", type=int, default=200, help="steps of each run")
-    parser.add_argument("--arms", nargs="+", choices=_ARMS, default=_ARMS)
-    parser.add_argument("--updates_per_step", type=int, choices=(1, 2, 4, 8), default=2)
+    add = parser.add_argument
+    text = "folder of the runs"
+    add("--out", type=user_path, required=True, metavar="DIR", help=text)
+    add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="SEED")
+    add("--steps", type=int, default=200, help="steps of each run")
+    add("--arms", nargs="+", choices=_ARMS, default=_ARMS)
+    add("--updates_per_step", type=int, choices=(1, 2, 4, 8), default=2)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -43,18 +42,17 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     returns a difference for each other arm: the arm's mean final accuracy minus TRL's
     and, with two seeds or more, a 95% interval and p-value.
     """
-    names, steps, updates = arguments.arms, arguments.steps, arguments.updates_per_step
-    arms: dict[str, Any] = {name: [] for name in names}
-    for seed in arguments.seeds:
-        for arm in names:
-            folder = arguments.out / f"{arm}-{seed}"
-            if arm == "trl":
-                curve = trl_curve(folder, seed, steps, updates)
-            else:
-                curve = _this_project(folder, arm, seed, steps, updates)
-            base, final = curve[0]["accuracy"], curve[-1]["accuracy"]
-            row: dict[str, Any] = {"seed": seed, "base": base, "final": final}
-            arms[arm].append(row | {"seconds": curve[-1]["seconds"], "curve": curve})
+    steps, updates = arguments.steps, arguments.updates_per_step
+    arms: dict[str, Any] = {name: [] for name in arguments.arms}
+    for seed, arm in itertools.product(arguments.seeds, arms):
+        folder = arguments.out / f"{arm}-{seed}"
+        if arm == "trl":
+            curve = trl_curve(folder, seed, steps, updates)
+        else:
+            curve = _this_project(folder, arm, seed, steps, updates)
+        base, final = curve[0]["accuracy"], curve[-1]["accuracy"]
+        row: dict[str, Any] = {"seed": seed, "base": base, "final": final}
+        arms[arm].append(row | {"seconds": curve[-1]["seconds"], "curve": curve})
     result: dict[str, Any] = {"steps": steps, "updates_per_step": updates, "arms": arms}
     finals = {name: [row["final"] for row in rows] for name, rows in arms.items()}
     if trl := finals.pop("trl", None):

@@ -10,14 +10,12 @@ import argparse
 import dataclasses
 import functools
 import itertools
-import statistics
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from models.config import DecoderConfig
-from models.decoder import Decoder, init_params
+from models.decoder import init_params
 from rl.processes.devices import start_cpu_devices
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
@@ -48,11 +46,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         rows = {}
         for name, params in _cases(shape).items():
             run_case = functools.partial(sample, params)
-            calls = work.measure(run_case, repeat=arguments.repeat)
-            rows[name] = {
-                "median_s": statistics.median(seconds for seconds, _ in calls),
-                "tokens_per_s": statistics.median(n / seconds for seconds, n in calls),
-            }
+            seconds, tokens = work.measure(run_case, repeat=arguments.repeat)
+            rates = np.divide(tokens, seconds)
+            medians = {"median_s": seconds, "tokens_per_s": rates}
+            rows[name] = {key: float(np.median(x)) for key, x in medians.items()}
         return rows
 
     result = {
@@ -85,7 +82,7 @@ def _cases(shape: Shape) -> dict[str, SamplingParams]:
 
 def _this_project(shape: Shape, prompts: np.ndarray, slots: int) -> Sample:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    model = Decoder(DecoderConfig.from_hf(shape.hf_config()), mesh=mesh)
+    model, _ = work.make_trainer(shape, mesh, dtype="float32")
     weights, seeds = init_params(model, mesh, 0), itertools.count()
 
     @functools.cache

@@ -36,11 +36,9 @@ def train(
     base = str(base_folder(c))
 
     def rows(arguments: Any) -> list[dict[str, str]]:
+        fill = c.data.template.format
         return [
-            {
-                "prompt": c.data.template.format(problem=p.problem),
-                "answer": p.answers[0],
-            }
+            {"prompt": fill(problem=p.problem), "answer": p.answers[0]}
             for p in problems(**arguments)
         ]
 
@@ -108,21 +106,19 @@ def train(
 
     held_out = rows(c.data.eval_args)
     curve = [{"step": 0, "seconds": 0.0, "accuracy": accuracy(held_out)}]
-    clock = {"begin": 0.0}  # moved forward by the duration of each evaluation
 
     class Curve(transformers.TrainerCallback):
         def on_train_begin(self, args, state, control, **_):
-            clock["begin"] = time.monotonic()
+            self.began = time.monotonic()  # moved forward by each evaluation's duration
 
         def on_step_end(self, args, state, control, **_):
             step, part = divmod(state.global_step, updates)
-            last = state.global_step == config.max_steps
-            if part == 0 and (last or step % c.eval.every_steps == 0):
+            if part == 0 and (step == steps or step % c.eval.every_steps == 0):
                 now = time.monotonic()
-                some = held_out if last else held_out[: c.eval.problems]
-                point = {"step": step, "seconds": now - clock["begin"]}
+                some = held_out if step == steps else held_out[: c.eval.problems]
+                point = {"step": step, "seconds": now - self.began}
                 curve.append(point | {"accuracy": accuracy(some)})
-                clock["begin"] += time.monotonic() - now
+                self.began += time.monotonic() - now
 
     trl.GRPOTrainer(
         model=model,

@@ -140,11 +140,10 @@ def compare(
 def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
     """Adds `--repeat` and flags for the fields of `Shape`."""
     sizes = dataclasses.asdict(Shape()) | {"repeat": 5} | defaults
-    parser.add_argument(
-        "--lengths", choices=("equal", "lognormal"), default=sizes.pop("lengths")
-    )
+    lengths, add = sizes.pop("lengths"), parser.add_argument
+    add("--lengths", choices=("equal", "lognormal"), default=lengths)
     for name, default in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
+        add(f"--{name}", type=int, default=default)
 
 
 def shape_of(arguments: argparse.Namespace) -> Shape:
@@ -155,20 +154,18 @@ def shape_of(arguments: argparse.Namespace) -> Shape:
 def make_segments(shape: Shape) -> list[Segment]:
     """Returns random texts without the token 0; those of a group share their prompt."""
     rng = np.random.default_rng(0)
-    prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))
-    size = (shape.rows, shape.completion)
-    completions = rng.integers(1, shape.vocab - 1, size)
+    sizes = (shape.groups, shape.prompt), (shape.rows, shape.completion)
+    prompts, completions = (rng.integers(1, shape.vocab - 1, size) for size in sizes)
     lengths = np.full(shape.rows, shape.completion)
     if shape.lengths == "lognormal":
         drawn = np.exp(rng.normal(0, np.log(4) / 1.645, shape.rows))
         lengths = np.maximum(1, np.rint(shape.completion * drawn / drawn.max()))
-    prompts = np.repeat(prompts, shape.group_size, axis=0)
-    texts = np.concatenate([prompts, completions], axis=1).astype(np.int32)
+    texts = np.hstack([prompts.repeat(shape.group_size, axis=0), completions])
     advantages = rng.normal(size=shape.rows).astype(np.float32)
     return [
         Segment(
             group=i // shape.group_size,
-            token_ids=texts[i, : shape.prompt + length],
+            token_ids=texts[i, : shape.prompt + length].astype(np.int32),
             prompt_length=shape.prompt,
             sampler_logprobs=np.full(length, -6.9, np.float32),
             off_policy=np.zeros(length, bool),
@@ -234,27 +231,28 @@ def make_trainer(
 
 def measure(
     run: Callable[[], T], *, repeat: int = 5, inner: int = 1
-) -> list[tuple[float, T]]:
-    """Returns `repeat` pairs: mean seconds of `inner` calls, and the last result.
+) -> tuple[list[float], list[T]]:
+    """Returns the mean seconds of `inner` calls and the last result, `repeat` times.
 
     Two more measurements come first as a warm-up. If `inner` exceeds 1, a GPU computes
     one result while the host launches the next call.
     """
-    calls = []
+    seconds, results = [], []
     for _ in range(2 + repeat):
         began = time.perf_counter()
         for _ in range(inner):
             result = run()
         jax.block_until_ready(result)
-        calls.append(((time.perf_counter() - began) / inner, result))
-    return calls[2:]
+        seconds.append((time.perf_counter() - began) / inner)
+        results.append(result)
+    return seconds[2:], results[2:]
 
 
 def median_seconds(
     run: Callable[[], object], *, repeat: int = 5, inner: int = 1
 ) -> float:
     """Returns the median seconds of a call; see `measure`."""
-    return statistics.median(s for s, _ in measure(run, repeat=repeat, inner=inner))
+    return statistics.median(measure(run, repeat=repeat, inner=inner)[0])
 
 
 def matmul_peak(size: int = 2048, dtype: DTypeLike = jnp.float32) -> float:
