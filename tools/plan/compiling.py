@@ -99,8 +99,7 @@ def _compile(name: str, lowered: jax.stages.Lowered, target: Target) -> dict[str
     key = "\0".join([lowered.as_text(), str(target), target.description, *versions])
     path = CACHE / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json.gz"
     if path.is_file():
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(gzip.decompress(path.read_bytes()))
     began = time.perf_counter()
     try:
         executable = lowered.compile()
@@ -121,8 +120,7 @@ def _compile(name: str, lowered: jax.stages.Lowered, target: Target) -> dict[str
             ) from None
     row["seconds"] = time.perf_counter() - began
     part = path.with_suffix(f".{os.getpid()}.part")
-    with gzip.open(part, "wt", encoding="utf-8") as file:
-        json.dump(row, file)
+    part.write_bytes(gzip.compress(json.dumps(row).encode()))
     publish(part, path)
     return row
 

@@ -71,10 +71,8 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     batch = with_shardings(rows, jax.tree.map(lambda _: step.rows, rows))
     gradients, *statistics = jax.eval_shape(step.zeros, params, batch, SCALARS)
     gradients = with_shardings(gradients, step.shardings.params)
-    sums = (
-        gradients,
-        *with_shardings(statistics, jax.tree.map(lambda _: whole, statistics)),
-    )
+    replicated = jax.tree.map(lambda _: whole, statistics)
+    sums = (gradients, *with_shardings(statistics, replicated))
     found = {
         "score": Program(step.score, (params, batch, SCALARS)),
         "accumulate": Program(step.accumulate, (sums, params, batch, SCALARS)),

@@ -131,13 +131,11 @@ def describe(plan: Mapping[str, Any]) -> str:
         + ", ".join(f"{k} {gib(v)}" for k, v in parts.items() if k != "temporary")
     )
     rows = [_row(name, row) for name, row in programs.items()]
-    rows.insert(0, {key: key for key in rows[0]})
-    widths = {key: max(len(row[key]) for row in rows) for key in rows[0]}
-    first, *others = widths
+    table = [[*rows[0]], *([*row.values()] for row in rows)]
+    first, *others = (max(map(len, column)) for column in zip(*table, strict=True))
     lines.append("")
-    for row in rows:
-        cells = [row[key].rjust(widths[key]) for key in others]
-        lines.append("  ".join([row[first].ljust(widths[first]), *cells]))
+    for name, *cells in table:
+        lines.append("  ".join([name.ljust(first), *map(str.rjust, cells, others)]))
     name, worst = max(programs.items(), key=lambda row: row[1]["peak_bytes"])
     fault = (
         f"It does not fit: {name} needs {gib(worst['peak_bytes'])} GiB of each device,"
