@@ -23,9 +23,9 @@ from rl import files
 from rl.evaluate import score
 from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
-from rl.reward.rewards import Rewards, try_out
+from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.types import Problem
-from rl.verifier import VERSION, VerifierPool
+from rl.verifier import VERSION
 from rollout.cores import usable_cores
 from tools import command
 from tools.curation.formats import parse_fields
@@ -43,7 +43,7 @@ from tools.evaluation.files import (
 from tools.evaluation.votes import answer_classes
 from tools.page import markdown, page
 
-_REWARD = "--reward"
+_REWARD, _CLASSES = "--reward", "classes of answers"
 # of a reward function: time limit of one call, and what to do if it is exceeded
 _LIMITS: dict[str, Any] = {"timeout": 5.0, "advice": "make the function faster"}
 
@@ -127,21 +127,20 @@ def _judge(
             )
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}
-    cores, right_from = usable_cores(), args.right_from
     rewards = Rewards(
-        {_REWARD: reward}, workers=cores, right_from=right_from, **_LIMITS
+        {_REWARD: reward, _CLASSES: VERIFIER},
+        workers=usable_cores(),
+        right_from=args.right_from,
+        **_LIMITS,
     )
     with contextlib.closing(rewards):
         for name, known in problems.items():
             place = {problem.id: i for i, problem in enumerate(known)}
             every = completions[name].values()
             ordered = sorted(every, key=lambda d: (place[d.id], d.sample))
-            scored[name] = score(ordered, known, rewards.reward(_REWARD))
-    with VerifierPool(cores) as pool:
-        for name, of in scored.items():
-            classes = answer_classes(of, pool)
-            asked = len(problems[name])
-            results[name] = report.benchmark_result(name, asked, of, classes)
+            of = scored[name] = score(ordered, known, rewards.reward(_REWARD))
+            classes = answer_classes(of, rewards.reward(_CLASSES))
+            results[name] = report.benchmark_result(name, len(known), of, classes)
     audited = read_completions(folder / AUDIT)
     for name, result in results.items():
         if original := benchmarks.made_from(name, problems):

@@ -62,12 +62,12 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
             f"--input={','.join(args.input)}: no row with an answer; name the column of"
             " the answers with --fields"
         )
-    for row_id, count in Counter(row["id"] for row in rows).items():
-        if count > 1:
-            raise ValueError(
-                f"--input={','.join(args.input)}: id {row_id!r} occurs {count} times;"
-                " make ids unique"
-            )
+    ((row_id, count),) = Counter(row["id"] for row in rows).most_common(1)
+    if count > 1:
+        raise ValueError(
+            f"--input={','.join(args.input)}: id {row_id!r} occurs {count} times;"
+            " make ids unique"
+        )
     return rows
 
 
@@ -82,8 +82,9 @@ def _grade(args: argparse.Namespace) -> dict[str, Any]:
     with files.locked(args.out):
         drawn = [one for _, one in sorted(read_completions(args.out)[_NAME].items())]
         with VerifierPool(workers=usable_cores()) as pool:
-            scored = score(drawn, problems, verifier_reward(pool.judge))
-            classes = answer_classes(scored, pool)
+            judge = verifier_reward(pool.judge)
+            scored = score(drawn, problems, judge)
+            classes = answer_classes(scored, judge)
         write_verdicts(args.out, {_NAME: scored})
         groups = by_problem(scored)
         for row in rows:

@@ -94,12 +94,10 @@ def sample(
     model = find_pretrained(args.model, args.dtype)
     more = max(0, (args.max_tokens or 0) - default.max_tokens)
     context = min(default.context + more, model.config.max_positions)
-    values = dataclasses.asdict(default) | {"context": context}
-    given = {name: getattr(args, name) for name in values}
-    values |= {name: value for name, value in given.items() if value is not None}
-    conditions = run.Conditions(**values)
-    named = sets.items()
-    tasks = [run.make_task(args.out, *item, model, conditions) for item in named]
+    given = {key: getattr(args, key) for key in dataclasses.asdict(default)}
+    given = {key: value for key, value in given.items() if value is not None}
+    conditions = dataclasses.replace(default, **{"context": context} | given)
+    tasks = [run.make_task(args.out, *item, model, conditions) for item in sets.items()]
     facts = {
         task.name: {
             "problems": len(task.problems),
@@ -119,12 +117,12 @@ def sample(
     }
     if audited:
         folder = args.out / AUDIT
-        for item in named:
+        for item in sets.items():
             tasks += audit.tasks(folder, *item, model, conditions.context)
     with files.locked(args.out):
         recorded = {"model": args.model, "drawing": drawing, "benchmarks": facts}
         record_conditions(args.out, recorded)
-        for name, problems in named:
+        for name, problems in sets.items():
             path = problems_file(args.out, name)
             path.parent.mkdir(exist_ok=True)
             write_problems(path, problems)

@@ -7,7 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from rl.evaluate import Scored, by_problem
-from rl.verifier import VerifierPool, canonical_key
+from rl.reward.verifier import Reward
+from rl.types import Problem
+from rl.verifier import canonical_key
 
 
 def maj_at_k(
@@ -30,12 +32,13 @@ def maj_at_k(
 
 
 def answer_classes(
-    scored: Sequence[Scored], pool: VerifierPool
+    scored: Sequence[Scored], judge: Reward
 ) -> dict[str, list[str | None]]:
     """Groups the answers to each problem into classes of equivalent answers.
 
-    Returns the class of each completion by problem id; None without an answer. The
-    class is named by the canonical key of its first answer.
+    `judge` is the reward function of the verifier. Returns the class of each completion
+    by problem id; None without an answer. The class is named by the canonical key of
+    its first answer.
     """
     answers = {s.answer for s in scored if s.answer is not None}
     key_of = {answer: canonical_key(answer) for answer in answers}
@@ -45,11 +48,12 @@ def answer_classes(
         if s.answer is not None:
             of_problem.setdefault(key_of[s.answer], s.answer)
     pairs = [(id, *two) for id, of in texts.items() for two in combinations(of, 2)]
-    verdicts = pool.judge(
-        [(f"\\boxed{{{texts[id][b]}}}", (texts[id][a],), None) for id, a, b in pairs]
+    scores = judge(
+        [[f"\\boxed{{{texts[id][b]}}}"] for id, _, b in pairs],
+        [Problem(id=id, problem="", answers=(texts[id][a],)) for id, a, _ in pairs],
     )
-    judged = zip(pairs, verdicts, strict=True)
-    equal = {pair for pair, verdict in judged if verdict.correct}
+    judged = zip(pairs, scores, strict=True)
+    equal = {pair for pair, (score,) in judged if score.verdict.correct}
     class_of: dict[tuple[str, str], str] = {}
     for id, of_problem in texts.items():
         first: list[str] = []  # answers of each class

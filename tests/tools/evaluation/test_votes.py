@@ -1,3 +1,4 @@
+from rl.reward.verifier import verifier_reward
 from rl.verifier import VerifierPool
 from tests.rl.examples import make_problem, make_scored
 from tools.evaluation.votes import answer_classes, maj_at_k
@@ -17,7 +18,7 @@ def test_answers_fall_into_classes_of_equal_value():
     rows += make_scored(make_problem(1), ["0.5", None])
     rows += make_scored(make_problem(2), [None])
     with VerifierPool(workers=1) as pool:
-        classes = answer_classes(rows, pool)
+        classes = answer_classes(rows, verifier_reward(pool.judge))
     half, seven = classes["p0"][0], classes["p0"][1]
     # By text alone there would be five classes, each with one vote.
     assert classes["p0"] == [half, seven, half, None, half, seven]
