@@ -19,6 +19,7 @@ from models.attention_kernels import triton_attention
 from models.block_attention import block_attention
 from models.cache import Cached, Seen
 from models.decode_kernel import decode_kernel
+from models.online_softmax import merge
 from models.splash import splash_attention
 from sharding.mesh import platform
 from sharding.rules import spec
@@ -173,12 +174,6 @@ def _decode_attention(q, cached, *, block):
         mixed = product(equation, weights.astype(v.dtype), values)
         return top, jnp.sum(weights, axis=-1, keepdims=True), mixed
 
-    def merged(one, other):
-        (top, total, mixed), (new_top, new_total, new_mixed) = one, other
-        highest = jnp.maximum(top, new_top)
-        old, new = jnp.exp(top - highest), jnp.exp(new_top - highest)
-        return highest, total * old + new_total * new, mixed * old + new_mixed * new
-
     def part(start):
         def columns(entries, axis):
             starts, sizes = [0] * entries.ndim, list(entries.shape)
@@ -203,7 +198,7 @@ def _decode_attention(q, cached, *, block):
 
     def visit(n, carry):
         number = (seen.newest // block - n) % (size // block)
-        return merged(carry, part(number * block))
+        return merge(carry, part(number * block))
 
     if block == size:
         found = part(0)
@@ -214,7 +209,7 @@ def _decode_attention(q, cached, *, block):
         newest = part(seen.newest // block * block)
         found = jax.lax.fori_loop(1, blocks, visit, newest)
     if prefix:
-        found = merged(found, of_prefix())
+        found = merge(found, of_prefix())
     _, total, mixed = found
     # Dividing after the reduction over S saves a pass over the scores.
     return (mixed / total).astype(v.dtype).reshape(q.shape)

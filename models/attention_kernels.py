@@ -81,12 +81,8 @@ def _rows(segment_ids, prefix_ids, tilings: Tilings) -> _Rows:
         counts = jnp.stack([full.sum(axis=-1), visible.sum(axis=-1)], axis=-1)
         return _Pairs(order.astype(jnp.int32), counts.astype(jnp.int32))
 
-    return _Rows(
-        segment_ids,
-        prefix_ids,
-        pairs(tilings.queries),
-        pairs(tilings.keys, by_key=True),
-    )
+    of_queries, of_keys = pairs(tilings.queries), pairs(tilings.keys, by_key=True)
+    return _Rows(segment_ids, prefix_ids, of_queries, of_keys)
 
 
 def triton_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
@@ -113,29 +109,27 @@ def _attend(q, k, v, rows: _Rows, options: Options) -> jax.Array:
     return _forward(q, k, v, rows, options)[0]
 
 
-def _attend_forward(q, k, v, rows, options):
-    out, logsumexp = _forward(q, k, v, rows, options)
+def _forward(q, k, v, rows: _Rows, options: Options):
+    """Returns the output `[B, N, T, H]`, and what the backward pass needs."""
+    outputs = q, jax.ShapeDtypeStruct(q.shape[:3], jnp.float32)  # logsumexp: base 2
+    out, logsumexp = _call(_forward_kernel, rows, options, (q, k, v), outputs)
     return out, (q, k, v, rows, out, logsumexp)
 
 
-def _attend_backward(options, saved, d_out):
+def _backward(options, saved, d_out):
     q, k, v, rows, out, logsumexp = saved
     shift = jnp.sum(out.astype(jnp.float32) * d_out.astype(jnp.float32), axis=-1)
     arrays = q, k, v, d_out.astype(q.dtype), logsumexp, shift
-
-    queries, keys = options.tilings
-    (d_q,) = _call(
-        _d_queries_kernel, queries, rows, rows.of_queries, options, arrays, [q]
-    )
+    (d_q,) = _call(_d_queries_kernel, rows, options, arrays, [q])
     # Each program computes the part of one query head. Fewer and longer programs would
     # leave processors idle at the end.
-    parts = _call(_d_keys_kernel, keys, rows, rows.of_keys, options, arrays, [q, q])
+    parts = _call(_d_keys_kernel, rows, options, arrays, [q, q], by_key=True)
     grouped = (x.reshape(*k.shape[:2], -1, *k.shape[2:]) for x in parts)
     d_k, d_v = (jnp.sum(x, axis=2, dtype=jnp.float32).astype(q.dtype) for x in grouped)
     return d_q, d_k, d_v, None
 
 
-_attend.defvjp(_attend_forward, _attend_backward)
+_attend.defvjp(_forward, _backward)
 
 
 def _mask(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
@@ -204,11 +198,14 @@ def _visit(order, counts, of_block, size: int, visit, carry):
     return jax.lax.fori_loop(full, every, functools.partial(visit_block, True), carry)
 
 
-def _call(kernel, tiling: Tiling, rows: _Rows, pairs: _Pairs, options, arrays, outputs):
-    """Runs a program of `kernel` for each query head, row, and block of `pairs`.
+def _call(kernel, rows: _Rows, options: Options, arrays, outputs, by_key=False):
+    """Runs a program of `kernel` for each query head, row, and block of queries.
 
-    `arrays` are the inputs, first q. `outputs` have the shapes and dtypes of results.
+    With `by_key`, for each block of keys instead. `arrays` are the inputs, first q.
+    `outputs` have the shapes and dtypes of results.
     """
+    tiling = options.tilings.keys if by_key else options.tilings.queries
+    pairs = rows.of_keys if by_key else rows.of_queries
     batch, heads = arrays[0].shape[:2]
     return pl.pallas_call(
         functools.partial(kernel, tiling, options),
@@ -219,13 +216,6 @@ def _call(kernel, tiling: Tiling, rows: _Rows, pairs: _Pairs, options, arrays, o
         ),
         interpret=options.interpret,
     )(*pairs, rows.ids, rows.prefixes, *arrays)
-
-
-def _forward(q, k, v, rows: _Rows, options: Options):
-    """Returns the output `[B, N, T, H]` and the base-2 log-sum-exp `[B, N, T]`."""
-    outputs = q, jax.ShapeDtypeStruct(q.shape[:3], jnp.float32)
-    tiling, pairs = options.tilings.queries, rows.of_queries
-    return _call(_forward_kernel, tiling, rows, pairs, options, (q, k, v), outputs)
 
 
 def _place(q, k):
@@ -242,12 +232,8 @@ def _forward_kernel(
     block = order.shape[1] - 1 - pl.program_id(2)
     start = block * tiling.q_block
     own = pl.ds(start, tiling.q_block)
-    queries, own_ids, own_prefixes = (
-        q[row, head, own],
-        ids[row, own],
-        prefixes[row, own],
-    )
-    scale = options.scale * _LOG2_E
+    queries, scale = q[row, head, own], options.scale * _LOG2_E
+    own_ids, own_prefixes = ids[row, own], prefixes[row, own]
 
     def visit(masked, at, carry):
         top, total, mixed = carry
@@ -281,16 +267,17 @@ def _d_queries_kernel(tiling, options, order, counts, ids, prefixes, *refs):
     own = pl.ds(start, tiling.q_block)
     queries, d_mixed = q[row, head, own], d_out[row, head, own]
     own_ids, own_prefixes = ids[row, own], prefixes[row, own]
-    normal, moved = logsumexp[row, head, own][:, None], shift[row, head, own][:, None]
+    normal, moved = logsumexp[row, head, own], shift[row, head, own]
+    scale = options.scale * _LOG2_E
 
     def visit(masked, at, total):
         keys = pl.ds(at, tiling.k_block)
         scores = _dot(queries, k[*kv_head, keys], (1, 1))
         if masked:
             scores += _mask(own_ids, own_prefixes, ids[row, keys], start, at, True)
-        weights = _exp2(scores, options.scale * _LOG2_E, normal, options.interpret)
+        weights = _exp2(scores, scale, normal[:, None], options.interpret)
         d_weights = _dot(d_mixed, v[*kv_head, keys], (1, 1))
-        d_scores = weights * (d_weights - moved)
+        d_scores = weights * (d_weights - moved[:, None])
         return total + _dot(d_scores.astype(k.dtype), k[*kv_head, keys], (1, 0))
 
     zero = jnp.zeros(queries.shape, jnp.float32)
@@ -305,6 +292,7 @@ def _d_keys_kernel(tiling, options, order, counts, ids, prefixes, *refs):
     start = block * tiling.k_block
     own = pl.ds(start, tiling.k_block)
     keys, values, own_ids = k[*kv_head, own], v[*kv_head, own], ids[row, own]
+    scale = options.scale * _LOG2_E
 
     def visit(masked, at, carry):
         k_sum, v_sum = carry
@@ -314,13 +302,10 @@ def _d_keys_kernel(tiling, options, order, counts, ids, prefixes, *refs):
         if masked:
             of_queries = ids[row, seeing], prefixes[row, seeing]
             scores += _mask(*of_queries, own_ids, at, start, False)
-        normal, moved = (
-            logsumexp[row, head, seeing][None],
-            shift[row, head, seeing][None],
-        )
-        weights = _exp2(scores, options.scale * _LOG2_E, normal, options.interpret)
+        normal, moved = logsumexp[row, head, seeing], shift[row, head, seeing]
+        weights = _exp2(scores, scale, normal[None], options.interpret)
         d_weights = _dot(values, d_mixed, (1, 1))
-        d_scores = weights * (d_weights - moved)
+        d_scores = weights * (d_weights - moved[None])
         v_sum += _dot(weights.astype(v.dtype), d_mixed, (1, 0))
         return k_sum + _dot(d_scores.astype(q.dtype), queries, (1, 0)), v_sum
 

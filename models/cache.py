@@ -73,8 +73,7 @@ class KVCache:
       length: int32 `[B]`, the number of valid columns of each row, without the prefix.
       clock: int32, the column to write next.
       prefix: arrays of keys `[L, K, H, P]` and of values `[L, K, P, H]`, for the prefix
-        that all rows share. The axis L is absent if
-        L is 1. `((), ())` without a prefix.
+        that all rows share. The axis L is absent if L is 1. `((), ())` for no prefix.
     """
 
     k: Entries

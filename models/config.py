@@ -14,16 +14,13 @@ from typing import Any, NoReturn
 from models.lora import Lora
 from models.safetensors_io import refuse_pointer
 
-# The class name in transformers and the differences from Qwen2, by `model_type`.
-FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "qwen2": ("Qwen2ForCausalLM", {}),
-    "qwen3": ("Qwen3ForCausalLM", {"qkv_bias": False, "qk_norm": True}),
-    "llama": ("LlamaForCausalLM", {"qkv_bias": False}),
+# By `model_type`: the class name in transformers, its default for
+# `max_position_embeddings`, and the differences from Qwen2.
+FAMILIES: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
+    "qwen2": ("Qwen2ForCausalLM", 32768, {}),
+    "qwen3": ("Qwen3ForCausalLM", 32768, {"qkv_bias": False, "qk_norm": True}),
+    "llama": ("LlamaForCausalLM", 2048, {"qkv_bias": False}),
 }
-# Defaults of transformers for keys that a config.json may lack, as in Llama 1 and 2.
-_DEFAULT_THETA = 10000.0
-_DEFAULT_POSITIONS = {"llama": 2048, "qwen2": 32768, "qwen3": 32768}
-
 # The only supported values of optional keys of config.json.
 _ASSUMED: Mapping[str, Any] = {
     "hidden_act": "silu",
@@ -77,7 +74,7 @@ class DecoderConfig:
         """
         fields = JsonFields(raw, where)
         model_type = fields.one_of("model_type", list(FAMILIES))
-        architecture, family = FAMILIES[model_type]
+        architecture, positions, family = FAMILIES[model_type]
         # Llama 1 has "LLaMA" in its class name. A decoder without a head is a "Model".
         known = [architecture, architecture.replace("ForCausalLM", "Model")]
         for name in raw.get("architectures") or ():
@@ -104,6 +101,7 @@ class DecoderConfig:
         head_dim = fields.size("head_dim", hidden // heads)
         if head_dim % 2:
             fields.refuse("head_dim", head_dim, "even values")
+        tied = fields.one_of("tie_word_embeddings", (None, False, True))
         return cls(
             vocab_size=fields.size("vocab_size"),
             hidden_size=hidden,
@@ -114,12 +112,8 @@ class DecoderConfig:
             head_dim=head_dim,
             rope_theta=theta,
             rms_norm_eps=fields.positive("rms_norm_eps", raw.get("rms_norm_eps", 1e-6)),
-            tie_word_embeddings=bool(
-                fields.one_of("tie_word_embeddings", (None, False, True))
-            ),
-            max_positions=fields.size(
-                "max_position_embeddings", _DEFAULT_POSITIONS[model_type]
-            ),
+            tie_word_embeddings=bool(tied),
+            max_positions=fields.size("max_position_embeddings", positions),
             rope_scaling=scaling,
             **family,
         )
@@ -241,8 +235,8 @@ def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
         elif kind != "default":
             only = "'default' or 'llama3'; set 'default' to have no context extension"
             fields.refuse(f"{key}.rope_type", kind, only)
-    theta = _DEFAULT_THETA if theta is None else theta
-    return fields.positive("rope_theta", theta), scaling
+    # Llama 1 and 2 lack the key; 10,000 is the default of transformers.
+    return fields.positive("rope_theta", 10000.0 if theta is None else theta), scaling
 
 
 def _scaling(fields: JsonFields, key: str) -> RopeScaling:

@@ -66,11 +66,8 @@ def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
         keep = jnp.exp(top - new_top)
         values = v_ref[row, kv_head, pl.ds(start, block), :]
         part = triton.dot(weights.astype(v_ref.dtype), values)
-        return (
-            new_top,
-            total * keep + jnp.sum(weights, axis=1),
-            mixed * keep[:, None] + part.astype(jnp.float32),
-        )
+        total = total * keep + jnp.sum(weights, axis=1)
+        return new_top, total, mixed * keep[:, None] + part.astype(jnp.float32)
 
     # Neither the newest nor the oldest column need be at the edge of its block.
     behind = jnp.maximum(seen - 1 - newest % block, 0)

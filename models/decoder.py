@@ -9,6 +9,7 @@ heads, K kv heads, H head width, V vocabulary, L layers.
 Source: technical reports of Qwen2.5 (arXiv 2412.15115) and Qwen3 (arXiv 2505.09388).
 """
 
+import functools
 import math
 from typing import Any, Literal
 
@@ -271,15 +272,19 @@ def head_table(params: Params) -> jax.Array:
     return params["head"] if "head" in params else params["embedding"]
 
 
+def _init(model: Decoder, key: jax.Array) -> Params:
+    ids = jnp.zeros((1, 1), jnp.int32)
+    # Without a mesh: a batch of one token cannot be sharded.
+    return model.clone(mesh=None).init(key, ids, ids, ids)["params"]
+
+
 def abstract_params(model: Decoder) -> tuple[Params, Params]:
     """Returns the shapes and the logical axes of the parameters, without allocation.
 
     For each array, the first tree has a `jax.ShapeDtypeStruct`, and the second one a
     `PartitionSpec` of logical axis names.
     """
-    ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-    init = model.clone(mesh=None).init  # a batch of one token cannot be sharded
-    boxed = jax.eval_shape(init, jax.random.key(0), ids, ids, ids)["params"]
+    boxed = jax.eval_shape(functools.partial(_init, model), jax.random.key(0))
     return nn.unbox(boxed), nn.get_partition_spec(boxed)
 
 
@@ -296,11 +301,6 @@ def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
 
 
 def init_params(model: Decoder, mesh: Mesh, seed: int) -> Params:
-    ids = jnp.zeros((1, 1), jnp.int32)
-
-    def init(key):
-        return nn.unbox(model.clone(mesh=None).init(key, ids, ids, ids)["params"])
-
-    return jax.jit(init, out_shardings=param_shardings(model, mesh))(
-        jax.random.key(seed)
-    )
+    shardings = param_shardings(model, mesh)
+    init = jax.jit(lambda key: nn.unbox(_init(model, key)), out_shardings=shardings)
+    return init(jax.random.key(seed))

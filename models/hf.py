@@ -99,12 +99,10 @@ def open_weights(folder: pathlib.Path, config: DecoderConfig) -> dict[str, np.nd
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
     for name, shape in expected.items():
         if name not in tensors:
-            tied = name == HEAD
+            tie = ", or set tie_word_embeddings to true in config.json"
             raise ValueError(
                 f"{folder}: tensor {name} is missing; use the config.json of these"
-                " weights, or download the folder again"
-                + ", or set tie_word_embeddings to true in config.json"
-                * tied
+                f" weights, or download the folder again{tie if name == HEAD else ''}"
             )
         if tensors[name].shape != shape:
             raise ValueError(
@@ -195,10 +193,8 @@ def save_folder(
         if card:
             (partial / "README.md").write_text(card, encoding="utf-8")
         for file, names in split.filename_to_tensors.items():
-            tensors = itertools.islice(finite, len(names))
-            write_tensors(
-                partial / file, {name: specs[name] for name in names}, tensors
-            )
+            own = {name: specs[name] for name in names}
+            write_tensors(partial / file, own, itertools.islice(finite, len(names)))
         if split.is_sharded:
             index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
             text = json.dumps(index, indent=2, sort_keys=True) + "\n"

@@ -61,11 +61,9 @@ def resolve_folder(
 
 def _cached(model: str) -> pathlib.Path | None:
     """Returns the model's folder in the Hub's cache, or None if weights are missing."""
-    repository, revision = split_id(model)
+    repo, revision = split_id(model)
     for name in (WEIGHTS, INDEX):
-        file = huggingface_hub.try_to_load_from_cache(
-            repository, name, revision=revision
-        )
+        file = huggingface_hub.try_to_load_from_cache(repo, name, revision=revision)
         if isinstance(file, str):
             folder = pathlib.Path(file).parent
             # An interrupted download leaves the index without some of its files.

@@ -125,13 +125,10 @@ class InferenceDecoder:
         if cache is not None:
             assert longest is not None
             caches = cache.layers(longest)
-        entries = []
+        entries, numbers = [], jnp.arange(self.stacked, dtype=jnp.int32)
         for weights, cached in zip(params[LAYERS], caches, strict=True):
             (x, cached), made = jax.lax.scan(
-                layer,
-                (x, cached),
-                (weights, jnp.arange(self.stacked, dtype=jnp.int32)),
-                unroll=self.stacked == 1,
+                layer, (x, cached), (weights, numbers), unroll=self.stacked == 1
             )
             if made and self.stacked == 1:
                 made = jax.tree.map(lambda x: x[0], made)

@@ -224,9 +224,7 @@ def conversions(
         sharding = named_sharding(jax.tree.leaves(params)[0].sharding.mesh)
     for layer, group in itertools.groupby(rows(config, table), key=lambda row: row[2]):
         hf_names, weights, _ = zip(*group, strict=True)
-        arrays = tuple(
-            lora.parts(weight.siblings(params), weight.name) for weight in weights
-        )
+        arrays = tuple(lora.parts(w.siblings(params), w.name) for w in weights)
         index = 0 if layer is None else layer
         yield hf_names, (weights, config, dtype, sharding, arrays, index)
 
@@ -237,9 +235,7 @@ def convert_group(weights, config, dtype, sharding, arrays, layer):
     found = []
     for weight, parts in zip(weights, arrays, strict=True):
         if weight.layered:
-            parts = [
-                jax.lax.dynamic_index_in_dim(x, layer, keepdims=False) for x in parts
-            ]
+            parts = [x[layer] for x in parts]
         array = weight.to_hf(lora.merge(config.lora, *parts).astype(dtype), config)
         if sharding is not None:
             array = jax.lax.with_sharding_constraint(array, sharding)
