@@ -31,10 +31,17 @@ def base_folder(
         key = "config.model.maker"
         make = user_code(f"{key}={m.maker!r}")(load_function(m.maker, key=key))
         return call(make, "model.maker_args", m.maker_args, described_in=described_in)
+    return model_folder("config.model.path", m.path, described_in=described_in)
+
+
+def model_folder(
+    key: str, model: str, *, described_in: pathlib.Path | None = None
+) -> pathlib.Path:
+    """Returns `models.hub.resolve_folder`; errors name the config key of the model."""
     try:
-        return resolve_folder(m.path, described_in=described_in)
+        return resolve_folder(model, described_in=described_in)
     except ValueError as error:
-        raise ValueError(f"config.model.path={error}") from None
+        raise ValueError(f"{key}={error}") from None
 
 
 def model_from_config(

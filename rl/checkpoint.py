@@ -198,7 +198,6 @@ class Checkpoints:
             print(
                 f"WARNING: {self._folder}: an old checkpoint was not deleted"
                 f" ({one_line(error)}); the next save, if any, tries again",
-                flush=True,
             )
 
     def finish(self) -> None:
@@ -273,7 +272,6 @@ class Checkpoints:
             print(
                 f"WARNING: {error}; checkpoint renamed to {aside.name},"
                 f" resuming from step {used}",
-                flush=True,
             )
 
     def close(self) -> None:

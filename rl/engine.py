@@ -163,39 +163,33 @@ class Engine:
         * otherwise the policy computes them here, before the first update.
         """
 
-        def scored_on_host(batch: Batch) -> Batch:
+        def scored(batch: Batch) -> Batch:
             placed = put_sharded(batch, self.step.rows)
-            scored = self.step.score(self.policy, placed, hyper)
-            old = multihost_utils.process_allgather(scored, tiled=True)
-            return batch.replace(old_logprobs=old)
+            old = self.step.score(self.policy, placed, hyper)
+            on_host = multihost_utils.process_allgather(old, tiled=True)
+            return batch.replace(old_logprobs=on_host)
 
-        hyper = hypers[0]
+        def place(on_host: Batch) -> Batch:
+            batch = put_sharded(on_host, self.step.rows)
+            off_policy = source == "sampler" and on_host.off_policy.any()
+            if source == "trainer" or off_policy:
+                old = self.step.score(self.policy, batch, hyper)
+                batch = batch.replace(old_logprobs=old)
+            elif source == "sampler":
+                batch = batch.replace(old_logprobs=batch.sampler_logprobs)
+            if reference:
+                logprobs = self.score_reference(reference, batch, hyper)
+                batch = batch.replace(reference_logprobs=logprobs)
+            return batch
+
+        hyper, reference = hypers[0], self.state.reference or self.reference
         source: str = self.settings.old_logprobs
-        off_policy = [[b.off_policy.any() for b in micro] for micro in mini_batches]
-        if self.reject is not None and any(map(any, off_policy)):
+        if self.reject and any(b.off_policy.any() for m in mini_batches for b in m):
             source = "host"
-            mini_batches = [
-                self.reject([scored_on_host(batch) for batch in micro])
-                for micro in mini_batches
-            ]
+            mini_batches = [self.reject([*map(scored, m)]) for m in mini_batches]
         elif len(hypers) == 1:
             source = "none"
-        reference = self.state.reference or self.reference
-        placed: list[list[Batch]] = []
-        for micro, any_off_policy in zip(mini_batches, off_policy, strict=True):
-            placed.append([])
-            for on_host, stale in zip(micro, any_off_policy, strict=True):
-                batch = put_sharded(on_host, self.step.rows)
-                if source == "trainer" or (source == "sampler" and stale):
-                    old = self.step.score(self.policy, batch, hyper)
-                    batch = batch.replace(old_logprobs=old)
-                elif source == "sampler":
-                    batch = batch.replace(old_logprobs=batch.sampler_logprobs)
-                if reference:
-                    scored = self.score_reference(reference, batch, hyper)
-                    batch = batch.replace(reference_logprobs=scored)
-                placed[-1].append(batch)
-        return placed
+        return [[place(batch) for batch in micro] for micro in mini_batches]
 
     @joint
     def publish(self, version: int) -> None:
@@ -208,11 +202,8 @@ class Engine:
         check_finite(self.state.params, f"policy version {version} is not published")
         every = self.settings.reset_every if self.state.reference else 0
         if every and version and version % every == 0:
-            reset = jax.tree.map(
-                lambda old, new: jnp.array(new, old.dtype),
-                self.state.reference,
-                self.state.params,
-            )
+            trees = self.state.reference, self.state.params
+            reset = jax.tree.map(lambda old, new: jnp.array(new, old.dtype), *trees)
             self.state = self.state.replace(reference=reset)
         self.sampler.publish(self.policy, version)
 

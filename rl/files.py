@@ -20,7 +20,6 @@ from configs.schema import violation
 
 MAX_LINE_BYTES = 16 * 2**20
 HUB = "hf://"  # prefix of files on the Hugging Face Hub
-LFS_POINTER = b"version https://git-lfs"  # first bytes of a Git LFS pointer
 # First bytes of files that users give instead of JSONL, and what to do with them.
 _NOT_JSONL = {
     b"\x1f\x8b": "is compressed with gzip; decompress it with `gunzip`",
@@ -29,7 +28,7 @@ _NOT_JSONL = {
     b"PAR1": "is a Parquet file; convert it with python -m tools.curate",
     b"\xff\xfe": "is UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`",
     b"\xfe\xff": "is UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`",
-    LFS_POINTER: "is a Git LFS pointer; run `git lfs pull`",
+    b"version https://git-lfs": "is a Git LFS pointer; run `git lfs pull`",
 }
 
 

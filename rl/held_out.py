@@ -34,7 +34,6 @@ def evaluate_sets(
     print(
         f"evaluation after step {step}: {headline(summary)}"
         f" ({duration(time.perf_counter() - started)})",
-        flush=True,
     )
     return summary
 

@@ -99,7 +99,6 @@ class MetricsWriter:
             print(
                 f"WARNING: metric logger {name!r} failed and is not called again:"
                 f" {one_line(error)}",
-                flush=True,
             )
 
 

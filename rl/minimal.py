@@ -10,6 +10,7 @@ WORKDIR/hf.
 """
 
 import contextlib
+import dataclasses
 import json
 import math
 import pathlib
@@ -27,11 +28,7 @@ from rl.base_model import base_folder, model_from_config
 from rl.groups.packing import pack_groups
 from rl.problems.reading import load_problems
 from rl.problems.templates import decode_completion
-from rl.problems.tokenizer import (
-    PreTrainedTokenizerBase,
-    default_stop_ids,
-    load_tokenizer,
-)
+from rl.problems.tokenizer import Tokenizer, default_stop_ids, load_tokenizer
 from rl.processes.devices import keep_programs, start_devices
 from rl.types import Batch, Group, Problem
 from rl.update.objective import objective_from_config, update_metrics
@@ -61,7 +58,6 @@ def train(c: RunConfig) -> tuple[Any, DecoderConfig, list[dict[str, Any]]]:
     step = make_step(
         model,
         make_optimizer(c.optimizer),
-        mesh,
         objective_from_config(c),
         head_chunk=c.model.head_chunk,
     )
@@ -82,9 +78,8 @@ def train(c: RunConfig) -> tuple[Any, DecoderConfig, list[dict[str, Any]]]:
         VerifierPool(r.workers, r.timeout, literal=r.literal, after=r.after)
     ) as pool:
         tokenizer = load_tokenizer(folder)
-        stop_ids = default_stop_ids(
-            folder, tokenizer, vocab_size=model.config.vocab_size
-        )
+        size = architecture.vocab_size
+        stop_ids = default_stop_ids(folder, tokenizer, vocab_size=size)
         collector = Collector(c, tokenizer, stop_ids, sampler, pool)
         for number in range(c.steps):
             groups, metrics = collector.collect(number)
@@ -107,24 +102,23 @@ def train(c: RunConfig) -> tuple[Any, DecoderConfig, list[dict[str, Any]]]:
     return state.params, architecture, rows
 
 
+@dataclasses.dataclass
 class Collector:
     """Samples until a step has enough informative groups (dynamic sampling)."""
 
-    def __init__(
-        self,
-        c: RunConfig,
-        tokenizer: PreTrainedTokenizerBase,
-        stop_ids: tuple[int, ...],
-        sampler: JaxSampler,
-        pool: VerifierPool,
-    ):
-        self.c, self.tokenizer = c, tokenizer
-        self.sampler, self.pool = sampler, pool
+    c: RunConfig
+    tokenizer: Tokenizer
+    stop_ids: tuple[int, ...]
+    sampler: JaxSampler
+    pool: VerifierPool
+
+    def __post_init__(self) -> None:
+        c = self.c
         self.params = SamplingParams(
             n=c.rollout.group_size,
             max_tokens=c.rollout.max_response_tokens,
             temperature=c.rollout.temperature,
-            stop_token_ids=stop_ids,
+            stop_token_ids=self.stop_ids,
         )
         self.problems = load_problems(
             c.data.train, key="config.data.train", arguments=c.data.train_args
@@ -140,9 +134,8 @@ class Collector:
         c = self.c
         full = c.batch.prompts_per_step
         # Use surplus groups of the last step, sampled by an older policy version.
-        kept = [
-            g for g in self.left if step - g.created_step <= c.dynamic_sampling.max_age
-        ]
+        oldest = step - c.dynamic_sampling.max_age
+        kept = [group for group in self.left if group.created_step >= oldest]
         sampled: list[Group] = []
         for _ in range(c.dynamic_sampling.max_rounds):
             if len(kept) >= full:
@@ -153,9 +146,8 @@ class Collector:
             drawn = self.sample(self.draw(count), step)
             # Drop groups that are all right or all wrong: their advantages are 0.
             accepted = [g for g in drawn if g.correct.any() and not g.correct.all()]
-            self.informative_share = (
-                0.5 * self.informative_share + 0.5 * len(accepted) / count
-            )
+            share = len(accepted) / count
+            self.informative_share = 0.5 * self.informative_share + 0.5 * share
             sampled += drawn
             kept += accepted
         if len(kept) < full:
@@ -191,8 +183,7 @@ class Collector:
 
         # Training uses the sampled token ids; only the verifier reads text.
         def text(token_ids: np.ndarray) -> str:
-            stop_ids = self.params.stop_token_ids
-            return decode_completion(self.tokenizer, token_ids.tolist(), stop_ids)
+            return decode_completion(self.tokenizer, token_ids.tolist(), self.stop_ids)
 
         items = [
             (text(c.token_ids), p.answers, p.problem)

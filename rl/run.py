@@ -17,13 +17,12 @@ from configs.schema import config_json
 from rl import files
 from rl.alarms import Alarm, Alarms
 from rl.base_model import base_folder
-from rl.engine import Engine
 from rl.errors import one_line
 from rl.groups.ahead import Ahead
 from rl.groups.collect import Collector, Shortfall
 from rl.groups.curriculum import Curriculum
 from rl.groups.extra import load_extra_groups
-from rl.groups.packing import ExtraGroups, padding_fraction
+from rl.groups.packing import padding_fraction
 from rl.groups.stats import RolloutStats, staleness_metrics
 from rl.held_out import evaluate_sets, scalars_of, score_of
 from rl.metrics import (
@@ -37,7 +36,7 @@ from rl.problems.reading import HELD_OUT, write_problems
 from rl.processes import group
 from rl.processes.stopping import Stopped, StopSignals
 from rl.progress import phase
-from rl.reward.rewards import RewardError, Rewards
+from rl.reward.rewards import RewardError
 from rl.run_spec import EVALUATION, TRAINING, RunSpec
 from rl.setup import make_engine
 from rl.start_page import config_changes, start_page
@@ -81,42 +80,13 @@ def open_run(
         write_problems(workdir / name, held_out.problems)
     print(start_page(spec, workdir), flush=True)
     processes.announce("begin", config_json(c))  # followers make their engines too
-    engine = make_engine(spec, workdir, stop.check, processes)
-    rewards = spec.open_rewards()
-    collector = Collector(
-        curriculum=Curriculum(
-            spec.stages, spec.train, seed=c.seed, sampling=c.sampling
-        ),
-        sample=engine.sample,
-        reward=rewards.reward(TRAINING),
-        decode=spec.decode,
-        prompts=spec.train_set.prompts,
-        stop_token_ids=spec.stop_token_ids,
-        config=c,
-    )
-    run = Run(
-        spec=spec,
-        workdir=workdir,
-        processes=processes,
-        stop=stop,
-        engine=engine,
-        rewards=rewards,
-        collector=collector if c.rollout.schedule == "sync" else Ahead(collector, c),
-        alarms=Alarms(c.alarms),
-        trace=Trace(workdir, steps=c.profile.steps),
-        extra_groups=load_extra_groups(
-            c.rollout.extra_groups,
-            problems=spec.train,
-            encode=spec.encode,
-            tokenize=spec.tokenize,
-        ),
-    )
+    run = Run(spec, workdir, processes, stop)
     # The engine closes before the collector, and ends sampling that is in progress. The
     # writer closes first, because metric loggers may buffer rows until then.
     with (
         contextlib.closing(run.collector),
-        contextlib.closing(rewards),
-        contextlib.closing(engine),
+        contextlib.closing(run.rewards),
+        contextlib.closing(run.engine),
         run.trace,
         stop.grace_period(grace_seconds=c.checkpoint.grace_seconds),
         contextlib.closing(run.restore()),
@@ -124,31 +94,52 @@ def open_run(
         yield run
 
 
-@dataclasses.dataclass(kw_only=True)
+@dataclasses.dataclass(eq=False)
 class Run:
-    """Holds the objects and the progress of a run."""
+    """Makes and holds the objects of a run, and its progress."""
 
     spec: RunSpec
     workdir: pathlib.Path
     processes: group.Processes
     stop: StopSignals
-    engine: Engine
-    rewards: Rewards
-    collector: Collector | Ahead
-    alarms: Alarms
-    trace: Trace
-    extra_groups: ExtraGroups | None
-    writer: MetricsWriter = dataclasses.field(init=False)
-    done: int = 0  # number of steps done, which is also the policy version
-    base: dict[str, Any] | None = None  # summary of the base model's evaluation
-    # Summary of the newest evaluation.
-    latest: dict[str, Any] = dataclasses.field(default_factory=dict)
-    evaluated: int = -1  # step of the newest evaluation
-    healthy: bool = True  # whether the last step had no warning
-    # Time at which the run would have started without interruptions.
-    started: float = dataclasses.field(default_factory=time.monotonic)
-    _compiles: Compiles = dataclasses.field(default_factory=Compiles)
-    _counted: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    writer: MetricsWriter = dataclasses.field(init=False)  # made by `restore`
+
+    def __post_init__(self) -> None:
+        spec, c = self.spec, self.spec.config
+        self.engine = make_engine(spec, self.workdir, self.stop.check, self.processes)
+        self.rewards = spec.open_rewards()
+        collector = Collector(
+            curriculum=Curriculum(
+                spec.stages, spec.train, seed=c.seed, sampling=c.sampling
+            ),
+            sample=self.engine.sample,
+            reward=self.rewards.reward(TRAINING),
+            decode=spec.decode,
+            prompts=spec.train_set.prompts,
+            stop_token_ids=spec.stop_token_ids,
+            config=c,
+        )
+        self.collector: Collector | Ahead = collector
+        if c.rollout.schedule != "sync":
+            self.collector = Ahead(collector, c)
+        self.alarms = Alarms(c.alarms)
+        self.trace = Trace(self.workdir, steps=c.profile.steps)
+        self.extra_groups = load_extra_groups(
+            c.rollout.extra_groups,
+            problems=spec.train,
+            encode=spec.encode,
+            tokenize=spec.tokenize,
+        )
+        self.done = 0  # number of steps done, which is also the policy version
+        # Summaries of the evaluations of the base model and of the newest policy.
+        self.base: dict[str, Any] | None = None
+        self.latest: dict[str, Any] = {}
+        self.evaluated = -1  # step of the newest evaluation
+        self.healthy = True  # whether the last step had no warning
+        # Time at which the run would have started without interruptions.
+        self.started = time.monotonic()
+        self._compiles = Compiles()
+        self._counted: Mapping[str, int] = {}
 
     def restore(self) -> MetricsWriter:
         """Restores the newest intact checkpoint, if any, and publishes its policy.

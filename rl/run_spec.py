@@ -3,12 +3,13 @@
 `rl.setup` makes the objects of the training loop from a `RunSpec`.
 """
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +20,7 @@ from configs.checks import check_config
 from models.config import DecoderConfig
 from models.decoder import Decoder, param_shardings
 from models.hf import open_weights
-from models.hub import resolve_folder
-from rl.base_model import base_folder
+from rl.base_model import base_folder, model_folder
 from rl.groups.advantages import load_advantage
 from rl.groups.curriculum import Curriculum, NoProblem, fill_gaps
 from rl.groups.extra import load_extra_groups
@@ -29,7 +29,7 @@ from rl.problems.audit import unreadable_golds
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, decode_completion, encode_prompt
 from rl.problems.tokenizer import (
-    PreTrainedTokenizerBase,
+    Tokenizer,
     UnreadableText,
     check_ids,
     default_stop_ids,
@@ -78,7 +78,7 @@ class RunSpec:
 
     config: RunConfig
     model: DecoderConfig
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
     encode: Callable[[Problem], list[int]]  # returns a problem's prompt
     decode: Callable[..., str]  # `decode_completion` of this run
     stop_token_ids: tuple[int, ...]  # ids that end a completion
@@ -113,15 +113,10 @@ class RunSpec:
 
     def open_rewards(self, workers: int = 0) -> Rewards:
         """Opens `Rewards`; callers close it. 0 `workers` means `reward.workers`."""
-        r = self.config.reward
-        return Rewards(
-            reward_formulas(self.config),
-            workers=workers or r.workers,
-            timeout=r.timeout,
-            right_from=r.right_from,
-            literal=r.literal,
-            after=r.after,
-        )
+        settings = self.config.reward
+        if workers:
+            settings = dataclasses.replace(settings, workers=workers)
+        return Rewards(reward_formulas(self.config), settings)
 
 
 def validate(c: RunConfig) -> RunSpec:
@@ -143,38 +138,22 @@ def validate(c: RunConfig) -> RunSpec:
     sinks = load_sinks(sinks=c.log.sinks)
     sources = _sources(c.data)
     loaded = [
-        load_problems(
-            source.text,
-            key=source.key,
-            fields=c.data.fields,
-            arguments=source.arguments,
-        )
-        for source in sources
+        load_problems(s.text, key=s.key, fields=c.data.fields, arguments=s.arguments)
+        for s in sources
     ]
     code: Mapping[str, Mapping[str, str]] = {}
     if jax.process_index() == 0:  # a reward may call a service
-        code = try_out(
-            reward_formulas(c),
-            loaded[0][0],
-            timeout=c.reward.timeout,
-            right_from=c.reward.right_from,
-        )
+        code = try_out(reward_formulas(c), loaded[0][0], c.reward)
     mesh_shape = resolve_shape(
         len(devices), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = base_folder(c, described_in=pathlib.Path(scratch))
-        model = DecoderConfig.from_folder(folder)
-        if folder != pathlib.Path(scratch):
-            open_weights(folder, model)
-        tokenizer = load_tokenizer(folder)
-        _check_reference(c, objective, model, tokenizer)
+    with _described(functools.partial(base_folder, c)) as (folder, model, tokenizer):
+        if c.objective.reference and objective.needs_reference:
+            _check_reference(c, model, tokenizer)
         size = model.vocab_size
-        stop_ids = c.rollout.stop_token_ids
-        check_ids(stop_ids, vocab_size=size, what="config.rollout.stop_token_ids")
-        stop_ids = tuple(stop_ids) or default_stop_ids(
-            folder, tokenizer, vocab_size=size
-        )
+        own = tuple(c.rollout.stop_token_ids)
+        check_ids(own, vocab_size=size, what="config.rollout.stop_token_ids")
+        stop_ids = own or default_stop_ids(folder, tokenizer, vocab_size=size)
     check_sizes(c, model, mesh_shape)
     if c.rollout.tensor and c.rollout.backend == "jax":
         check_tensor(c.rollout.tensor, model, len(devices))
@@ -217,9 +196,8 @@ def _select(
     reward = TRAINING if source.name == "train" else EVALUATION
     faults: dict[str, str] = {}
     if uses_verifier(reward_formulas(c)[reward], key=reward):
-        faults = unreadable_golds(
-            problems, workers=c.reward.workers, timeout=c.reward.timeout
-        )
+        r = c.reward
+        faults = unreadable_golds(problems, workers=r.workers, timeout=r.timeout)
     readable = [p for p in problems if p.id not in faults]
     prompts: list[tuple[Problem, np.ndarray]] = []
     for problem in each(readable, "encode", "prompts"):
@@ -248,12 +226,9 @@ def _select(
 
 
 def _describe_faults(
-    source: str,
-    problems: Sequence[Problem],
-    faults: Mapping[str, str],
-    unreadable: float,
+    source: str, problems: Sequence[Problem], faults: Mapping[str, str], share: float
 ) -> str:
-    """Returns a message about the faults; raises ValueError if there are too many."""
+    """Returns a message about the faults; raises ValueError if they exceed `share`."""
     if not faults:
         return ""
     count, total = len(faults), len(problems)
@@ -261,7 +236,7 @@ def _describe_faults(
         f"{source}: {count:,} of {total:,} problems ({count / total:.2%}) cannot"
         f" be used, such as {'; '.join([*faults.values()][:3])}"
     )
-    if count > unreadable * total:
+    if count > share * total:
         golds = (a for p in problems if p.id in faults for a in p.answers)
         if any(re.search(r"\\boxed|####", gold) for gold in golds):
             message += (
@@ -269,41 +244,39 @@ def _describe_faults(
                 " from which python -m tools.curate takes it"
             )
         raise ValueError(
-            f"{message}; fix them, or raise config.data.unreadable={unreadable:g}, the"
+            f"{message}; fix them, or raise config.data.unreadable={share:g}, the"
             " share that may be left out"
         )
     return f"{message}; they are left out"
 
 
-def reference_model(
-    c: RunConfig, *, described_in: pathlib.Path | None = None
-) -> tuple[pathlib.Path, DecoderConfig]:
-    try:
-        folder = resolve_folder(c.objective.reference, described_in=described_in)
-    except ValueError as error:
-        raise ValueError(f"config.objective.reference={error}") from None
-    return folder, DecoderConfig.from_folder(folder)
+@contextlib.contextmanager
+def _described(
+    find: Callable[..., pathlib.Path],
+) -> Iterator[tuple[pathlib.Path, DecoderConfig, Tokenizer]]:
+    """Yields a model's folder, config and tokenizer; checks weights that are there.
 
-
-def _check_reference(
-    c: RunConfig,
-    objective: Objective,
-    model: DecoderConfig,
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
-    if not c.objective.reference or not objective.needs_reference:
-        return
-    key = f"config.objective.reference={c.objective.reference!r}"
+    `find` is like `base_folder`. The folder may be temporary, without weights.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        folder, own = reference_model(c, described_in=pathlib.Path(scratch))
-        if load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
-            raise ValueError(f"{key}: must have the same vocabulary as the base model")
+        folder = find(described_in=pathlib.Path(scratch))
+        model = DecoderConfig.from_folder(folder)
         if folder != pathlib.Path(scratch):
-            open_weights(folder, own)
+            open_weights(folder, model)
+        yield folder, model, load_tokenizer(folder)
+
+
+def _check_reference(c: RunConfig, model: DecoderConfig, tokenizer: Tokenizer) -> None:
+    key, name = "config.objective.reference", c.objective.reference
+    with _described(functools.partial(model_folder, key, name)) as (_, own, other):
+        if other.get_vocab() != tokenizer.get_vocab():
+            raise ValueError(
+                f"{key}={name!r}: must have the same vocabulary as the base model"
+            )
     if c.objective.reset_every and own != model:
         raise ValueError(
-            f"{key}: its architecture differs from the base model's, so it cannot be"
-            f" reset to the policy; config.objective.reset_every"
+            f"{key}={name!r}: its architecture differs from the base model's, so it"
+            " cannot be reset to the policy; config.objective.reset_every"
             f"={c.objective.reset_every} must be 0"
         )
 

@@ -62,11 +62,9 @@ def make_vllm_sampler(
     # Process 0 starts the servers, on the GPUs of its own machine.
     attached = urls or jax.process_index()
     sets = [] if attached else device_sets(v.devices, v.gpu_memory_utilization)
+    chunk, count = c.model.head_chunk, len(urls) or len(sets)
     probe = make_probe(
-        model,
-        max_model_len=max_model_len,
-        head_chunk=c.model.head_chunk,
-        servers=len(urls) or len(sets),
+        model, max_model_len=max_model_len, head_chunk=chunk, servers=count
     )
     if jax.process_index():
         return vllm.FollowerSampler(export, probe)
@@ -128,16 +126,12 @@ def make_probe(
     shape = -(-servers // multiple) * multiple, length
 
     def logprobs(params: Params, batch: Batch) -> jax.Array:
-        scored, _ = token_logprobs(
-            model, params, batch, temperature=1.0, mesh=mesh, chunk=head_chunk
-        )
-        return scored
+        scored = token_logprobs(model, params, batch, temperature=1.0, chunk=head_chunk)
+        return scored[0]
 
     run = jax.jit(logprobs, out_shardings=named_sharding(mesh))
 
-    def probe(
-        params: Params, sequences: Sequence[Sequence[int]]
-    ) -> Sequence[np.ndarray]:
+    def probe(params: Params, sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
         ids, segments = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         for row, sequence in enumerate(sequences):
             ids[row, : len(sequence)] = sequence

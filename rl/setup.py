@@ -12,15 +12,15 @@ from jax.sharding import Mesh
 from configs.base import Lora, RunConfig, in_stage
 from models import hf, lora
 from models.attention import SHARES_PREFIXES
+from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from rl import checksums
-from rl.base_model import base_folder, base_name, model_from_config, parameter_count
+from rl import base_model, checksums
 from rl.checkpoint import Checkpoints
 from rl.engine import Engine
 from rl.processes.devices import join_cpu_devices
 from rl.processes.group import Processes, SingleProcess
 from rl.progress import phase
-from rl.run_spec import RunSpec, reference_model
+from rl.run_spec import RunSpec
 from rl.sampler_servers import make_vllm_sampler
 from rl.update.examine import check_finite
 from rl.update.objective import Objective
@@ -47,7 +47,7 @@ def make_engine(
     c = spec.config
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
     join_cpu_devices(mesh)
-    folder = base_folder(c)
+    folder = base_model.base_folder(c)
     if jax.process_index() == 0:
         hf.copy_assets(folder, workdir / "assets")
         serve_as_trained(
@@ -57,7 +57,7 @@ def make_engine(
             template=c.data.template,
             tokenizer=spec.tokenizer,
         )
-    model = model_from_config(c, spec.model, mesh)
+    model = base_model.model_from_config(c, spec.model, mesh)
     if c.batch.share_prompts and model.attention not in SHARES_PREFIXES:
         raise ValueError(
             f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
@@ -75,7 +75,7 @@ def make_engine(
             prompt=spec.train_set.prompts[0].tolist(),
         )
     step = make_update(c, model, spec.objective)
-    count = parameter_count(spec.model)
+    count = base_model.parameter_count(spec.model)
     with phase("load", str(folder), total=count, unit="parameters") as loaded:
         params = hf.load_params(folder, model, mesh, on_loaded=loaded.update)
         check_finite(params, str(folder))
@@ -89,7 +89,7 @@ def make_engine(
         state, reference, score_reference = _add_reference(
             spec, mesh, step.init(trained), base
         )
-    name = base_name(c, folder)
+    name = base_model.base_name(c, folder)
     return Engine(
         config=model.config,
         step=step,
@@ -120,11 +120,9 @@ def make_engine(
 
 
 def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
-    assert model.mesh is not None
     return make_step(
         model,
         make_optimizer(c.optimizer),
-        model.mesh,
         objective,
         head_chunk=c.model.head_chunk,
         offload_optimizer=c.mesh.offload_optimizer,
@@ -143,13 +141,15 @@ def _add_reference(
     if not objective.needs_reference:
         return state, None, None
     if c.objective.reference:
-        folder, architecture = reference_model(c)
+        key = "config.objective.reference"
+        folder = base_model.model_folder(key, c.objective.reference)
+        architecture = DecoderConfig.from_folder(folder)
         settings = dataclasses.replace(c.model, param_dtype=c.model.dtype, lora=Lora())
         c = dataclasses.replace(c, model=settings)
-        model = model_from_config(c, architecture, mesh)
+        model = base_model.model_from_config(c, architecture, mesh)
         reference = hf.load_params(folder, model, mesh)
         check_finite(reference, str(folder))
-        score = make_score(model, mesh, c.model.head_chunk)
+        score = make_score(model, c.model.head_chunk)
         if objective.keeps_reference:
             return state.replace(reference=reference), None, score
         return state, reference, score

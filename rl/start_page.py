@@ -53,6 +53,9 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     tokens = completions * (c.rollout.max_prompt_tokens + c.rollout.max_response_tokens)
     dynamic = c.dynamic_sampling
     rounds = dynamic.max_rounds * dynamic.oversample if dynamic.filter else 1
+    objective, updates = spec.objective, updates_per_step(c)
+    reference = dtype if objective.keeps_reference else None
+    nbytes = state_bytes(shapes, make_optimizer(c.optimizer), reference)
     lines = {
         "devices": describe_devices(),
         "model": f"{c.model.path or c.model.maker}"
@@ -66,19 +69,13 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "trained on per step": f"{completions:,} completions, at most {tokens:,}"
         " tokens",
         "sampled per step": f"at most {int(rounds * completions):,} completions",
-        "updates per step": str(updates_per_step(c)),
-        "steps": f"{c.steps} ({c.steps * updates_per_step(c):,} updates)",
+        "updates per step": str(updates),
+        "steps": f"{c.steps} ({c.steps * updates:,} updates)",
         "checkpoints": describe_cost(
-            state_bytes(
-                shapes,
-                make_optimizer(c.optimizer),
-                dtype if spec.objective.keeps_reference else None,
-            ),
-            keep=c.checkpoint.keep,
-            folder=workdir / "checkpoints",
+            nbytes, keep=c.checkpoint.keep, folder=workdir / "checkpoints"
         ),
         "reference": f"{c.objective.reference or 'the base'} stays loaded, in {dtype}"
-        if spec.objective.needs_reference and (c.objective.reference or not adapted)
+        if objective.needs_reference and (c.objective.reference or not adapted)
         else "",
         **{s.name: _describe_set(s) for s in (spec.train_set, *spec.held_out)},
         "evaluation": "" if spec.held_out else "none: config.data.eval is empty",
@@ -103,11 +100,8 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     prompt = spec.decode_prompt(spec.train_set.prompts[0].tolist())
     notes.append(_unread_answers(c, prompt))
     text += [f"WARNING: {note}" for note in notes if note]
-    text += settings_without_effect(
-        c,
-        needs_reference=spec.objective.needs_reference,
-        row_multiple=spec.row_multiple,
-    )
+    needs, multiple = objective.needs_reference, spec.row_multiple
+    text += settings_without_effect(c, needs_reference=needs, row_multiple=multiple)
     return "\n".join(text)
 
 
@@ -186,13 +180,17 @@ def _describe_set(of_set: ProblemSet) -> str:
 
 def _example(spec: RunSpec) -> dict[str, str]:
     """Describes the first prompt, its gold, and rewards of a right and wrong answer."""
+
+    def quoted(*ids: int) -> str:
+        return json.dumps(spec.decode_prompt(ids), ensure_ascii=False)
+
     problem = spec.train[0]
     ids = spec.train_set.prompts[0].tolist()
     prompt, gold = spec.decode_prompt(ids), problem.answers[0]
     if len(prompt) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         prompt = f"{prompt[:half]} [...] {prompt[-half:]}"
-    tokens = [json.dumps(spec.decode_prompt([i]), ensure_ascii=False) for i in ids]
+    tokens = [*map(quoted, ids)]
     if len(tokens) > _MOST_TOKENS:
         tokens[_MOST_TOKENS - 8 : -8] = ["..."]
     wrong = str(int(gold) + 1) if re.fullmatch(r"-?\d{1,18}", gold) else "0"
@@ -217,10 +215,7 @@ def _example(spec: RunSpec) -> dict[str, str]:
     return {
         "first prompt": json.dumps(prompt, ensure_ascii=False),
         "as tokens": f"{len(ids):,}: {' '.join(tokens)}",
-        "stop tokens": " ".join(
-            json.dumps(spec.decode_prompt([i]), ensure_ascii=False)
-            for i in spec.stop_token_ids
-        ),
+        "stop tokens": " ".join(map(quoted, spec.stop_token_ids)),
         "its gold": json.dumps(gold, ensure_ascii=False),
         "rewards": "; ".join(rewards),
     }

@@ -179,29 +179,27 @@ def _lead(
     processes: group.Processes,
     stop: stopping.StopSignals,
 ) -> int:
+    accept, dry = _ACCEPT_CHANGES.value, _DRY_RUN.value
     with phase("plan", "checks the config, the model and the data"):
         check_path("--workdir", workdir)
-        if not _ACCEPT_CHANGES.value:
+        if not accept:
             manifest.check_folder(workdir)
         spec = validate(config)
-    dry = _DRY_RUN.value
     with contextlib.nullcontext() if dry else files.locked(workdir):
-        if not _ACCEPT_CHANGES.value:
+        if not accept:
             manifest.check_config(workdir, spec)
         if dry:
             print(dry_run(spec, workdir))
         if (status := _report_finished(workdir, config)) is not None:
             return status
-        if not _ACCEPT_CHANGES.value:
+        if not accept:
             manifest.check_checkpoints(workdir)
         if dry:
             step = max(steps_in(workdir / "checkpoints"), default=0)
             print(f"begins after step {step}" if step else "begins a new run")
             return stopping.DONE
         try:
-            summary = train(
-                spec, workdir, processes, stop, accept_changes=_ACCEPT_CHANGES.value
-            )
+            summary = train(spec, workdir, processes, stop, accept_changes=accept)
         except stopping.Stopped as stopped:
             if processes.alone:
                 raise

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from configs.base import from_config
+from configs.base import Reward, from_config
 from configs.reading import read_config
 from rl.groups.advantages import compute_advantages
 from rl.metric_loggers import load_sinks
@@ -71,7 +71,7 @@ def test_rewards_are_what_the_page_says(files):
     """The partial credit of a box, the sum, and the metric that teaches nothing."""
     formulas = {"graded": "my_reward:score + 0.1*my_reward:graded"}
     formulas["measured"] = "verifier + 0*my_metric:columns"
-    opened = Rewards(formulas, workers=1, timeout=20.0, right_from=1.0)
+    opened = Rewards(formulas, Reward(workers=1, timeout=20.0))
     problem = Problem(id="p", problem="2+2", answers=("4",))
     texts = ["\\boxed{4}", "\\boxed{5}", "=4="]
     with contextlib.closing(opened) as rewards:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from configs.base import Reward
 from configs.reading import comma_separated, output_folder, user_path
 from rl import files
 from rl.evaluate import score
@@ -44,8 +45,7 @@ from tools.evaluation.votes import answer_classes
 from tools.page import markdown, page
 
 _REWARD, _CLASSES = "--reward", "classes of answers"
-# of a reward function: time limit of one call, and what to do if it is exceeded
-_LIMITS: dict[str, Any] = {"timeout": 5.0, "advice": "make the function faster"}
+_ADVICE = "make the function faster"  # if a call of a reward function times out
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,7 +94,8 @@ def _sample(args: argparse.Namespace) -> None:
             )
     if args.reward:
         first = next(iter(problems.values()))[0]
-        try_out({_REWARD: args.reward}, first, right_from=args.right_from, **_LIMITS)
+        settings = Reward(right_from=args.right_from)
+        try_out({_REWARD: args.reward}, first, settings, advice=_ADVICE)
     sampler.sample(args, run.PRESETS[args.preset], problems, audited=args.audit)
 
 
@@ -127,13 +128,9 @@ def _judge(
             )
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results = {}, {}
-    rewards = Rewards(
-        {_REWARD: reward, _CLASSES: VERIFIER},
-        workers=usable_cores(),
-        right_from=args.right_from,
-        **_LIMITS,
-    )
-    with contextlib.closing(rewards):
+    formulas = {_REWARD: reward, _CLASSES: VERIFIER}
+    settings = Reward(workers=usable_cores(), right_from=args.right_from)
+    with contextlib.closing(Rewards(formulas, settings, advice=_ADVICE)) as rewards:
         for name, known in problems.items():
             place = {problem.id: i for i, problem in enumerate(known)}
             every = completions[name].values()

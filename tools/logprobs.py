@@ -96,9 +96,7 @@ def score(
         )
     model, mesh = split_model(found)
     params = load_params(folder, model, mesh)
-    run = jax.jit(
-        functools.partial(token_logprobs, model, temperature=1.0, mesh=mesh, chunk=1024)
-    )
+    run = jax.jit(functools.partial(token_logprobs, model, temperature=1.0, chunk=1024))
     result = []
     for start in range(0, len(sequences), mesh.size):
         some = sequences[start : start + mesh.size]

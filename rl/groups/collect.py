@@ -107,9 +107,8 @@ class Collector:
         # All groups of an update must have the same temperature.
         alike = params.temperature == self._temperature
         self._temperature = params.temperature
-        kept = [
-            g for g in self._left if alike and step - g.created_step <= self._max_age
-        ]
+        oldest = step - self._max_age
+        kept = [g for g in self._left if alike and g.created_step >= oldest]
         stats.aged_out = len(self._left) - len(kept)
         stats.carried = len(kept)
         partial = [g for g in self._partial if alike and g.fits(params)]

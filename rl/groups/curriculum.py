@@ -168,12 +168,10 @@ class Curriculum:
 
     def observe(self, draw: Draw, group: Group) -> None:
         """Updates solve rates and counts with the judged group of a draw."""
-        count, correct = self._counts, group.correct
+        count, correct, step = self._counts, group.correct, self._step
         # After a resume with other data, an older draw may be of a missing problem.
         if (index := self._indices.get(draw.problem.id)) is not None:
-            self._solve_rates.observe(
-                index, correct, chance=draw.chance, step=self._step
-            )
+            self._solve_rates.observe(index, correct, chance=draw.chance, step=step)
         if len(correct) >= 2:
             count["compared"] += 1
             count["expected"] += draw.teaches

@@ -68,12 +68,8 @@ def pack_groups(
             row_multiple=row_multiple,
             share_prompts=c.batch.share_prompts,
         )
-        weighed = weigh(
-            packed,
-            aggregation=c.objective.aggregation,
-            constant=c.rollout.max_response_tokens,
-        )
-        mini_batches.append(weighed)
+        longest = c.rollout.max_response_tokens
+        mini_batches.append(weigh(packed, c.objective.aggregation, longest))
     return mini_batches
 
 
@@ -213,7 +209,7 @@ def _fill(batch: Batch, rows, segments) -> None:
 
 
 def weigh(
-    mini_batch: Sequence[Batch], *, aggregation: Aggregation, constant: int
+    mini_batch: Sequence[Batch], aggregation: Aggregation, constant: int
 ) -> list[Batch]:
     """Returns the micro-batches with their `loss_weights`.
 

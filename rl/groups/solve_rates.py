@@ -117,18 +117,17 @@ class SolveRates:
     def state(self) -> dict[str, Any]:
         """Returns the state as JSON, about 27 bytes per problem, for `restore`."""
         by_problem = {"right": self._right, "wrong": self._wrong, "last": self._last}
-        by_level = {"groups": self._groups, "moments": self._moments}
         return to_json(by_problem | {"hashes": self._hashes}) | {
             "levels": self._levels,
-            **{k: x.tolist() for k, x in by_level.items()},
+            "groups": self._groups.tolist(),
+            "moments": self._moments.tolist(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a `state()`; other problems and levels begin without verdicts."""
         saved = from_json(Any, state)
-        _, here, there = np.intersect1d(
-            self._hashes, saved["hashes"], return_indices=True
-        )
+        own, others = self._hashes, saved["hashes"]
+        _, here, there = np.intersect1d(own, others, return_indices=True)
         self._right[here] = saved["right"][there]
         self._wrong[here] = saved["wrong"][there]
         self._last[here] = saved["last"][there]

@@ -12,7 +12,6 @@ from rl.types import FilterOn, Group
 
 _WINDOW = 8  # tokens; prose and algebra rarely repeat an 8-gram
 _TAIL = 512  # tokens; a looping completion rarely recovers
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _COUNTS = (
     "seconds rounds groups completions carried aged_out partial unfinished".split()
 )
@@ -21,16 +20,12 @@ _COUNTS = (
 def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
     """Returns whether under half of the 8-grams in the last 512 tokens are distinct.
 
-    Compares 64-bit hashes of the 8-grams. For fewer than 15 tokens, returns False.
+    For fewer than 15 tokens, returns False.
     """
     token_ids = token_ids[-_TAIL:]
-    count = len(token_ids) - _WINDOW + 1
-    if count < _WINDOW:
-        return False
-    hashes = np.zeros(count, np.uint64)
-    for i in range(_WINDOW):
-        hashes = hashes * _FACTOR + token_ids[i : i + count].astype(np.uint64) + 1
-    return len(np.unique(hashes)) < count / 2
+    starts = range(len(token_ids) - _WINDOW + 1)
+    distinct = {token_ids[i : i + _WINDOW].tobytes() for i in starts}
+    return len(starts) >= _WINDOW and len(distinct) < len(starts) / 2
 
 
 def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:

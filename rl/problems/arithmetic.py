@@ -91,9 +91,7 @@ def _level(a: int, b: int) -> int:
     return 1 + sum((a >= 10, b >= 10, units >= 10, total >= 100))
 
 
-def worked_solution(
-    a: int, b: int, *, slip: int = 0, forget_carry: bool = False
-) -> str:
+def worked_solution(a: int, b: int, *, slip: int, forget_carry: bool) -> str:
     """Returns a solution of a + b that adds `slip` to the sum of the units.
 
     With `forget_carry`, the solution writes 0 as the carry.
@@ -219,11 +217,9 @@ def _pretrain(model, params, corpus, steps, batch, learning_rate, seed):
     optimizer = optax.adamw(schedule, b2=0.95, weight_decay=0.01)
 
     def loss(params, rows):
-        tokens = jnp.maximum(rows, 0)
+        tokens, segments = jnp.maximum(rows, 0), jnp.ones_like(rows)
         positions = jnp.broadcast_to(jnp.arange(_LENGTH), rows.shape)
-        hidden = model.apply(
-            {"params": params}, tokens, positions, jnp.ones_like(tokens)
-        )
+        hidden = model.apply({"params": params}, tokens, positions, segments)
         logits = hidden[:, :-1] @ head_table(params).T
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
         real = rows[:, 1:] >= 0

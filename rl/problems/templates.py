@@ -18,11 +18,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, TemplateError, meta
 
-from rl.problems.tokenizer import (
-    PreTrainedTokenizerBase,
-    UnreadableText,
-    check_ids,
-)
+from rl.problems.tokenizer import Tokenizer, UnreadableText, check_ids
 from rl.types import Problem
 
 SLOT = "{problem}"
@@ -86,7 +82,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
     return arguments if isinstance(arguments, dict) else None
 
 
-def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
+def own_chat_template(tokenizer: Tokenizer) -> str:
     """Returns the tokenizer's chat template, with a fixed date in place of today's.
 
     Raises ValueError if there is none, or if there are several without a default.
@@ -118,7 +114,7 @@ def _variables(chat_template: str) -> set[str]:
 
 
 @functools.lru_cache(maxsize=1)
-def _begin_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def _begin_ids(tokenizer: Tokenizer) -> list[int]:
     """Returns the ids that the tokenizer adds before a text, such as the BOS token."""
     bare = tokenizer.encode("x", add_special_tokens=False)
     whole = tokenizer.encode("x")
@@ -127,17 +123,13 @@ def _begin_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     return whole[: next((i for i in starts if whole[i : i + len(bare)] == bare), 0)]
 
 
-def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
+def begin_of_text(tokenizer: Tokenizer) -> str:
     """Returns the text that the tokenizer adds before a prompt; "" for Qwen."""
     return str(tokenizer.decode(_begin_ids(tokenizer)))
 
 
 def encode_prompt(
-    tokenizer: PreTrainedTokenizerBase,
-    template: str,
-    problem: Problem,
-    *,
-    vocab_size: int,
+    tokenizer: Tokenizer, template: str, problem: Problem, *, vocab_size: int
 ) -> list[int]:
     """Renders a problem's prompt and encodes it, beginning as the tokenizer does.
 
@@ -180,10 +172,7 @@ def encode_prompt(
 
 
 def _render_chat(
-    tokenizer: PreTrainedTokenizerBase,
-    template: str,
-    arguments: Mapping[str, Any],
-    message: str,
+    tokenizer: Tokenizer, template: str, arguments: Mapping[str, Any], message: str
 ) -> str:
     try:
         chat = own_chat_template(tokenizer)
@@ -213,18 +202,13 @@ def _render_chat(
 
 
 @functools.lru_cache(maxsize=1)
-def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+def _special_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
     added = tokenizer.added_tokens_decoder.values()
     return tuple(token.content for token in added if token.special and token.content)
 
 
 def check_text(
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    ids: Sequence[int],
-    *,
-    vocab_size: int,
-    what: str,
+    tokenizer: Tokenizer, text: str, ids: Sequence[int], *, vocab_size: int, what: str
 ) -> None:
     """Raises UnreadableText if `ids` do not decode to `text`, or fail `check_ids`.
 
@@ -252,7 +236,7 @@ def check_text(
 
 
 def decode_completion(
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     token_ids: Sequence[int],
     stop_token_ids: Collection[int],
     *,
@@ -286,7 +270,7 @@ def decode_completion(
 
 
 @functools.lru_cache(maxsize=1)
-def _some_text(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], int]:
+def _some_text(tokenizer: Tokenizer) -> tuple[list[int], int]:
     """Returns the ids of a short text, and the length of their decoded text."""
     ids = tokenizer.encode("0", add_special_tokens=False)
     return ids, len(tokenizer.decode(ids))

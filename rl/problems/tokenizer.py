@@ -11,7 +11,8 @@ import pathlib
 import sys
 from collections.abc import Iterable
 
-from rl.files import LFS_POINTER, damaged
+from models.safetensors_io import refuse_pointer
+from rl.files import damaged
 
 _HIDE = not {"torch", "transformers"} & sys.modules.keys()
 if _HIDE:
@@ -19,23 +20,20 @@ if _HIDE:
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 import tokenizers  # noqa: E402
-from transformers import (  # noqa: E402
-    AutoTokenizer,
-    PreTrainedTokenizerBase,
-    Qwen2Tokenizer,
-)
+from transformers import AutoTokenizer, Qwen2Tokenizer  # noqa: E402
+from transformers import PreTrainedTokenizerBase as Tokenizer  # noqa: E402
 
 if _HIDE:
     del sys.modules["torch"]
 
-__all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]
+__all__ = ["AutoTokenizer", "Qwen2Tokenizer", "Tokenizer"]
 
 
 class UnreadableText(ValueError):
     """Signals that the tokenizer or the model cannot represent a text."""
 
 
-def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
+def load_tokenizer(folder: pathlib.Path) -> Tokenizer:
     """Loads the tokenizer of a model folder; raises ValueError if that fails."""
     # Without these files, transformers returns a tokenizer that has no vocabulary.
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
@@ -57,15 +55,14 @@ def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
         if "custom code" in reason:
             advice = "code in a model's folder is not run; use another tokenizer"
         for path in sorted(folder.glob("*.json")):
-            if path.read_bytes().startswith(LFS_POINTER):
-                advice = f"{path.name} is a Git LFS pointer; run `git lfs pull`"
+            refuse_pointer(path, path.read_bytes())
         raise ValueError(
             f"{folder}: cannot load the tokenizer ({reason}); {advice}"
         ) from None
 
 
 def default_stop_ids(
-    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase, *, vocab_size: int
+    folder: pathlib.Path, tokenizer: Tokenizer, *, vocab_size: int
 ) -> tuple[int, ...]:
     """Returns the ids that end a completion of a model, sorted.
 

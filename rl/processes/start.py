@@ -45,13 +45,13 @@ def start(
     """
     if num_processes == 1 and process_id in (None, 0):
         return group.SingleProcess()
+    numbers = {"num_processes": num_processes, "process_id": process_id}
+    given = {"coordinator": coordinator, **numbers}
     arguments: dict[str, Any] = {}
-    given = dict(
-        coordinator=coordinator, num_processes=num_processes, process_id=process_id
-    )
     source = " ".join(f"--{k}={v}" for k, v in given.items() if v is not None)
     if source:
-        arguments = _check_flags(source, coordinator, num_processes, process_id)
+        _check_flags(source, coordinator, num_processes, process_id)
+        arguments = {"coordinator_address": coordinator, **numbers}
     elif not (source := _named_in_environment()):
         if importlib.util.find_spec("libtpu") is None:
             return group.SingleProcess()
@@ -112,8 +112,8 @@ def _check_flags(
     coordinator: str | None,
     num_processes: int | None,
     process_id: int | None,
-) -> dict[str, Any]:
-    """Returns arguments of `jax.distributed.initialize` from the checked flags."""
+) -> None:
+    """Raises ValueError if the flags of `start` are not valid."""
     if coordinator is None or num_processes is None or process_id is None:
         raise ValueError(f"{source}: {_FLAGS} must be given together")
     if num_processes < 1:
@@ -124,11 +124,6 @@ def _check_flags(
             f" (--num_processes={num_processes})"
         )
     _check_address("--coordinator", coordinator, leads=process_id == 0)
-    return {
-        "coordinator_address": coordinator,
-        "num_processes": num_processes,
-        "process_id": process_id,
-    }
 
 
 def _find_arguments() -> dict[str, Any]:

@@ -30,9 +30,8 @@ def outlast_output() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for number, name in ((1, "stdout"), (2, "stderr")):
         before = getattr(sys, name)  # None if it was closed
-        if isinstance(
-            getattr(getattr(before, "buffer", None), "raw", None), _Outlasted
-        ):
+        raw = getattr(getattr(before, "buffer", None), "raw", None)
+        if isinstance(raw, _Outlasted):
             continue
         with contextlib.suppress(OSError, AttributeError):
             before.flush()

@@ -6,6 +6,7 @@ completion, the completion has no verdict.
 """
 
 import contextlib
+import dataclasses
 import math
 import re
 import sys
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from configs import base
 from rl.reward import function as functions
 from rl.reward.function import LARGEST, Fault, describe_item
 from rl.reward.verifier import Reward, Score, verifier_reward
@@ -71,8 +73,8 @@ class Rewards:
 
     Args:
       formulas: values of `reward.function` and `eval.reward` by config key.
-      workers, timeout, right_from, literal, after: as in `config.reward`. A call that
-        times out or ends its worker is tried once more.
+      settings: `config.reward`. A call that times out or ends its worker is tried once
+        more.
       advice: what to do about a call that times out, for messages.
       on_lost: receives a message if every attempt to call a user function timed out or
         ended its worker.
@@ -81,20 +83,14 @@ class Rewards:
     def __init__(
         self,
         formulas: Mapping[str, str],
+        settings: base.Reward,
         *,
-        workers: int,
-        timeout: float,
-        right_from: float,
-        literal: bool = True,
-        after: str = "",
         advice: str = ADVICE,
         on_lost: Callable[[str], None] = _warn,
     ):
-        self._right_from, self._after = right_from, after or None
-        self._hints = {
-            LATE: f"{timeout:g} s; {advice}",
-            ENDED: "correct the function",
-        }
+        s = self._settings = settings
+        late = f"{s.timeout:g} s; {advice}"
+        self._hints = {LATE: late, ENDED: "correct the function"}
         self._on_lost = on_lost
         self._terms = {key: parse(text, key=key) for key, text in formulas.items()}
         own: dict[str, str] = {}
@@ -112,13 +108,13 @@ class Rewards:
         with contextlib.ExitStack() as opened:
             if verifies:
                 self._pool = opened.enter_context(
-                    VerifierPool(workers, timeout, literal=literal, after=after)
+                    VerifierPool(s.workers, s.timeout, literal=s.literal, after=s.after)
                 )
                 self._by_name[VERIFIER] = verifier_reward(self._pool.judge)
             if own:
                 self._workers = Workers(
-                    workers,
-                    timeout,
+                    s.workers,
+                    s.timeout,
                     f"{functions.__name__}:{functions.open_function.__name__}",
                     preload=[name.partition(":")[0] for name in own],
                     confined=False,
@@ -161,9 +157,8 @@ class Rewards:
         return sum_terms
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
-        named = f"{key}={name!r}"
-        hints = self._hints
-        opened = (name, key, self._right_from, self._after)
+        named, hints = f"{key}={name!r}", self._hints
+        opened = (name, key, self._settings.right_from, self._settings.after or None)
         # One request per worker, so that each worker hashes the file when it imports
         # it. After an edit, a worker with the old function still has the old hash.
         requests = [((*opened, None, None), (None,))] * workers.workers
@@ -217,9 +212,8 @@ def uses_verifier(formula: str, *, key: str) -> bool:
 def try_out(
     formulas: Mapping[str, str],
     problem: Problem,
+    settings: base.Reward,
     *,
-    timeout: float,
-    right_from: float,
     advice: str = ADVICE,
 ) -> Mapping[str, Mapping[str, str]]:
     """Calls the user functions of rewards, to find errors; returns `Rewards.code`.
@@ -239,14 +233,8 @@ def try_out(
     def refuse(reason: str) -> None:
         raise RewardError(reason)
 
-    opened = Rewards(
-        own,
-        workers=1,
-        timeout=timeout,
-        right_from=right_from,
-        advice=advice,
-        on_lost=refuse,
-    )
+    one = dataclasses.replace(settings, workers=1)
+    opened = Rewards(own, one, advice=advice, on_lost=refuse)
     with contextlib.closing(opened) as rewards:
         texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
         for key in own:
@@ -281,8 +269,5 @@ def _sum(key: str, terms: Sequence[Term], scores: Sequence[Score]) -> Score:
             f"{key}={formula!r} is {reward:g}: must be at most {LARGEST:,} in"
             " magnitude; lower its weights"
         )
-    return Score(
-        reward=reward,
-        verdict=(unjudged or [scores[0].verdict])[0],
-        components=components,
-    )
+    verdict = unjudged[0] if unjudged else scores[0].verdict
+    return Score(reward=reward, verdict=verdict, components=components)

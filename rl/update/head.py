@@ -14,8 +14,6 @@ Axes: R rows, T positions, D model width, V vocabulary, W vocabulary entries of 
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +30,7 @@ from sharding.rules import mesh_axes, spec
 # a GPU).
 BLOCK, GPU_BLOCK = 4096, 16384
 _MASKED = -1e30
+_put = jax.lax.dynamic_update_slice_in_dim
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
@@ -88,13 +87,14 @@ def _backward(mesh, chunk, saved, gradients):
     with_entropy = not isinstance(of_entropy, SymbolicZero)
     by_entropy = (entropy, of_entropy) if with_entropy else ()
     rows, of_table = spec("batch"), spec("vocab", "embed")
-    specs = rows, of_table, rows, rows, spec(), rows, rows, *(rows for _ in by_entropy)
-    shard: Callable[..., Any] = functools.partial(
-        _backward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"
-    )
+    of_inputs = [rows, of_table, rows, rows, spec(), rows]
     d_hidden, d_table = jax.shard_map(
-        shard, mesh=mesh, in_specs=specs, out_specs=(rows, of_table), check_vma=False
-    )(*inputs, of_logprobs, *by_entropy)
+        functools.partial(_backward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"),
+        mesh=mesh,
+        in_specs=(of_inputs, rows, rows),
+        out_specs=(rows, of_table),
+        check_vma=False,
+    )(inputs, of_logprobs, by_entropy)
     return d_hidden, d_table, None, None, None
 
 
@@ -118,6 +118,12 @@ def _scored_first(hidden, table, target_ids, mask, chunk, gpu):
     return hidden, targets.at[order].get(mode="clip"), order, chunk, chunks
 
 
+def _in_place(values, order, size):
+    """Reverses the sorting of `_scored_first`; the result is 0 outside the mask."""
+    zeros = jnp.zeros((size, *values.shape[1:]), values.dtype)
+    return zeros.at[order].set(values, mode="drop", unique_indices=True)
+
+
 def _logits(hidden, words, temperature, gpu):
     accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
     product = jax.lax.dot_general(
@@ -138,13 +144,13 @@ def _scattered(whole: jax.Array) -> jax.Array:
     return jax.lax.psum_scatter(whole, columns, scatter_dimension=1, tiled=True)
 
 
-def _over_vocabulary(visit, carry, table, dtype, block):
+def _over_vocabulary(visit, carry, table, dtype, gpu):
     """Computes `carry = visit(carry, start, words)` for each block of the table.
 
     Returns the last carry. `start` is the index of the block's first row in `table`,
     this device's shard. `words [W, D]` are the block's embeddings with all columns.
     """
-    size = min(block, len(table))
+    size = min(GPU_BLOCK if gpu else BLOCK, len(table))
     blocks, rest = divmod(len(table), size)
     columns = column_axes()
 
@@ -196,7 +202,7 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk, gpu):
                 weighted = weighted * keep + jnp.sum(weights * logits, axis=-1)
                 found = new_top, total, weighted
             return tuple(
-                jax.lax.dynamic_update_slice_in_dim(array, value, i * chunk, 0)
+                _put(array, value, i * chunk, 0)
                 for array, value in zip(carry, (*found, taken), strict=True)
             )
 
@@ -206,38 +212,20 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk, gpu):
     # The first block replaces the total of 1. Where no block is computed, the total
     # stays 1, whose logarithm is finite.
     carry = zeros + _MASKED, zeros + 1, zeros, zeros
-    local, total, weighted, taken = _over_vocabulary(
-        visit, carry, table, hidden.dtype, GPU_BLOCK if gpu else BLOCK
-    )
+    carry = _over_vocabulary(visit, carry, table, hidden.dtype, gpu)
+    local, total, weighted, taken = carry
     words = mesh_axes("vocab")
     top = jax.lax.pmax(local, words)
     keep = jnp.exp(local - top)
     total, weighted, taken = jax.lax.psum((total * keep, weighted * keep, taken), words)
     logsumexp = top + jnp.log(total)
-    return tuple(
-        jnp.zeros(mask.size, zeros.dtype)
-        .at[order]
-        .set(found, mode="drop", unique_indices=True)
-        .reshape(mask.shape)
-        for found in (taken - logsumexp, logsumexp - weighted / total, logsumexp)
-    )
+    found = taken - logsumexp, logsumexp - weighted / total, logsumexp
+    return tuple(_in_place(x, order, mask.size).reshape(mask.shape) for x in found)
 
 
-def _backward_shard(
-    hidden,
-    table,
-    target_ids,
-    mask,
-    temperature,
-    logsumexp,
-    of_logprobs,
-    entropy=None,
-    of_entropy=None,
-    *,
-    chunk,
-    gpu,
-):
-    shape, width = hidden.shape, hidden.shape[-1]
+def _backward_shard(inputs, of_logprobs, by_entropy, *, chunk, gpu):
+    hidden, table, target_ids, mask, temperature, logsumexp = inputs
+    shape = hidden.shape
     hidden, targets, order, chunk, chunks = _scored_first(
         hidden, table, target_ids, mask, chunk, gpu
     )
@@ -248,8 +236,9 @@ def _backward_shard(
         return array.reshape(-1).at[order].get(mode="fill", fill_value=0)
 
     scale = scored(of_logprobs) / temperature
-    if of_entropy is not None:
-        entropy, entropy_scale = scored(entropy), scored(of_entropy) / temperature
+    if by_entropy:
+        entropy, of_entropy = map(scored, by_entropy)
+        entropy_scale = of_entropy / temperature
     accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
 
     def dot(a, b, contract):
@@ -267,39 +256,28 @@ def _backward_shard(
             d_hidden, d_words = carry
             tokens = part(hidden)
             logits = _logits(tokens, words, temperature, gpu)
-            probabilities = jnp.exp(logits - part(logsumexp)[:, None])
+            log_p = logits - part(logsumexp)[:, None]
+            probabilities = jnp.exp(log_p)
             hit = start + jnp.arange(len(words)) == part(targets)[:, None]
             d_logits = (hit - probabilities) * part(scale)[:, None]
-            if of_entropy is not None:
+            if by_entropy:
                 # dH/dz = -p (log p + H), which is 0 where p is 0.
-                log_p = jnp.where(
-                    probabilities > 0, logits - part(logsumexp)[:, None], 0
-                )
+                log_p = jnp.where(probabilities > 0, log_p, 0)
                 d_entropy = -probabilities * (log_p + part(entropy)[:, None])
                 d_logits += d_entropy * part(entropy_scale)[:, None]
             d_logits = d_logits.astype(words.dtype)
             d_tokens = part(d_hidden) + dot(d_logits, words, (1,))
-            d_hidden = jax.lax.dynamic_update_slice_in_dim(
-                d_hidden, d_tokens, i * chunk, 0
-            )
+            d_hidden = _put(d_hidden, d_tokens, i * chunk, 0)
             return d_hidden, d_words + dot(d_logits, tokens, (0,))
 
         d_words = jnp.zeros(words.shape, accumulate)
         d_hidden, d_words = jax.lax.fori_loop(0, chunks, body, (d_hidden, d_words))
-        return d_hidden, jax.lax.dynamic_update_slice_in_dim(
-            d_table, _scattered(d_words), start, 0
-        )
+        return d_hidden, _put(d_table, _scattered(d_words), start, 0)
 
     carry = jnp.zeros(hidden.shape, accumulate), jnp.zeros(table.shape, accumulate)
-    d_hidden, d_table = _over_vocabulary(
-        visit, carry, table, hidden.dtype, GPU_BLOCK if gpu else BLOCK
-    )
+    d_hidden, d_table = _over_vocabulary(visit, carry, table, hidden.dtype, gpu)
     words, columns = mesh_axes("vocab"), column_axes()
     d_hidden = jax.lax.psum(d_hidden.astype(hidden.dtype), words)
-    d_hidden = (
-        jnp.zeros((mask.size, width), hidden.dtype)
-        .at[order]
-        .set(d_hidden, mode="drop", unique_indices=True)
-    )
+    d_hidden = _in_place(d_hidden, order, mask.size).reshape(shape)
     others = tuple(axis for axis in mesh_axes("batch") if axis not in columns)
-    return d_hidden.reshape(shape), jax.lax.psum(d_table, others).astype(table.dtype)
+    return d_hidden, jax.lax.psum(d_table, others).astype(table.dtype)

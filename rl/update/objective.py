@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 from jaxtyping import Float
 
 from configs.base import RunConfig
@@ -67,12 +66,11 @@ def objective_from_config(c: RunConfig) -> Objective:
 
     def loss(policy_logprobs, entropy, batch, hyper):
         loss_mask = batch.loss_mask
-        detached = jax.lax.stop_gradient(policy_logprobs)
         # Multiplying by the mask is not enough: 0 * inf is NaN, also in the gradient.
         policy = jnp.where(loss_mask, policy_logprobs, 0)
         recorded_old = jnp.where(loss_mask, batch.old_logprobs, 0)
         sampled = jnp.where(loss_mask, batch.sampler_logprobs, 0)
-        detached = jnp.where(loss_mask, detached, 0)
+        detached = jax.lax.stop_gradient(policy)
         entropy = jnp.where(loss_mask, entropy, 0)
         old = jnp.where(hyper.first_update, detached, recorded_old)
         segments = Segments(batch.segment_ids, loss_mask, batch.group_ids)
@@ -188,14 +186,14 @@ def token_logprobs(
     batch: Batch,
     *,
     temperature: float | Scalar,
-    mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
     """Computes log-probabilities and entropies of tokens; both 0 outside the mask.
 
     The hidden state at position t - 1 predicts the token at position t. The results are
-    shifted, so that entry t belongs to `token_ids[t]`.
+    shifted, so that entry t belongs to `token_ids[t]`. The model has a mesh.
     """
+    assert model.mesh is not None
     hidden: Any = model.apply(
         {"params": params},
         batch.token_ids,
@@ -207,7 +205,7 @@ def token_logprobs(
     wanted = jnp.roll(batch.loss_mask, -1, axis=1).at[:, -1].set(False)
     scale = jnp.asarray(temperature, jnp.promote_types(hidden.dtype, jnp.float32))
     logprobs, entropy = score_tokens(
-        hidden, head_table(params), target_ids, wanted, scale, mesh, chunk
+        hidden, head_table(params), target_ids, wanted, scale, model.mesh, chunk
     )
     return jnp.roll(logprobs, 1, axis=1), jnp.roll(entropy, 1, axis=1)
 

@@ -103,11 +103,7 @@ def reject(
         )
         for batch, inside in zip(mini_batch, weights != 0, strict=True)
     ]
-    weighed = weigh(
-        kept,
-        aggregation=c.objective.aggregation,
-        constant=c.rollout.max_response_tokens,
-    )
+    weighed = weigh(kept, c.objective.aggregation, c.rollout.max_response_tokens)
     return [
         batch.replace(loss_weights=batch.loss_weights * of_batch)
         for batch, of_batch in zip(weighed, weights, strict=True)

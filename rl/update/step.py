@@ -8,7 +8,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from jaxtyping import Float, Int32
 
 from configs.schema import Count
@@ -24,6 +24,7 @@ Stats = dict[str, Any]
 # are summed in float32 or wider, because bfloat16 sums round to one part in 256.
 Carry = tuple[Params, Float[jax.Array, ""], Stats]
 Score = Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
+Updated = tuple["TrainState", Stats]  # the new state, and statistics of the update
 
 
 @no_type_check  # fields may also hold shardings or shapes instead of arrays
@@ -54,10 +55,10 @@ class Step(NamedTuple):
 
     init: Callable[[Params], TrainState]
     score: Score
-    update: Callable[..., tuple[TrainState, Stats]]
+    update: Callable[..., Updated]
     zeros: Callable[[Params, Batch, Hyper], Carry]
     accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
-    apply: Callable[[TrainState, Carry, Hyper], tuple[TrainState, Stats]]
+    apply: Callable[[TrainState, Carry, Hyper], Updated]
     shardings: TrainState  # of every array of the state
     rows: NamedSharding  # of the arrays of a `Batch`
 
@@ -65,7 +66,6 @@ class Step(NamedTuple):
 def make_step(
     model: Decoder,
     optimizer: optax.GradientTransformation,
-    mesh: Mesh,
     objective: Objective,
     *,
     head_chunk: Count,
@@ -74,11 +74,14 @@ def make_step(
     """Builds the functions of a training step.
 
     Args:
+      model: the decoder, with a mesh.
       optimizer: optimizer at learning rate 1 (see `rl.update.optimizer`).
       head_chunk: number of tokens per device whose logits are computed at a time.
       offload_optimizer: whether the optimizer state stays in host memory between
         updates, so that it takes no device memory while gradients are computed.
     """
+    mesh = model.mesh
+    assert mesh is not None
     on_device = _state_shardings(model, optimizer, mesh)
     if objective.keeps_reference:
         on_device = on_device.replace(reference=on_device.params)
@@ -89,7 +92,7 @@ def make_step(
         )
         shardings = on_device.replace(opt_state=on_host)
     whole = named_sharding(mesh)
-    logprobs = functools.partial(token_logprobs, model, mesh=mesh, chunk=head_chunk)
+    logprobs = functools.partial(token_logprobs, model, chunk=head_chunk)
 
     def loss(
         trained: Params, base: Params, batch: Batch, hyper: Hyper
@@ -135,18 +138,14 @@ def make_step(
     def propose(
         state: TrainState, carry: Carry, hyper: Hyper
     ) -> tuple[Params, optax.OptState]:
+        def stepped(param, update):
+            return param + (hyper.learning_rate * update).astype(param.dtype)
+
         grads, _, _ = carry
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = jax.tree.map(
-            lambda p, u: p + (hyper.learning_rate * u).astype(p.dtype),
-            state.params,
-            updates,
-        )
-        return params, opt_state
+        return jax.tree.map(stepped, state.params, updates), opt_state
 
-    def apply(
-        state: TrainState, carry: Carry, hyper: Hyper
-    ) -> tuple[TrainState, Stats]:
+    def apply(state: TrainState, carry: Carry, hyper: Hyper) -> Updated:
         grads, value, stats = carry
         norm = optax.tree.norm(grads)
         if offload_optimizer:
@@ -188,11 +187,8 @@ def make_step(
     apply_jit = jax.jit(apply, out_shardings=(shardings, whole), donate_argnums=0)
 
     def update(
-        state: TrainState,
-        batches: Sequence[Batch],
-        hyper: Hyper,
-        base: Params | None = None,
-    ) -> tuple[TrainState, Stats]:
+        state: TrainState, batches: Sequence[Batch], hyper: Hyper, base: Params = None
+    ) -> Updated:
         params = lora.join(state.params, base)
         carry = zeros_jit(params, batches[0], hyper)
         for batch in batches:
@@ -201,7 +197,7 @@ def make_step(
 
     return Step(
         init=jax.jit(init, out_shardings=shardings, donate_argnums=0),
-        score=make_score(model, mesh, head_chunk),
+        score=make_score(model, head_chunk),
         update=update,
         zeros=zeros_jit,
         accumulate=accumulate_jit,
@@ -211,14 +207,15 @@ def make_step(
     )
 
 
-def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
+def make_score(model: Decoder, head_chunk: int) -> Score:
     """Returns a jitted function that computes the log-probabilities of a batch."""
-    logprobs = functools.partial(token_logprobs, model, mesh=mesh, chunk=head_chunk)
+    assert model.mesh is not None
+    logprobs = functools.partial(token_logprobs, model, chunk=head_chunk)
 
     def score(params: Params, batch: Batch, hyper: Hyper) -> Float[jax.Array, "R T"]:
         return logprobs(params, batch, temperature=hyper.temperature)[0]
 
-    return jax.jit(score, out_shardings=named_sharding(mesh, "batch"))
+    return jax.jit(score, out_shardings=named_sharding(model.mesh, "batch"))
 
 
 def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:

@@ -74,7 +74,6 @@ def dump_updates(
         print(
             f"WARNING: {folder}: dump not written ({one_line(error)}); the run"
             " continues without it",
-            flush=True,
         )
     else:
         print(f"dumped the updates of step {step + 1} to {folder}", flush=True)

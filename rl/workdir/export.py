@@ -17,7 +17,7 @@ from models.hub import split_id
 from rl.evaluate import headline
 from rl.files import markdown_table, replace, replace_json
 from rl.problems import templates
-from rl.problems.tokenizer import PreTrainedTokenizerBase
+from rl.problems.tokenizer import Tokenizer
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Keys retained from the base's generation config. Others, such as lengths and
@@ -34,7 +34,7 @@ def serve_as_trained(
     stop_token_ids: Sequence[int],
     temperature: float,
     template: str,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
 ) -> None:
     """Replaces the generation config and chat template in a copy of the base's files.
 
@@ -63,7 +63,7 @@ def serve_as_trained(
     replace(folder / "chat_template.jinja", chat_template(template, tokenizer))
 
 
-def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
+def chat_template(template: str, tokenizer: Tokenizer) -> str:
     """Returns a Jinja chat template that renders a single user message as in training.
 
     The template includes the begin-of-text token, if any: servers do not add it.

@@ -40,7 +40,7 @@ def _make(keeps_reference=False, **shape):
     model = Decoder(CONFIG, mesh=mesh)
     objective = OBJECTIVE._replace(keeps_reference=keeps_reference)
     optimizer = make_optimizer(OPTIMIZER)
-    step = make_step(model, optimizer, mesh, objective, head_chunk=16)
+    step = make_step(model, optimizer, objective, head_chunk=16)
     return step.init(init_params(model, mesh, 0))
 
 

@@ -16,11 +16,7 @@ from models.hub import resolve_folder
 from models.tensors import DTYPES
 from rl.checksums import steps_in
 from rl.files import read_json
-from rl.problems.tokenizer import (
-    PreTrainedTokenizerBase,
-    default_stop_ids,
-    load_tokenizer,
-)
+from rl.problems.tokenizer import Tokenizer, default_stop_ids, load_tokenizer
 from sharding.mesh import make_mesh
 
 _EXPORT = "python -m tools.convert --workdir {} --out HFDIR"
@@ -32,7 +28,7 @@ class Pretrained:
 
     folder: pathlib.Path  # folder with config.json and safetensors files
     dtype: str  # dtype of the weights, a key of `models.tensors.DTYPES`
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
     config: DecoderConfig
     stop_token_ids: tuple[int, ...]  # tokens that end a completion
 

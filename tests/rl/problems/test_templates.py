@@ -143,7 +143,7 @@ def test_a_folder_without_a_usable_tokenizer_is_one_line(tmp_path):
     with pytest.raises(ValueError, match=expected):
         load_tokenizer(tmp_path)
     path.write_bytes(b"version https://git-lfs.github.com")
-    with pytest.raises(ValueError, match="tokenizer.json is a Git LFS pointer; run"):
+    with pytest.raises(ValueError, match="tokenizer.json: is a Git LFS pointer, not"):
         load_tokenizer(tmp_path)
     own = {"auto_map": {"AutoTokenizer": ["mine.Mine", None]}}
     own["tokenizer_class"] = "Mine"

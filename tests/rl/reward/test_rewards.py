@@ -1,12 +1,14 @@
 """Rewards by a formula: the user's contract, its faults, weights, lost calls."""
 
 import contextlib
+import dataclasses
 import math
 import os
 from subprocess import PIPE
 
 import pytest
 
+from configs.base import Reward
 from rl.reward.rewards import RewardError, Rewards, Term, parse, try_out
 from rl.types import Problem
 from tests.other_processes import eventually, is_running, python, start_python
@@ -28,16 +30,17 @@ FORMULAS = {name: f"{HERE}:{name}" for name in FUNCTIONS.split()} | {
 }
 
 
-HOW = dict(timeout=20, right_from=1.0)
+HOW = Reward(workers=1, timeout=20)
 
 
-def opened(formula, **how):
-    return contextlib.closing(Rewards({KEY: formula}, **{"workers": 1, **HOW, **how}))
+def opened(formula, *, on_lost=print, **how):
+    settings = dataclasses.replace(HOW, **how)
+    return contextlib.closing(Rewards({KEY: formula}, settings, on_lost=on_lost))
 
 
 @pytest.fixture(scope="module")
 def rewards():
-    with contextlib.closing(Rewards(FORMULAS, workers=1, **HOW)) as opened:
+    with contextlib.closing(Rewards(FORMULAS, HOW)) as opened:
         yield opened
 
 
@@ -165,7 +168,7 @@ def test_what_is_against_the_contract_is_named(rewards, name, what):
 def test_a_fault_is_found_on_one_problem():
     """A model may well say nothing, which this one has not thought of."""
     with pytest.raises(RewardError) as error:
-        try_out({KEY: f"verifier + {HERE}:fails_on_empty"}, FOUR, **HOW)
+        try_out({KEY: f"verifier + {HERE}:fails_on_empty"}, FOUR, HOW)
     message = str(error.value)
     assert message.startswith(f"{KEY}='{HERE}:fails_on_empty': tests/rl/reward/func")
     assert message.endswith("out of range; problem 'a-7', completion ''")
@@ -174,7 +177,7 @@ def test_a_fault_is_found_on_one_problem():
 def test_a_function_of_another_trainer_is_told_the_contract():
     """Called with this project's arguments it raised an error of its own."""
     with pytest.raises(RewardError) as error:
-        try_out({KEY: f"{HERE}:of_trl"}, FOUR, **HOW)
+        try_out({KEY: f"{HERE}:of_trl"}, FOUR, HOW)
     assert str(error.value) == (
         f"{KEY}='{HERE}:of_trl': tests/rl/reward/functions.py:{_line('def of_trl(')}:"
         " has the arguments (prompts, completions, **kwargs); they must be (completion,"
@@ -196,7 +199,7 @@ def test_a_function_of_another_trainer_is_told_the_contract():
 )
 def test_what_is_no_function_is_refused(name, what):
     with pytest.raises(RewardError, match=f"^{KEY}='{name}': {what}"):
-        try_out({KEY: name}, FOUR, **HOW)
+        try_out({KEY: name}, FOUR, HOW)
 
 
 def test_answers_are_read_behind_the_delimiter():
@@ -222,10 +225,11 @@ def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
 
 _RUN = f"""
 import sys
+from configs.base import Reward
 from rl.reward.rewards import Rewards
 from tests.rl.reward.test_rewards import FOUR, KEY
 own = {{KEY: "{HERE}:starts"}}
-rewards = Rewards(own, workers=1, timeout=float(sys.argv[2]), right_from=1.0)
+rewards = Rewards(own, Reward(workers=1, timeout=float(sys.argv[2])))
 rewards.reward(KEY)([[sys.argv[1]]], [FOUR])
 sys.stdin.read()
 """
@@ -300,7 +304,7 @@ def test_an_edit_before_the_first_call_changes_no_worker(tmp_path, monkeypatch):
 
 def test_one_that_ends_its_worker_is_refused_at_once():
     with pytest.raises(RewardError, match="dies': .*: ended its worker .*'a-7', comp"):
-        try_out({KEY: f"{HERE}:dies"}, FOUR, **HOW)
+        try_out({KEY: f"{HERE}:dies"}, FOUR, HOW)
 
 
 def test_a_worker_needs_neither_jax_nor_the_accelerator():

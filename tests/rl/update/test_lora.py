@@ -32,7 +32,7 @@ SIZES = lora.Lora(rank=3, alpha=6.0, targets="all")
 def _step(mesh, config, dtype, **options):
     model = Decoder(config, mesh=mesh, dtype=dtype, param_dtype=dtype, **options)
     step = make_step(
-        model, make_optimizer(OPTIMIZER, eps=EPS), mesh, OBJECTIVE, head_chunk=16
+        model, make_optimizer(OPTIMIZER, eps=EPS), OBJECTIVE, head_chunk=16
     )
     return model, step
 

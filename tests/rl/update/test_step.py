@@ -74,7 +74,7 @@ def _step(
 ):
     model = Decoder(config, mesh=mesh, **model_options)
     return make_step(
-        model, make_optimizer(OPTIMIZER, eps=eps), mesh, objective,
+        model, make_optimizer(OPTIMIZER, eps=eps), objective,
         head_chunk=16, offload_optimizer=offload,
     )  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_packing_and_micro_batches_cannot_change_the_gradient():
                 batch,
             )
             logprobs, entropy = token_logprobs(
-                model, params, wide, temperature=0.9, mesh=mesh, chunk=16
+                model, params, wide, temperature=0.9, chunk=16
             )
             return OBJECTIVE.loss(logprobs, entropy, wide, hyper)[0]
 
