@@ -44,17 +44,11 @@ def starts(
       popen: see `subprocess.run`.
     """
     (folder / "starts.json").write_text(json.dumps([module, needs, commands]))
-    subprocess.run(
-        [sys.executable, "-c", _STARTS, str(folder)],
-        check=True,
-        stderr=subprocess.DEVNULL,
-        **popen,
-    )
-    return [
-        subprocess.CompletedProcess(
-            arguments,
-            int((folder / f"{i}.code").read_text()),
-            *((folder / f"{i}.{name}").read_text() for name in ("stdout", "stderr")),
-        )
-        for i, arguments in enumerate(commands)
-    ]
+    command = [sys.executable, "-c", _STARTS, str(folder)]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, **popen)
+    ended = []
+    for i, arguments in enumerate(commands):
+        names = ("code", "stdout", "stderr")
+        code, *texts = ((folder / f"{i}.{name}").read_text() for name in names)
+        ended.append(subprocess.CompletedProcess(arguments, int(code), *texts))
+    return ended

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -50,6 +50,23 @@ def environment(**variables: str) -> dict[str, str]:
     """Variables of a command: without this process's devices and threads."""
     kept = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "NPROC")}
     return kept | {"PYTHONPATH": str(ROOT)} | variables
+
+
+def make_config(path: pathlib.Path, *lines: str, of="quickstart") -> pathlib.Path:
+    """Writes a config file: another one's config `c`, after these lines."""
+    body = [f"c = {of}.get_config()", *lines, "return c"]
+    text = "".join(f"    {line}\n" for line in body)
+    path.write_text(f"from configs import {of}\ndef get_config(text=''):\n{text}")
+    return path
+
+
+def dotted(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings of a run's config by their whole keys, from those of its sections."""
+    flat: dict[str, object] = {}
+    for key, value in settings.items():
+        of_section = dotted(value) if isinstance(value, dict) else {"": value}
+        flat |= {f"{key}.{name}".rstrip("."): x for name, x in of_section.items()}
+    return flat
 
 
 def _command(arguments) -> list[str]:

@@ -33,7 +33,7 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.processes.stopping import run, status_of
-from tests.other_processes import environment, python
+from tests.other_processes import dotted, environment, make_config, python
 
 # What depends on the machine and the moment; saves run while steps do.
 _TIMINGS = ("seconds/", "speed/", "timing/", "sampling/seconds", "checkpoint/")
@@ -41,45 +41,29 @@ _STAGES = (
     {"name": "easy", "levels": {"2": 0.3, "3": 0.7}, "steps": 4},
     {"name": "hard", "levels": {"3": 0.2, "4": 0.4, "5": 0.4}, "eps_high": 0.3},
 )
-_CONFIG = f"""
-from configs import quickstart
-
-def get_config():
-    c = quickstart.get_config()
-    c.curriculum.stages = {_STAGES!r}
-    return c
-"""
 # A pass over these sums ends every few steps; of four completions of one most are all
 # right or all wrong.
 _SETTINGS = {
-    "model.maker_args.heads": 4,  # two kv heads, one for each shard of eight devices
-    "model.maker_args.held_out": 40,
-    "data.train_args.held_out": 5000,
-    "data.eval_args.held_out": 40,
-    "rollout.group_size": 4,
-    "rollout.slots": 64,
-    "rollout.max_response_tokens": 40,
-    "batch.prompts_per_step": 8,
-    "batch.prompts_per_update": 4,
+    # Two kv heads, one for each shard of eight devices.
+    "model.maker_args": dict(heads=4, held_out=40),
+    "data": dict(train_args=dict(held_out=5000), eval_args=dict(held_out=40)),
+    "rollout": dict(group_size=4, slots=64, max_response_tokens=40),
+    "batch": dict(prompts_per_step=8, prompts_per_update=4),
     "dynamic_sampling.max_rounds": 40,
-    "eval.samples": 2,
-    "eval.every_steps": 5,
+    "eval": dict(samples=2, every_steps=5),
     "checkpoint.every_steps": 2,
 }
+_SETTINGS = dotted(_SETTINGS)
+_ROWS = dict(row_lengths="(32,)", micro_tokens=256)
 # Of a long run: nothing is learned, and a step is little more than what it leaves.
 SMALL = {
-    "model.maker_args.steps": 1,
-    "model.maker_args.layers": 1,
-    "model.maker_args.hidden_size": 32,
+    "model.maker_args": dict(steps=1, layers=1, hidden_size=32),
     "rollout.max_response_tokens": 12,
-    "batch.row_lengths": "(32,)",
-    "batch.micro_tokens": 256,
-    "batch.prompts_per_step": 4,
-    "batch.prompts_per_update": 2,
+    "batch": dict(prompts_per_step=4, prompts_per_update=2, **_ROWS),
     "data.eval_args.held_out": 8,
-    "eval.samples": 1,
-    "eval.greedy": False,
+    "eval": dict(samples=1, greedy=False),
 }
+SMALL = dotted(SMALL)
 _SIDES = {1: 1, 8: 2}  # of the mesh, by its devices
 # Where a signal strikes: within a call of a function, perhaps under a condition; in
 # which call at the latest, 1 where a start has no more; and after how many seconds of
@@ -203,15 +187,13 @@ def _run(
     settings = _SETTINGS | {
         "steps": args.steps,
         "mesh.cpu_devices": args.devices,
-        "mesh.data": side,
-        "mesh.fsdp": side,
-        "mesh.tensor": side,
+        **{f"mesh.{axis}": side for axis in ("data", "fsdp", "tensor")},
         **dict(args.set),
         "model.maker_args.cache": args.out / "bases",
         "compiled": args.out / "compiled",
     }
-    config, at = args.out / "soak_config.py", args.out / "struck_at"
-    files.replace(config, _CONFIG)
+    stages, at = f"c.curriculum.stages = {_STAGES!r}", args.out / "struck_at"
+    config = make_config(args.out / "soak_config.py", stages)
     at.unlink(missing_ok=True)
     order = {"strike": strike and dataclasses.asdict(strike), "at": str(at.absolute())}
     done = python(
@@ -346,14 +328,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--devices", type=int, choices=_SIDES, default=1)
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument(
-        "--set",
-        type=_setting,
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="another setting of the run's config, such as model.maker_args.steps=100",
-    )
+    text = "another setting of the run's config, such as model.maker_args.steps=100"
+    how = dict(type=_setting, action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--set", **how, help=text)
     parser.add_argument("--seed", type=int, default=0, help="of moments and texts")
     args = parser.parse_args(argv)
     args.out = args.out.absolute()

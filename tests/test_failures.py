@@ -2,10 +2,9 @@
 
 import ast
 import collections
-import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from tests.other_processes import ROOT
 
 
 def _marked():

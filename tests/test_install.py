@@ -182,12 +182,8 @@ def _dockerfile(instruction):
 
 def test_image_copies_what_exists_and_is_in_its_context():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    context = {
-        path.name
-        for line in ignored
-        if line.startswith("!")
-        for path in ROOT.glob(line[1:])
-    }
+    patterns = [line[1:] for line in ignored if line.startswith("!")]
+    context = {path.name for pattern in patterns for path in ROOT.glob(pattern)}
     assert ignored[0] == "*" and context >= set(PACKAGES)
     for line in _dockerfile("COPY"):
         for pattern in set(shlex.split(line)[:-1]) - {"."}:

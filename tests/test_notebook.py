@@ -25,9 +25,8 @@ def test_every_cell_runs_and_the_curve_is_plotted(tmp_path, monkeypatch, capsys)
             tree.body.pop()
         exec(compile(tree, "cell", "exec"), names)
         if isinstance(last, ast.Expr):
-            shown.append(
-                eval(compile(ast.Expression(last.value), "cell", "eval"), names)
-            )
+            last = compile(ast.Expression(last.value), "cell", "eval")
+            shown.append(eval(last, names))
     assert "step 20/20  reward " in capsys.readouterr().out
     curve, report = (page._repr_html_() for page in shown if page is not None)
     assert "eval/accuracy, step 20: 0." in curve and "Curves" in report

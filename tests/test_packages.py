@@ -2,17 +2,16 @@
 
 import ast
 import graphlib
-import pathlib
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from tests.other_processes import ROOT
+
 # A layer imports itself and those before it.
 LAYERS = ("sharding", "models", "rollout", "rl", "tools")
 
 
 def _name(path):
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
-        ".__init__"
-    )
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
 
 
 FILES = {
@@ -55,14 +54,12 @@ IMPORTS = {module: set(_imports(module)) for module in FILES}
 
 def test_imports_run_one_way():
     rank = {layer: i for i, layer in enumerate(LAYERS)}
-    wrong = [
-        f"{module} imports {imported}"
-        for module in FILES
-        for imported in IMPORTS[module]
-        if rank.get(imported.partition(".")[0], -1)
-        > rank.get(module.partition(".")[0], -1)
-    ]
-    assert wrong == []
+
+    def layer(module):
+        return rank.get(module.partition(".")[0], -1)
+
+    pairs = [(module, one) for module in FILES for one in IMPORTS[module]]
+    assert [pair for pair in pairs if layer(pair[1]) > layer(pair[0])] == []
     # Imports that are there are seen.
     assert "models.decoder" in IMPORTS["rl.setup"]
     assert "rl.evaluate" in IMPORTS["tools.evaluate"]
@@ -97,12 +94,9 @@ def test_what_only_tools_need_stands_under_tools():
         if module not in reached:
             reached.add(module)
             ahead += IMPORTS[module] | set(_strings(module))
-    ours = {
-        module
-        for module, path in FILES.items()
-        if module.startswith(("models.", "rl.", "rollout.", "sharding."))
-        and path.stem != "__init__"
-    }
+    rooms = "models.", "rl.", "rollout.", "sharding."
+    ours = {module for module in FILES if module.startswith(rooms)}
+    ours -= {module for module in ours if FILES[module].stem == "__init__"}
     assert ours - reached == set()
 
 

@@ -9,9 +9,9 @@ import pytest
 from rl.problems.arithmetic import make_tokenizer
 from rl.problems.reading import read_problems, write_problems
 from rl.types import Problem
+from tests.other_processes import ROOT
 from tests.rl.examples import encode_text
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "SECURITY.md"
 ROOMS = ("rl", "models", "sharding", "rollout", "configs", "tools")
 

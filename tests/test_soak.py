@@ -37,11 +37,8 @@ def test_killed_where_a_seed_says_it_ends_bit_for_bit_the_same(tmp_path, capsys)
     result = _soak("kill", tmp_path, capsys)
     assert result["struck"] == sum(result["by_moment"].values()) == 3
     # Most groups are dropped, so that some are left over and some have to be drawn on.
-    rows = [
-        r
-        for r in runs._rows(tmp_path / "whole" / "metrics.jsonl")
-        if "reward/mean" in r
-    ]
+    rows = runs._rows(tmp_path / "whole" / "metrics.jsonl")
+    rows = [row for row in rows if "reward/mean" in row]
     assert sum(row["sampling/rounds"] for row in rows) > len(rows)
     assert any(row["sampling/carried"] for row in rows)
     assert sum(row["sampling/groups"] for row in rows) > 2 * 4 * len(rows)

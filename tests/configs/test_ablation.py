@@ -11,13 +11,11 @@ from configs.base import from_config
 from configs.reading import UnreadableConfig, read_config
 from configs.schema import config_json
 from rl.run_spec import validate
+from tests.other_processes import make_config
 
 # Enough problems for a stage's levels, and no more than it takes.
-FEW = {
-    "data.train_args.held_out": 4000,
-    "data.eval_args.held_out": 8,
-    "model.maker_args.cache": "/nowhere",
-}
+FEW = {"data.train_args.held_out": 4000, "data.eval_args.held_out": 8}
+FEW["model.maker_args.cache"] = "/nowhere"
 
 
 @pytest.fixture(autouse=True)
@@ -48,14 +46,7 @@ def test_the_reference_of_most_is_the_base_itself_so_that_they_share_its_runs():
 
 
 def test_an_arm_goes_on_any_base(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from configs import quickstart\n"
-        "def get_config(text='5'):\n"
-        "    c = quickstart.get_config()\n"
-        "    c.steps = int(text)\n"
-        "    return c\n"
-    )
-    base = f"{tmp_path / 'mine.py'}:7"
+    base = f"{make_config(tmp_path / 'mine.py', 'c.steps = int(text)')}:7"
     config = read_config(f"configs/ablations.py:clip_higher:eps_high=0.4@{base}")
     assert (config.objective.eps_high, config.steps) == (0.4, 7)
     config = read_config(f"configs/ablations.py:clip_higher@{base}")
@@ -94,13 +85,12 @@ def test_what_is_no_ablation_is_refused(arms, message):
     ],
 )
 def test_an_arm_that_cannot_be_is_one_line(tmp_path, text, message):
+    arms = {"good": {}, "typo": {"objective.eps_hgih": 0.3}}
+    arms["kind"] = {"objective.eps_high": "much"}
     (tmp_path / "mine.py").write_text(
         "from configs.ablation import Ablation, make_get_config\n"
-        "get_config = make_get_config({'mine': Ablation(question='', arms={\n"
-        "    'good': {},\n"
-        "    'typo': {'objective.eps_hgih': 0.3},\n"
-        "    'kind': {'objective.eps_high': 'much'},\n"
-        "})})\n"
+        f"mine = Ablation(question='', arms={arms})\n"
+        "get_config = make_get_config({'mine': mine})\n"
     )
     with pytest.raises(UnreadableConfig) as caught:
         read_config(f"{tmp_path / 'mine.py'}:{text}")

@@ -8,21 +8,11 @@ import sys
 import pytest
 from ml_collections import ConfigDict
 
-from configs import base
-from configs.reading import (
-    UnreadableConfig,
-    UnusablePath,
-    changes,
-    describe_keys,
-    expand_home,
-    output_file,
-    output_folder,
-    parse_flags,
-    read_config,
-)
+from configs import base, reading
+from configs.reading import UnreadableConfig, expand_home, read_config
 from configs.schema import config_json
 from tests import forked
-from tests.other_processes import ROOT
+from tests.other_processes import ROOT, make_config
 
 GOOD = "from configs import base\n\n\ndef get_config(text=''):\n"
 
@@ -33,7 +23,7 @@ def path(monkeypatch):
 
 
 def test_every_section_is_described_with_its_keys():
-    text = describe_keys()
+    text = reading.describe_keys()
     config = base.get_config()
     for name, section in config.items():
         assert f"\n    {name}: " in text
@@ -90,16 +80,14 @@ def test_an_argument_that_was_not_decoded_is_one_line(
 ):
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: locale)
     with pytest.raises(SystemExit, match=message):
-        parse_flags(["train", f"--config.data.train={name}.jsonl"])
+        reading.parse_flags(["train", f"--config.data.train={name}.jsonl"])
 
 
 @pytest.mark.failure(156)
 def test_text_after_a_colon_is_given_to_get_config(tmp_path):
     with pytest.raises(UnreadableConfig, match="the file has no variants; remove ':x'"):
         read_config("configs/quickstart.py:x")
-    (tmp_path / "mine.py").write_text(
-        GOOD + "    c = base.get_config()\n    c.compiled = text\n    return c\n"
-    )
+    make_config(tmp_path / "mine.py", "c.compiled = text", of="base")
     assert read_config(f"{tmp_path / 'mine.py'}:here").compiled == "here"
     assert read_config(str(tmp_path / "mine.py")).compiled == ""
 
@@ -109,9 +97,7 @@ def test_configs_of_the_package_are_found_from_any_folder(tmp_path, monkeypatch)
     assert read_config("configs/quickstart.py").rollout.max_prompt_tokens == 8
     # One that lies there comes first.
     pathlib.Path("configs").mkdir()
-    pathlib.Path("configs/quickstart.py").write_text(
-        GOOD + "    c = base.get_config()\n    c.steps = 3\n    return c\n"
-    )
+    make_config(pathlib.Path("configs/quickstart.py"), "c.steps = 3", of="base")
     assert read_config("configs/quickstart.py").steps == 3
     with pytest.raises(UnreadableConfig, match="^quickstart.py: no such file; "):
         read_config("quickstart.py")
@@ -136,17 +122,17 @@ def test_home_is_written_out_in_paths_alone(monkeypatch):
 def test_changes_are_those_from_the_base():
     c = base.get_config()
     expand_home(c)
-    assert changes(json.loads(config_json(c))) == {}
+    assert reading.changes(json.loads(config_json(c))) == {}
     c.steps = 7
     c.data.train_args = {"limit": None}
-    assert changes(json.loads(config_json(c))) == {
+    assert reading.changes(json.loads(config_json(c))) == {
         "steps": 7, "data.train_args.limit": None
     }  # fmt: skip
 
 
 def test_the_folder_of_a_result_is_created(tmp_path):
     file = tmp_path / "evaluation" / "result.json"
-    assert output_file(str(file)) == file and file.parent.is_dir()
+    assert reading.output_file(str(file)) == file and file.parent.is_dir()
 
 
 @pytest.mark.failure(94)
@@ -185,11 +171,13 @@ def test_a_file_is_not_a_folder_and_a_folder_not_a_file(tmp_path):
     file = tmp_path / "sums.jsonl"
     file.touch()
     for path in (file, file / "new"):
-        with pytest.raises(UnusablePath, match="sums.jsonl is a file; give a folder"):
-            output_folder(str(path))
-    with pytest.raises(UnusablePath, match="is a folder; give a file"):
-        output_file(str(tmp_path))
-    assert output_folder(str(tmp_path)) == tmp_path
+        with pytest.raises(
+            reading.UnusablePath, match="sums.jsonl is a file; give a folder"
+        ):
+            reading.output_folder(str(path))
+    with pytest.raises(reading.UnusablePath, match="is a folder; give a file"):
+        reading.output_file(str(tmp_path))
+    assert reading.output_folder(str(tmp_path)) == tmp_path
 
 
 @pytest.mark.failure(124)

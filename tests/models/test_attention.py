@@ -71,11 +71,8 @@ def _by_hand(q, k, v, ids, prefixes):
     out = np.zeros(q.shape)
     for row in range(ROWS):
         for t in range(LENGTH):
-            seen = [
-                s
-                for s in range(t + 1)
-                if ids[row, s] in (ids[row, t], prefixes[row, t] or ids[row, t])
-            ]
+            own, prefix = ids[row, t], prefixes[row, t]
+            seen = [s for s in range(t + 1) if ids[row, s] in (own, prefix or own)]
             for head in range(HEADS):
                 kv = head // (HEADS // KV_HEADS)
                 scores = k[row, seen, kv] @ q[row, t, head] / np.sqrt(WIDTH)
@@ -118,11 +115,8 @@ def test_every_implementation_gives_the_dense_result_and_gradients(name, dtype, 
 def test_one_segment_changes_no_other_by_a_bit(name):
     """The third segment sees the second, which the others of the row do not."""
     ids, prefixes = _layout_for(name)
-    run = jax.jit(
-        lambda q, k, v: segment_attention(
-            q, k, v, ids, prefixes, implementation=name, mesh=None
-        )
-    )
+    how = dict(implementation=name, mesh=None)
+    run = jax.jit(lambda *x: segment_attention(*x, ids, prefixes, **how))
     inputs = _inputs()
     at = np.arange(LENGTH)
     end = 220 if name in SHARES_PREFIXES else 100
@@ -209,15 +203,8 @@ def test_a_program_for_an_accelerator_has_its_kernel(
     inputs = [jnp.repeat(x, 4, axis=-1) for x in _inputs(jnp.bfloat16)]
 
     def text():
-        run = jax.jit(
-            lambda *x: segment_attention(
-                *x,
-                ids,
-                prefixes,
-                implementation=default_implementation(None, jnp.bfloat16),
-                mesh=None,
-            )
-        )
+        how = dict(implementation=default_implementation(None, jnp.bfloat16))
+        run = jax.jit(lambda *x: segment_attention(*x, ids, prefixes, mesh=None, **how))
         return run.trace(*inputs).lower(lowering_platforms=(lowered_for,)).as_text()
 
     assert jax.default_backend() == "cpu"

@@ -20,8 +20,8 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 IDS = np.arange(1, 40).reshape(1, -1) % 96
 
 
-def edit_config(folder, *, without=(), **changes):
-    path = folder / "config.json"
+def edit_config(folder, name="config.json", *, without=(), **changes):
+    path = folder / name
     config = json.loads(path.read_text()) | changes
     path.write_text(json.dumps({k: v for k, v in config.items() if k not in without}))
 
@@ -42,12 +42,9 @@ def llama_1(folder):
 
 def widened(tensors):
     """Has one kv head for each query head."""
-    return {
-        name: np.repeat(x.reshape(2, 16, 64), 2, axis=0).reshape(64, 64)
-        if ".k_proj" in name or ".v_proj" in name
-        else x
-        for name, x in tensors.items()
-    }
+    of_heads = [n for n in tensors if ".k_proj" in n or ".v_proj" in n]
+    heads = {name: tensors[name].reshape(2, 16, 64) for name in of_heads}
+    return tensors | {n: np.repeat(x, 2, 0).reshape(64, 64) for n, x in heads.items()}
 
 
 def with_frequencies(tensors):
@@ -59,9 +56,8 @@ def with_frequencies(tensors):
 
 def llama_2(folder):
     reference.make(folder, "Llama", rope_parameters=None, tie_word_embeddings=False)
-    edit_config(
-        folder, without=("rope_parameters",), pretraining_tp=1, rope_scaling=None
-    )
+    changes = dict(pretraining_tp=1, rope_scaling=None)
+    edit_config(folder, without=("rope_parameters",), **changes)
     edit_weights(folder, with_frequencies)
 
 
@@ -100,9 +96,7 @@ def short_config_vocabulary(folder):
 
 def no_head(folder):
     reference.make(folder, tie_word_embeddings=False)
-    edit_weights(
-        folder, lambda t: {k: x for k, x in t.items() if k != "lm_head.weight"}
-    )
+    edit_weights(folder, lambda t: {k: x for k, x in t.items() if "lm_head" not in k})
 
 
 def pickled(folder):
@@ -117,14 +111,14 @@ def marked_config(folder):
     (folder / "config.json").write_text(text, encoding="utf-8-sig")
 
 
+def git_lfs_config(folder):
+    git_lfs(folder, "config.json")
+
+
 def git_lfs(folder, file=WEIGHTS):
     reference.make(folder)
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     (folder / file).write_text(text)
-
-
-def git_lfs_config(folder):
-    git_lfs(folder, "config.json")
 
 
 def missing_shard(folder):

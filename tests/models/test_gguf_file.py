@@ -98,9 +98,8 @@ def test_a_llama_becomes_an_equal_folder(tmp_path):
     assert raw["tie_word_embeddings"] and raw["dtype"] == "float32"
     stops = json.loads((out / "generation_config.json").read_text())
     assert stops == {"eos_token_id": [0, 1]}
-    assert json.loads(report.read_text())["parameters"] == sum(
-        p.numel() for p in converted.parameters()
-    )
+    count = sum(p.numel() for p in converted.parameters())
+    assert json.loads(report.read_text())["parameters"] == count
 
 
 def test_texts_are_split_as_the_model_was_trained(tmp_path):
@@ -108,9 +107,8 @@ def test_texts_are_split_as_the_model_was_trained(tmp_path):
     file = write(tmp_path / "tiny.gguf", llama, architecture="llama")
     gguf_file.convert(file, tmp_path / "out", dtype="bfloat16")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert tokenizer.tokenize("the 12<|other|>") == [
-        "t", "he", "Ġ", "1", "2", "<|other|>",
-    ]  # fmt: skip
+    pieces = ["t", "he", "Ġ", "1", "2", "<|other|>"]
+    assert tokenizer.tokenize("the 12<|other|>") == pieces
     thought = tokenizer.encode("<think>the<|other|>", add_special_tokens=False)
     assert thought[0] == 2
     # A verifier reads the thoughts; an end token has no text.
@@ -127,25 +125,22 @@ def test_texts_are_split_as_the_model_was_trained(tmp_path):
 def test_what_cannot_be_converted_is_one_line(tmp_path, capsys):
     model, out = tiny_llama(tmp_path / "in"), str(tmp_path / "out")
     (tmp_path / "text.gguf").write_text("no such thing " * 10)
+
+    def made(name, architecture="llama", **changes):
+        file = tmp_path / f"{name}.gguf"
+        return write(file, model, architecture=architecture, **changes)
+
     files = {
         tmp_path / "none.gguf": "none.gguf: not a readable GGUF file",
         tmp_path / "text.gguf": "text.gguf: not a readable GGUF file",
-        write(tmp_path / "g.gguf", model, architecture="gemma"): (
-            "general.architecture='gemma' is not supported, only 'llama'; use the"
-        ),
-        write(tmp_path / "p.gguf", model, architecture="llama", pre="tekken"): (
-            "tokenizer.ggml.pre='tekken' is not supported, only 'smollm'"
-        ),
-        write(
-            tmp_path / "r.gguf",
-            model,
-            architecture="llama",
-            llama__rope__scaling__type="yarn",
-        ): "rope.scaling.type='yarn' is not supported, only 'none'",
-        write(tmp_path / "s.gguf", model, architecture="llama", split__count=3): (
-            "s.gguf: is one of 3 parts; merge them"
-        ),
-    }
+        made("g", architecture="gemma"):
+            "general.architecture='gemma' is not supported, only 'llama'; use the",
+        made("p", pre="tekken"):
+            "tokenizer.ggml.pre='tekken' is not supported, only 'smollm'",
+        made("r", llama__rope__scaling__type="yarn"):
+            "rope.scaling.type='yarn' is not supported, only 'none'",
+        made("s", split__count=3): "s.gguf: is one of 3 parts; merge them",
+    }  # fmt: skip
     for file, message in files.items():
         assert convert.main(["--gguf", str(file), "--out", out]) == 2
         error = capsys.readouterr().err.splitlines()[-1]

@@ -14,6 +14,7 @@ from models.inference import InferenceDecoder, served_config, served_params
 from models.tensors import export_tensors
 from sharding.mesh import served_mesh
 from tests.meshes import mesh_of
+from tests.models.test_folders import edit_config
 from tests.models.test_inference import CONFIG
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -28,11 +29,10 @@ def adapted():
     mesh = mesh_of(fsdp=2, tensor=2)
     model = Decoder(ADAPTED, mesh)
     base = init_params(Decoder(CONFIG, mesh), mesh, 0)
-    trained = lora.init_adapters(
-        abstract_params(model)[0], param_shardings(model, mesh), 0
-    )
+    shapes, shardings = abstract_params(model)[0], param_shardings(model, mesh)
     trained = jax.tree.map(
-        lambda x: x + np.random.default_rng(x.size).normal(size=x.shape), trained
+        lambda x: x + np.random.default_rng(x.size).normal(size=x.shape),
+        lora.init_adapters(shapes, shardings, 0),
     )
     params = lora.join(trained, base)
     assert lora.split(params)[0].keys() == trained.keys()
@@ -54,16 +54,16 @@ def _close(tree, other):
 @pytest.mark.parametrize("stacked", [1, 2])
 def test_the_sampler_and_exports_get_merged_weights(adapted, stacked):
     model, params, merged = adapted
-    served = InferenceDecoder(
-        served_config(ADAPTED, 4), served_mesh(model.mesh, 4), stacked=stacked
-    )
+    mesh = served_mesh(model.mesh, 4)
+    served = InferenceDecoder(served_config(ADAPTED, 4), mesh, stacked=stacked)
     whole = model.clone(config=CONFIG)
     _close(served_params(params, model, served), served_params(merged, whole, served))
-    exports = (
-        dict(export_tensors(*of, np.dtype("float32")))
-        for of in ((params, ADAPTED), (merged, CONFIG))
-    )
-    _close(*exports)
+    of_both = (params, ADAPTED), (merged, CONFIG)
+    _close(*(dict(export_tensors(*of, np.dtype("float32"))) for of in of_both))
+
+
+def _load(model, folder):
+    return peft_folder.load_adapters(folder, model.clone(config=CONFIG))
 
 
 def test_a_peft_folder_has_its_names_and_shapes_and_is_read_again(adapted, tmp_path):
@@ -72,16 +72,11 @@ def test_a_peft_folder_has_its_names_and_shapes_and_is_read_again(adapted, tmp_p
     tensors = safetensors.numpy.load_file(tmp_path / "a/adapter_model.safetensors")
     assert len(tensors) == 2 * 7 * CONFIG.num_layers
     of_layer = "base_model.model.model.layers.1"
-    assert {
-        name.removeprefix(of_layer): array.shape
-        for name, array in tensors.items()
-        if name.startswith((f"{of_layer}.self_attn.o", f"{of_layer}.mlp.up"))
-    } == {
-        ".self_attn.o_proj.lora_A.weight": (4, 48),
-        ".self_attn.o_proj.lora_B.weight": (48, 4),
-        ".mlp.up_proj.lora_A.weight": (4, 48),
-        ".mlp.up_proj.lora_B.weight": (64, 4),
-    }
+    for name, shape in {
+        "self_attn.o_proj.lora_A": (4, 48), "self_attn.o_proj.lora_B": (48, 4),
+        "mlp.up_proj.lora_A": (4, 48), "mlp.up_proj.lora_B": (64, 4),
+    }.items():  # fmt: skip
+        assert tensors[f"{of_layer}.{name}.weight"].shape == shape
     content = json.loads((tmp_path / "a/adapter_config.json").read_text())
     assert (content["r"], content["lora_alpha"], content["peft_type"]) == (4, 8, "LORA")
     # peft downloads the base by these two keys.
@@ -91,24 +86,20 @@ def test_a_peft_folder_has_its_names_and_shapes_and_is_read_again(adapted, tmp_p
     assert content["target_modules"] == sorted(
         f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")
     )
-    config, found = peft_folder.load_adapters(
-        tmp_path / "a", model.clone(config=CONFIG)
-    )
+    config, found = _load(model, tmp_path / "a")
     assert config == ADAPTED
     trained, _ = lora.split(params)
     jax.tree.map(np.testing.assert_array_equal, found, trained)
-    assert jax.tree.map(lambda x: x.sharding, found) == jax.tree.map(
-        lambda x: x.sharding, trained
-    )
+    placed = [jax.tree.map(lambda x: x.sharding, tree) for tree in (found, trained)]
+    assert placed[0] == placed[1]
 
 
 def test_kernels_that_a_peft_folder_lacks_stay_as_they_are(adapted, tmp_path):
     model, params, _ = adapted
-    part = dataclasses.replace(
-        ADAPTED, lora=dataclasses.replace(SIZES, targets="attention")
-    )
+    sizes = dataclasses.replace(SIZES, targets="attention")
+    part = dataclasses.replace(ADAPTED, lora=sizes)
     peft_folder.save_folder(tmp_path / "a", params, part, base="")
-    _, found = peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
+    _, found = _load(model, tmp_path / "a")
     for name in SIZES.kernels:
         assert np.any(found["layers"][f"{name}_lora_b"]) == (name in lora.ATTENTION)
 
@@ -124,10 +115,10 @@ def test_adapters_that_were_not_saved_completely_are_refused(adapted, tmp_path):
     for content, message in ((partly, lost), ({}, "lora_A.weight")):
         safetensors.numpy.save_file(content, path)
         with pytest.raises(ValueError, match=f"{message} is missing; save all"):
-            peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
+            _load(model, tmp_path / "a")
     path.rename(path.with_suffix(".bin"))
     with pytest.raises(ValueError, match=".safetensors: .* is missing; save all"):
-        peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
+        _load(model, tmp_path / "a")
     for content in ({}, {"base_model_name_or_path": None}):
         with pytest.raises(ValueError, match="_or_path=None is not .*; give --base"):
             peft_folder.base_of(content)
@@ -151,7 +142,6 @@ def test_adapters_that_were_not_saved_completely_are_refused(adapted, tmp_path):
 def test_what_a_peft_folder_may_not_say(adapted, tmp_path, changes, message):
     model, params, _ = adapted
     peft_folder.save_folder(tmp_path / "a", params, ADAPTED, base="")
-    path = tmp_path / "a/adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    edit_config(tmp_path / "a", "adapter_config.json", **changes)
     with pytest.raises(ValueError, match=message):
-        peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
+        _load(model, tmp_path / "a")

@@ -86,28 +86,20 @@ def make_segments(groups, *, off_policy=False):
 
 def pack(segments, row_lengths, micro_tokens, *, row_multiple=1, share_prompts=False):
     """Micro-batches, as `pack_segments` makes them."""
-    return pack_segments(
-        segments,
-        row_lengths=row_lengths,
-        micro_tokens=micro_tokens,
-        row_multiple=row_multiple,
-        share_prompts=share_prompts,
-    )
+    how = dict(row_multiple=row_multiple, share_prompts=share_prompts)
+    sizes = dict(row_lengths=row_lengths, micro_tokens=micro_tokens)
+    return pack_segments(segments, **sizes, **how)
 
 
 def make_scored(problem, answers, *, ends=None):
     """Judged completions of a problem, each with its answer or None."""
-    ends = ends or ["stop"] * len(answers)
-    return [
-        Scored(
-            drawn=SampledCompletion(
-                id=problem.id, sample=i, completion="", tokens=10, finish_reason=end
-            ),
-            problem=problem,
-            verdict=Verdict(answer in problem.answers, answer, "text"),
-        )
-        for i, (answer, end) in enumerate(zip(answers, ends, strict=True))
-    ]
+    of_all, scored = dict(id=problem.id, completion="", tokens=10), []
+    for i, answer in enumerate(answers):
+        end = ends[i] if ends else "stop"
+        drawn = SampledCompletion(**of_all, sample=i, finish_reason=end)
+        verdict = Verdict(answer in problem.answers, answer, "text")
+        scored.append(Scored(drawn=drawn, problem=problem, verdict=verdict))
+    return scored
 
 
 def make_collector(
@@ -122,19 +114,18 @@ def make_collector(
     shaping=None,
     seed=0,
     prompts_per_step=8,
-    filter_on="correct",
     **settings,
 ):
     """A collector whose prompts are the numbers in the problems' ids."""
-    stages = stages or (Stage(name="all"),)
+    how = dict(seed=seed, sampling=policy or base.Sampling(), on_message=str)
+    rollout = base.Rollout(
+        group_size=sampling_params.n,
+        max_response_tokens=sampling_params.max_tokens,
+        temperature=sampling_params.temperature,
+    )
+    settings = {"max_rounds": 6, "filter_on": "correct", **settings}
     return Collector(
-        curriculum=Curriculum(
-            stages,
-            problems,
-            seed=seed,
-            sampling=policy or base.Sampling(),
-            on_message=lambda line: None,
-        ),  # fmt: skip
+        curriculum=Curriculum(stages or (Stage(name="all"),), problems, **how),
         sample=sample,
         reward=of_each(reward),
         decode=decode,
@@ -142,16 +133,10 @@ def make_collector(
         stop_token_ids=sampling_params.stop_token_ids,
         config=base.RunConfig(
             seed=seed,
-            rollout=base.Rollout(
-                group_size=sampling_params.n,
-                max_response_tokens=sampling_params.max_tokens,
-                temperature=sampling_params.temperature,
-            ),
+            rollout=rollout,
             batch=base.Batch(prompts_per_step=prompts_per_step),
             reward=shaping or base.Reward(),
-            dynamic_sampling=base.DynamicSampling(
-                **{"max_rounds": 6, "filter_on": filter_on, **settings}
-            ),
+            dynamic_sampling=base.DynamicSampling(**settings),
         ),
     )
 

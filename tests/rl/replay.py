@@ -23,13 +23,11 @@ class Replay:
     def sample(self, prompts, params, *, seed, on_finished=None):
         texts = ["".join(map(chr, prompt)) for prompt in prompts]
         self.asked.append((texts, params, seed))
-        groups = [
-            [
-                _cut(self.text_of(text, i, j, seed), params.max_tokens)
-                for j in range(params.n)
-            ]
-            for i, text in enumerate(texts)
-        ]
+
+        def drawn(i, j):
+            return _cut(self.text_of(texts[i], i, j, seed), params.max_tokens)
+
+        groups = [[drawn(i, j) for j in range(params.n)] for i in range(len(texts))]
         for i in reversed(range(len(prompts))):
             for j in reversed(range(params.n)):
                 if self.stop_after == 0:

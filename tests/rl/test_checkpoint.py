@@ -140,8 +140,7 @@ def test_any_mesh_reads_it_and_checks_every_tensor(
     other = _make(**dict(zip(("data", "fsdp", "tensor"), shape, strict=True)))
     number, restored, _ = opened(trained_pair).restore(_abstract(other))
     assert number == 2
-    for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(trained), strict=True):
-        np.testing.assert_array_equal(a, b)
+    jax.tree.map(np.testing.assert_array_equal, restored, trained)
 
 
 def test_the_state_may_be_donated_while_it_is_written(trained, opened):
@@ -152,9 +151,8 @@ def test_the_state_may_be_donated_while_it_is_written(trained, opened):
     for _ in range(3):
         state = double(state)
     _, restored, _ = checkpoints.restore(_abstract(trained))
-    np.testing.assert_array_equal(
-        restored.params["embedding"], trained.params["embedding"]
-    )
+    found, expected = (s.params["embedding"] for s in (restored, trained))
+    np.testing.assert_array_equal(found, expected)
 
 
 # -- damage --------------------------------------------------------------------------
@@ -278,8 +276,7 @@ def test_a_corrupt_checkpoint_is_set_aside(made, pair, tmp_path, opened, capsys)
         change(folder / "2")
         step, state, loop = opened(folder).restore(_abstract(made))
         assert (step, loop) == (1, LOOP | {"at": 1}), name
-        for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(made), strict=True):
-            np.testing.assert_array_equal(a, b)
+        jax.tree.map(np.testing.assert_array_equal, state, made)
         lines = capsys.readouterr().out.splitlines()
         assert len(lines) == 1 and lines[0].startswith(f"WARNING: {folder}/2"), lines
         assert lines[0].endswith("renamed to 2.damaged, resuming from step 1")
@@ -297,9 +294,8 @@ def test_what_another_process_cannot_read_is_set_aside(
         _abstract(made), make_room=lambda: arrays.append(len(jax.live_arrays()))
     )
     assert step == 1 and arrays[0] == arrays[1]
-    assert f"{folder}/2: corrupt in another process; checkpoint renamed" in (
-        capsys.readouterr().out
-    )
+    line = f"{folder}/2: corrupt in another process; checkpoint renamed"
+    assert line in capsys.readouterr().out
 
 
 @pytest.mark.failure(104)
@@ -521,9 +517,8 @@ def test_the_last_healthy_and_the_best_stay(made, tmp_path, opened):
         checkpoints.save(step, made, LOOP, healthy=healthy, score=score)
     checkpoints.wait()
     records = checkpoint.records_in(tmp_path / "c")
-    assert checkpoint.retained_steps(records, 2) == {
-        2: ["best"], 4: ["healthy"], 6: ["newest"], 7: ["newest"],
-    }  # fmt: skip
+    reasons = {2: ["best"], 4: ["healthy"], 6: ["newest"], 7: ["newest"]}
+    assert checkpoint.retained_steps(records, 2) == reasons
     assert _names(tmp_path / "c") == {"2", "4", "6", "7"}
     # After a restart too.
     checkpoints = opened(keep=2)
@@ -585,7 +580,6 @@ def test_a_checkpoints_size_on_disk_is_as_stated(trained, trained_pair):
     written = sum(os.path.getsize(p) for p in _files(trained_pair / "2" / "state"))
     assert written < 1.5 * stated + 100_000
     text = checkpoint.describe_cost(91_386_198_148, keep=3, folder=trained_pair)
-    assert text.startswith(
-        "91.39 GB each, the newest 3 are kept, at most 639.70 GB in total ("
-    )
+    sizes = "91.39 GB each, the newest 3 are kept, at most 639.70 GB in total ("
+    assert text.startswith(sizes)
     assert text.endswith("; saving takes 91 s at 1 GB/s")

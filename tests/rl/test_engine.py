@@ -194,19 +194,10 @@ def test_sampling_passes_everything_on_and_asks_whether_to_stop():
             assert on_pause() is True
             return "completions"
 
-    engine = types.SimpleNamespace(
-        sampler=Sampler(),
-        check_stop=lambda: events.append("pause"),
-        processes=SingleProcess(),
-        embedded=True,
-    )
-    got = Engine.sample(
-        engine,
-        [[1], [2]],
-        SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,)),
-        seed=7,
-        partial=BEGUN,
-        on_finished=lambda *of: events.append(of),
-        on_pause=lambda: "enough",
-    )
+    parts = dict(sampler=Sampler(), processes=SingleProcess(), embedded=True)
+    stop = dict(check_stop=lambda: events.append("pause"))
+    engine = types.SimpleNamespace(**parts, **stop)
+    params = SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,))
+    told = dict(on_finished=lambda *of: events.append(of), on_pause=lambda: "enough")
+    got = Engine.sample(engine, [[1], [2]], params, seed=7, partial=BEGUN, **told)
     assert got == "completions" and events == [(1, 2, "a completion"), "pause"]

@@ -33,15 +33,11 @@ def judge(texts, problems):
 
 
 def draw_texts(n, on_drawn=None):
-    return draw(
-        PROBLEMS,
-        [encode(p.problem) for p in PROBLEMS],
-        sampler=Replay(lambda prompt, i, j, seed: TEXTS[prompt][j]),
-        params=SamplingParams(n=n, max_tokens=8, stop_token_ids=(0,)),
-        seed=0,
-        decode=decode,
-        on_drawn=on_drawn,
-    )
+    sampler = Replay(lambda prompt, i, j, seed: TEXTS[prompt][j])
+    params = SamplingParams(n=n, max_tokens=8, stop_token_ids=(0,))
+    how = dict(sampler=sampler, params=params, seed=0, decode=decode)
+    prompts = [encode(p.problem) for p in PROBLEMS]
+    return draw(PROBLEMS, prompts, **how, on_drawn=on_drawn)
 
 
 def run(n):
@@ -100,12 +96,8 @@ def test_kept_texts_without_lengths_claim_none():
 
 
 def test_verdicts_are_counted_by_the_rule_that_decided():
-    verdicts = [
-        Verdict(True, "1", "algebra"),
-        Verdict(True, "1", "algebra"),
-        Verdict(False, "x=1", "echo"),
-        Verdict(None, "1", "lost"),
-    ]
+    verdicts = [Verdict(True, "1", "algebra")] * 2
+    verdicts += [Verdict(False, "x=1", "echo"), Verdict(None, "1", "lost")]
     summary = summarise(list(map(scored_x, verdicts)))
     assert summary["rules"] == {"algebra": 2, "echo": 1, "lost": 1}
     # A score counts what could not be judged as wrong, and says how much that is.

@@ -12,6 +12,7 @@ import pytest
 import safetensors.numpy
 
 from rl import checkpoint
+from tests.other_processes import dotted
 from tests.rl import test_train as runs
 from tests.rl.faults import STEP
 from tools.report.health import findings
@@ -22,20 +23,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 TINY = {
     "steps": 9,
-    "model.maker_args.steps": 1,
-    "model.maker_args.layers": 2,
-    "model.maker_args.hidden_size": 32,
+    "model.maker_args": dict(steps=1, layers=2, hidden_size=32),
     "data.eval": "",
     "reward.function": "tests.rl.examples:parity",
-    "rollout.max_response_tokens": 16,
-    "rollout.slots": 8,
+    "rollout": dict(max_response_tokens=16, slots=8),
     "mesh.cpu_devices": 1,
-    "batch.row_lengths": "(32,)",
-    "batch.micro_tokens": 256,
+    "batch": dict(row_lengths="(32,)", micro_tokens=256),
     "dynamic_sampling.filter": False,
-    "alarms.patience": 2,
-    "alarms.stop_on": ("unjudged", "skipped_updates"),
+    "alarms": dict(patience=2, stop_on=("unjudged", "skipped_updates")),
 }
+TINY = dotted(TINY)
 FAULTS = {
     "nan": {"data.train": "tests.rl.faults:nan_batch"},
     "rate": {"schedule.learning_rate": 1e9, "schedule.warmup_updates": 0},
@@ -62,10 +59,6 @@ def ended(tmp_path_factory, cache):
     return {name: (folder / name, d) for name, d in zip(FAULTS, done, strict=True)}
 
 
-def _rows(workdir):
-    return [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
@@ -88,10 +81,8 @@ def test_a_nan_in_a_batch_costs_its_update_and_is_dumped(ended):
     assert done.returncode == 0, done.stderr
     assert f"WARNING: step {STEP}: skipped updates in a row: 1, " in done.stdout
     # The group with the NaN was left over, and is of an older version.
-    assert (
-        "not finite, such as policy/loss, policy/grad_norm, off_policy/stale_gap"
-        in done.stdout
-    )
+    names = "policy/loss, policy/grad_norm, off_policy/stale_gap"
+    assert f"not finite, such as {names}" in done.stdout
     assert f"dumped the updates of step {STEP} to {workdir}/dumps/{STEP}" in done.stdout
     assert json.loads((workdir / "summary.json").read_text())["skipped"] == 1
     for array in runs._weights(workdir).values():
@@ -130,7 +121,7 @@ def test_a_dump_repeats_its_step(ended, cache, tmp_path):
     batches = safetensors.numpy.load_file(dump / "batches.safetensors")
     nans = {name for name, x in batches.items() if np.isnan(x).any()}
     assert nans == {"0/0/sampler_logprobs"}
-    rows = [json.loads(line) for line in (dump / "completions.jsonl").open()]
+    rows = runs._rows(dump / "completions.jsonl")
     assert len(rows) == 4 * 8
     (row,) = (r for r in rows if None in r["sampler_logprobs"])  # null for NaN
     assert [x is None for x in row["sampler_logprobs"]][:3] == [False, True, False]
@@ -173,7 +164,7 @@ def test_broken_off_in_evaluation_and_export_it_ends_the_same(
     assert in_export.stderr.splitlines()[-1].startswith("stopped: the same command")
     assert "Traceback" not in in_export.stderr
     runs._assert_same_run(tmp_path / "whole", tmp_path / "again")
-    rows = _rows(tmp_path / "again")
+    rows = runs._rows(tmp_path / "again" / "metrics.jsonl")
     evaluations = [row for row in rows if "eval/accuracy" in row]
     scores = {row["step"]: row["eval/accuracy"] for row in evaluations}
     assert [row["step"] for row in evaluations] == [0, 2, 4]

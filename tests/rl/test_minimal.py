@@ -58,11 +58,10 @@ def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
 
     folder = base_folder(c)
     hf.save_folder(tmp_path / "hf", params, model, assets=folder, dtype="float32")
-    mine, its = (
-        safetensors.numpy.load_file(folder / "model.safetensors")
-        for folder in (tmp_path / "hf", workdir / "hf")
+    folders = tmp_path / "hf", workdir / "hf", folder
+    mine, its, base = (
+        safetensors.numpy.load_file(one / "model.safetensors") for one in folders
     )
-    base = safetensors.numpy.load_file(base_folder(c) / "model.safetensors")
     for name, array in its.items():
         np.testing.assert_array_equal(mine[name], array, err_msg=name)
     assert any((base[name] != array).any() for name, array in its.items())

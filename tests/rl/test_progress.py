@@ -4,8 +4,6 @@ import io
 import os
 import pty
 import re
-import subprocess
-import sys
 import termios
 import threading
 import time
@@ -15,7 +13,7 @@ import pytest
 
 from rl import progress
 from rl.progress import duration, each, phase, watch
-from tests.other_processes import eventually
+from tests.other_processes import eventually, start_python
 
 
 def _as_stderr(monkeypatch, stream):
@@ -131,10 +129,8 @@ def _screens(program):
     """Run a program on a terminal of 80 columns; what is on it after each write."""
     leader, follower = pty.openpty()
     termios.tcsetwinsize(follower, (24, 80))
-    env = os.environ | {"COLUMNS": "200", "PYTHONPATH": os.getcwd()}
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=follower, stderr=follower, env=env
-    )
+    env = os.environ | {"COLUMNS": "200"}
+    process = start_python("-c", program, stdout=follower, stderr=follower, env=env)
     os.close(follower)
     lines, at, screens = [""], 0, []
     while True:

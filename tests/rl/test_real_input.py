@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.models import reference
+from tests.other_processes import dotted
 from tests.rl.test_train import run
 
 
@@ -22,29 +23,22 @@ def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
     held_out = tmp_path / "math8.jsonl"
     with (shared_data / "eval/math500.jsonl").open() as rows:
         held_out.write_text("".join(next(rows) for _ in range(8)))
+    train = shared_data / "train/gsm8k_train.jsonl"
+    lengths = dict(max_prompt_tokens=480, max_response_tokens=16)
+    rows = dict(row_lengths="(512,)", micro_tokens=2048)
     settings = {
-        "model.path": base,
-        "model.dtype": "float32",
-        "data.train": shared_data / "train/gsm8k_train.jsonl",
-        "data.eval": held_out,
-        "data.template": "qwen_math",
-        "rollout.group_size": 4,
-        "rollout.max_prompt_tokens": 480,
-        "rollout.max_response_tokens": 16,
-        "rollout.slots": 2,
-        "batch.prompts_per_step": 2,
-        "batch.prompts_per_update": 2,
-        "batch.row_lengths": "(512,)",
-        "batch.micro_tokens": 2048,
+        "model": dict(path=base, dtype="float32"),
+        "data": dict(train=train, eval=held_out, template="qwen_math"),
+        "rollout": dict(group_size=4, slots=2, **lengths),
+        "batch": dict(prompts_per_step=2, prompts_per_update=2, **rows),
         "dynamic_sampling.max_rounds": 1,
-        "eval.samples": 1,
-        "eval.greedy": False,
+        "eval": dict(samples=1, greedy=False),
         "mesh.cpu_devices": 1,
         "steps": 9,
     }
     workdir = tmp_path / "run"
     flags = ["--config=configs/base.py", f"--workdir={workdir}"]
-    flags += [f"--config.{key}={value}" for key, value in settings.items()]
+    flags += [f"--config.{key}={value}" for key, value in dotted(settings).items()]
     done = run([sys.executable, "-m", "rl.train", *flags])
     assert done.stdout.count("too few informative groups, no update") == 4
     end = "ending after step 4: 5 consecutive steps had no update: only 0 of 2"

@@ -6,16 +6,13 @@ from unittest import mock
 import pytest
 
 from rl.run import Run
+from tests.other_processes import dotted, make_config
 from tests.rl import test_train as runs
 
 COMMON = {**runs.ABLE, "steps": 6, "checkpoint.every_steps": 1}
 CHANGES = {
-    "carry": {
-        "dynamic_sampling.carry": True,
-        "dynamic_sampling.max_age": 1,
-        "rollout.slots": 64,
-    },
-    "signal": {"sampling.policy": "signal", "sampling.half_life": 3.0},
+    "carry": {"dynamic_sampling": dict(carry=True, max_age=1), "rollout.slots": 64},
+    "signal": {"sampling": dict(policy="signal", half_life=3.0)},
     "stages": {},
 }
 
@@ -24,11 +21,11 @@ CHANGES = {
 def command(tmp_path_factory, cache):
     """Makes the command of a run by the name of its changes."""
     path = tmp_path_factory.mktemp("config") / "staged.py"
-    runs.staged_config(path, runs.STAGES)
+    make_config(path, f"c.curriculum.stages = {runs.STAGES!r}")
 
     def make(workdir, name, **more):
         config = path if name == "stages" else "configs/quickstart.py"
-        changes = COMMON | CHANGES[name] | more
+        changes = COMMON | dotted(CHANGES[name]) | more
         return runs.command(workdir, cache, config=config, **changes)
 
     return make
@@ -49,7 +46,7 @@ def finished(tmp_path_factory, command):
 
 
 def steps(workdir):
-    rows = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+    rows = runs._rows(workdir / "metrics.jsonl")
     return [row for row in rows if "sampling/groups" in row]
 
 

@@ -12,18 +12,12 @@ import pytest
 from configs import quickstart
 from configs.base import from_config
 from models.hf import WEIGHTS
+from rl import start_page as pages
 from rl.base_model import base_folder
 from rl.files import replace_rows
 from rl.problems.templates import TEMPLATES
 from rl.run_spec import validate
-from rl.start_page import (
-    _find_vllm,
-    _unread_answers,
-    describe_devices,
-    dry_run,
-    next_commands,
-    start_page,
-)
+from rl.start_page import dry_run, start_page
 from rollout.cores import usable_cores
 from tests.other_processes import make_program
 
@@ -71,7 +65,7 @@ def test_a_column_that_is_a_tolerance_is_named(config, tmp_path):
 def test_only_cores_that_the_process_may_use_are_counted(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    assert " on 1 cores; " in describe_devices()
+    assert " on 1 cores; " in pages.describe_devices()
 
 
 @pytest.mark.failure(96)
@@ -116,7 +110,7 @@ def test_a_template_whose_answers_are_not_read_is_named(
     config, template, reward, named
 ):
     config.data.template, config.reward.function = template, reward
-    note = _unread_answers(from_config(config), TEMPLATES[template])
+    note = pages._unread_answers(from_config(config), TEMPLATES[template])
     assert ("'r1' asks for <answer> tags, but the verifier reads" in note) is named
 
 
@@ -165,25 +159,25 @@ def test_a_dry_run_looks_for_vllm(config, tmp_path):
         assert message in str(error.value) and "\n" not in str(error.value)
     stub = make_program(tmp_path / "python", "echo 0.19.0")
     vllm.python = str(stub)
-    assert _find_vllm(from_config(config)) == f"vLLM: 0.19.0 in {stub}"
+    assert pages._find_vllm(from_config(config)) == f"vLLM: 0.19.0 in {stub}"
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         vllm.url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(ValueError, match="config.rollout.vllm.url=.*: no vLLM"):
-            _find_vllm(from_config(config))
+            pages._find_vllm(from_config(config))
 
 
 @pytest.mark.failure(70)
 def test_what_to_type_next(tmp_path):
     c = quickstart.get_config()
-    first, *commands = next_commands(tmp_path, from_config(c)).splitlines()
+    first, *commands = pages.next_commands(tmp_path, from_config(c)).splitlines()
     assert first == "next:" and len(commands) == 3
     assert all(str(tmp_path) in command for command in commands)
     c.reward.function = "mine:brief"
-    *_, last = next_commands(pathlib.Path("a b"), from_config(c)).splitlines()
+    *_, last = pages.next_commands(pathlib.Path("a b"), from_config(c)).splitlines()
     assert shlex.split(last)[0] == f"PYTHONPATH={sys.path[0]}"
     assert shlex.split(last)[-6:] == [
         *("--reward", "mine:brief", "--right_from", "1", "--out", "a b/evaluation")
     ]
     c.data.eval = ""  # without a held-out set
-    assert "tools.evaluate" not in next_commands(tmp_path, from_config(c))
+    assert "tools.evaluate" not in pages.next_commands(tmp_path, from_config(c))

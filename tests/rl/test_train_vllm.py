@@ -13,7 +13,7 @@ from models.safetensors_io import read_tensors
 from rl.checksums import LOOP_FILE
 from rollout.vllm import supervisor
 from tests.metrics_page import documented
-from tests.other_processes import start_python
+from tests.other_processes import dotted, start_python
 from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm
@@ -34,21 +34,18 @@ def _start(workdir, bases, **changes):
     policies.needs_vllm()
     settings = {
         "steps": STEPS,
-        "model.maker_args.cache": bases,
-        "model.maker_args.steps": 2,
+        "model.maker_args": dict(cache=bases, steps=2),
         # A base that knows nothing yet differs in this between completions.
         "reward.function": "tests.rl.test_train_vllm:parity",
         "data.eval": "",
-        "rollout.backend": "vllm",
-        "rollout.group_size": 4,
-        "rollout.vllm.python": policies.PYTHON,
-        "rollout.vllm.enforce_eager": True,
+        "rollout": dict(backend="vllm", group_size=4),
+        "rollout.vllm": dict(python=policies.PYTHON, enforce_eager=True),
         "dynamic_sampling.filter": False,
         # One update per step: the policy is its own old policy.
-        "batch.prompts_per_step": 16,
-        "batch.prompts_per_update": 16,
+        "batch": dict(prompts_per_step=16, prompts_per_update=16),
         "schedule.warmup_updates": 0,
-    } | changes
+    }
+    settings = dotted(settings) | changes
     flags = [f"--config.{key}={value}" for key, value in settings.items()]
     command = "-m", "rl.train", "--config=configs/quickstart.py", f"--workdir={workdir}"
     how = dict(env=os.environ | {"XLA_FLAGS": ""}, stderr=STDOUT)

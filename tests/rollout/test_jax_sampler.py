@@ -173,12 +173,11 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(path):
     assert "head" not in own  # tied: one table for what goes in and what comes out
     # The table alone, the layers' values alone: either may be the one left stale.
     for version, name in enumerate(("embedding", "'v'"), 1):
-        new = jax.tree_util.tree_map_with_path(
-            lambda key, x, name=name: (
-                x * 1.5 if name in jax.tree_util.keystr(key) else x
-            ),
-            own,
-        )
+
+        def moved(key, x, name=name):
+            return x * 1.5 if name in jax.tree_util.keystr(key) else x
+
+        new = jax.tree_util.tree_map_with_path(moved, own)
         sampler.publish(new, version)
         served = served_params(new, trained, sampler._model)
         gap = 0.0

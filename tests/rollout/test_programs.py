@@ -12,13 +12,8 @@ import pytest
 from models.decoder import LAYERS, Decoder, init_params
 from models.inference import abstract_served, served_params
 from rollout import decoding
-from rollout.layout import (
-    PlatformSettings,
-    device_bytes,
-    layout_bytes,
-    make_layout,
-    with_shardings,
-)
+from rollout import layout as layouts
+from rollout.layout import PlatformSettings, device_bytes, layout_bytes, make_layout
 from rollout.programs import programs
 from sharding.mesh import make_mesh
 from sharding.rules import named_sharding
@@ -53,7 +48,7 @@ def _whole(layout, **how):
         *of_decode,
     )
     whole = jax.tree.map(lambda _: named_sharding(layout.mesh), drawn)
-    return found["insert"].arguments[3][:2], with_shardings(drawn, whole)
+    return found["insert"].arguments[3][:2], layouts.with_shardings(drawn, whole)
 
 
 def _computations(text):

@@ -18,11 +18,8 @@ CHANGES = {
 def test_only_the_table_names_the_axes_of_the_mesh():
     for folder in ("models", "rollout", "rl"):
         for path in (ROOT / folder).rglob("*.py"):
-            words = {
-                node.value
-                for node in ast.walk(ast.parse(path.read_text()))
-                if isinstance(node, ast.Constant)
-            }
+            nodes = ast.walk(ast.parse(path.read_text()))
+            words = {node.value for node in nodes if isinstance(node, ast.Constant)}
             assert not words & {"fsdp", "tensor"}, path
 
 

@@ -15,7 +15,7 @@ from configs.reading import read_config
 from configs.schema import config_json
 from rl.processes.stopping import StopSignals
 from tests import forked
-from tests.other_processes import ROOT, environment, python, start_python
+from tests.other_processes import ROOT, dotted, environment, python, start_python
 from tools.ablation import execute
 from tools.ablation.report import markdown, read_result
 from tools.ablation.study import make_study
@@ -238,20 +238,16 @@ def test_a_real_ablation_resumes_after_a_kill_and_its_jobs_are_its_runs(tmp_path
         "steps": 8,
         "mesh.cpu_devices": 1,
         "compiled": os.environ["JAX_COMPILATION_CACHE_DIR"],
-        "model.maker_args.cache": tmp_path / "bases",
-        "model.maker_args.steps": 100,
-        "data.train_args.held_out": 4000,
-        "data.eval_args.held_out": 8,
-        "rollout.slots": 16,
-        "rollout.group_size": 2,
-        "batch.prompts_per_step": 4,
-        "batch.prompts_per_update": 2,
+        "model.maker_args": dict(cache=tmp_path / "bases", steps=100),
+        "data": dict(train_args=dict(held_out=4000), eval_args=dict(held_out=8)),
+        "rollout": dict(slots=16, group_size=2),
+        "batch": dict(prompts_per_step=4, prompts_per_update=2),
         "dynamic_sampling.filter": False,
         "eval.samples": 2,
         "checkpoint.every_steps": 2,
     }
     own = f"--config={tmp_path / 'mine.py'}:mine", f"--workdir={tmp_path / 'out'}"
-    flags = (f"--config.{key}={value}" for key, value in settings.items())
+    flags = (f"--config.{key}={value}" for key, value in dotted(settings).items())
     command = ["-m", "tools.ablate", *own, *flags]
     how = dict(env=environment())
     jobs = tmp_path / "jobs"

@@ -17,13 +17,9 @@ from tools import checkpoint
 
 @pytest.fixture
 def workdir(tmp_path, monkeypatch):
-    state = TrainState(
-        params={"embedding": jnp.arange(12.0).reshape(3, 4)},
-        opt_state={"mu": jnp.zeros(3)},
-        updates=jnp.int32(8),
-        skipped=jnp.int32(0),
-        skipped_in_all=jnp.int32(0),
-    )
+    zero, params = jnp.int32(0), {"embedding": jnp.arange(12.0).reshape(3, 4)}
+    counters = dict(updates=jnp.int32(8), skipped=zero, skipped_in_all=zero)
+    state = TrainState(params, {"mu": jnp.zeros(3)}, **counters)
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=9)
     saves = [(2, True, 0.5), (4, True, None), (6, False, 0.25), (8, False, None)]
     for step, healthy, score in saves:
@@ -60,9 +56,8 @@ def test_verify_reads_every_byte_and_names_what_is_damaged(workdir, tmp_path, ca
     path.write_text(path.read_text() + " ")
     _run("verify", workdir, "--json", out, status=1)
     assert f"step 6: DAMAGED: {path}: wrong SHA-256" in capsys.readouterr().out
-    damage = {
-        r["step"]: r["damage"] for r in json.loads(out.read_text())["checkpoints"]
-    }
+    rows = json.loads(out.read_text())["checkpoints"]
+    damage = {row["step"]: row["damage"] for row in rows}
     assert damage[6].startswith(str(path)) and not any(damage[s] for s in (2, 4, 8))
     _run("list", workdir)  # reads the records alone
 
@@ -115,9 +110,8 @@ def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):
     # With 4 unreadable, 2 is the last one known to be healthy, and the best.
     assert {p.name for p in folder.iterdir()} == {"2", "4", "8"}
     removed = capsys.readouterr().out.splitlines()[0].removeprefix("removed: ")
-    assert sorted(removed.split(", ")) == [
-        "10.orbax-checkpoint-tmp", "6", "7.damaged",
-    ]  # fmt: skip
+    expected = ["10.orbax-checkpoint-tmp", "6", "7.damaged"]
+    assert sorted(removed.split(", ")) == expected
 
 
 @pytest.mark.failure(34)

@@ -10,7 +10,7 @@ from rl.files import replace_rows
 from rl.groups.curriculum import Curriculum, fill_gaps
 from rl.problems.reading import load_problems
 from tests import forked
-from tests.other_processes import ROOT, python
+from tests.other_processes import ROOT, make_config, python
 
 ENVIRONMENT = {"SHARED_DATA": "/nowhere"} | os.environ
 
@@ -21,16 +21,8 @@ def curate(*arguments):
 
 @pytest.fixture
 def config(tmp_path):
-    path = tmp_path / "config.py"
-    path.write_text(
-        "from configs import curate\n"
-        "def get_config():\n"
-        "    c = curate.get_config()\n"
-        "    c.evaluation = ()\n"
-        "    c.workers = 1\n"
-        "    return c\n"
-    )
-    return path
+    lines = "c.evaluation = ()", "c.workers = 1"
+    return make_config(tmp_path / "config.py", *lines, of="curate")
 
 
 @pytest.mark.failure(195)
@@ -65,14 +57,11 @@ def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
 
 def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
     things = "apples pears plums nuts figs dates limes leeks beans peas".split()
-    rows = [
-        {
-            "problem": f"There are {n + 3} {thing}. How many {thing} are in {n} boxes?",
-            "answer": str(n * (n + 3)),
-            "llama8b_solve_rate": 1 - n / 20,
-        }
-        for n, thing in enumerate(things)
-    ]
+    rows = []
+    for n, thing in enumerate(things):
+        ask = f"There are {n + 3} {thing}. How many {thing} are in {n} boxes?"
+        row = {"problem": ask, "answer": str(n * (n + 3))}
+        rows.append(row | {"llama8b_solve_rate": 1 - n / 20})
     path, out = tmp_path / "big_math.jsonl", tmp_path / "out"
     replace_rows(path, rows)
     flags = f"--config={config}", "--config.evidence=required"

@@ -9,7 +9,7 @@ from subprocess import DEVNULL
 
 import pytest
 
-from rl.files import replace_rows
+from rl.files import read_rows, replace_rows
 from rl.problems import arithmetic
 from rl.problems.reading import write_problems
 from rl.verifier import VerifierPool
@@ -84,8 +84,8 @@ def test_completions_of_all_problems_are_judged_as_they_should_be(
     assert {name: figures["problems"] for name, figures in result.items()} == {
         name: BENCHMARKS[name].rows for name in HERE
     }
-    lines = (folder / "verdicts.jsonl").read_text().splitlines()
-    found = {v["sample"]: v["correct"] for v in map(json.loads, lines)}
+    verdicts = read_rows(folder / "verdicts.jsonl")
+    found = {v["sample"]: v["correct"] for _, v in verdicts}
     assert [case for i, case in enumerate(cases) if found[i] != case[-1]] == []
 
 
@@ -100,8 +100,7 @@ def test_rescoring_leaves_every_output(tmp_path, shared_data, capsys):
 
 def test_copies_with_other_problems_are_never_mixed(model, tmp_path, capsys):
     for answer in ("1", "2"):
-        folder = tmp_path / answer
-        folder.mkdir()
+        (folder := tmp_path / answer).mkdir()
         row = {"id": "a", "problem": "1+1", "answer": answer}
         replace_rows(folder / "own.jsonl", [row])
         assert main(command(model, folder / "own.jsonl", folder / "out")) == 0
@@ -189,9 +188,9 @@ def start(arguments):
 
 
 def kept(folder):
-    lines = (folder / "completions.jsonl").read_text().splitlines()
-    rows = {(r["id"], r["sample"]): r for r in map(json.loads, lines)}
-    assert len(rows) == len(lines), "a completion was kept twice"
+    drawn = [row for _, row in read_rows(folder / "completions.jsonl")]
+    rows = {(row["id"], row["sample"]): row for row in drawn}
+    assert len(rows) == len(drawn), "a completion was kept twice"
     return rows
 
 
@@ -284,7 +283,7 @@ def test_a_score_beside_its_audit(model, tmp_path, capsys):
     assert "| 0.0 (40%), 0.0 (60%), 0.0 (80%) |" in capsys.readouterr().out
     # A model that does is recognized by its kept completions.
     kept = out / "audit" / "completions.jsonl"
-    drawn = [json.loads(line) for line in kept.read_text().splitlines()]
+    drawn = [row for _, row in read_rows(kept)]
     assert len(drawn) == 12
     for row in drawn:
         if row["benchmark"] == "nuts@60":
@@ -364,8 +363,8 @@ def test_the_reward_of_a_run_is_asked_for_and_not_imported(tmp_path, capsys, sys
     assert result["reward"] == "of_the_run:score"
     assert result["benchmarks"]["sums"]["accuracy"] == 0.5
     assert result["benchmarks"]["sums"]["reward"] == 0.5
-    verdicts = map(json.loads, (folder / "verdicts.jsonl").read_text().splitlines())
-    assert [(v["correct"], v["reward"]) for v in verdicts] == [(True, 1), (False, 0)]
+    verdicts = read_rows(folder / "verdicts.jsonl")
+    assert [(v["correct"], v["reward"]) for _, v in verdicts] == [(True, 1), (False, 0)]
     # The folder's own record is data too.
     assert main(out) == 2
     assert "results.json: the reward 'of_the_run:score'" in capsys.readouterr().err
@@ -382,9 +381,8 @@ def test_a_name_in_a_folder_leads_nowhere_else(tmp_path, capsys):
         (tmp_path / "secret.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n')
         folder = write(tmp_path / f"out{len(name)}", [(name, "secret-1", 0, "2")])
         assert main(["--rescore", str(folder)]) == 2
-        assert (
-            f"benchmark {name!r}: must be a plain file name" in capsys.readouterr().err
-        )
+        message = f"benchmark {name!r}: must be a plain file name"
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.failure(33)
@@ -396,19 +394,15 @@ def test_a_run_without_an_exported_model_says_so(sums, tmp_path, capsys):
 
 @pytest.mark.failure(184)
 @pytest.mark.parametrize(
-    "summary, old",
-    [
-        ({"steps": 20, "exported": True}, True),
-        ({"steps": 30, "exported": False}, True),
-        ({"steps": 30, "exported": True}, False),
-    ],
+    "steps, exported, old", [(20, True, True), (30, False, True), (30, True, False)]
 )
 def test_a_model_that_is_older_than_a_checkpoint_is_a_warning(
-    model, tmp_path, capsys, summary, old
+    model, tmp_path, capsys, steps, exported, old
 ):
     (tmp_path / "hf").symlink_to(model)
     for step in ("20", "30"):
         (tmp_path / "checkpoints" / step).mkdir(parents=True)
+    summary = {"steps": steps, "exported": exported}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     find_pretrained(tmp_path)
     shown = capsys.readouterr().err
@@ -424,11 +418,9 @@ def test_both_samplers_draw_the_same(model, sums, tmp_path, capsys):
         assert main(command(model, sums, tmp_path / sampler, *more)) == 0
     assert kept(tmp_path / "jax") == kept(tmp_path / "vllm")
     assert len(kept(tmp_path / "jax")) == 40
-    results = [
-        json.loads((tmp_path / sampler / "results.json").read_text())["benchmarks"]
-        for sampler in ("jax", "vllm")
-    ]
-    assert results[0] == results[1]
+    files = (tmp_path / sampler / "results.json" for sampler in ("jax", "vllm"))
+    jax, vllm = (json.loads(file.read_text())["benchmarks"] for file in files)
+    assert jax == vllm
 
 
 def test_two_runs_are_compared(model, sums, tmp_path, capsys):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.other_processes import ROOT, make_program
+
 PREFIX = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
 PYTHON = pathlib.Path(f"{PREFIX}-cuda/bin/python")
 # Compiles programs of a config, and writes their texts.
@@ -30,7 +31,7 @@ texts = {program: found[program].lower().compile().as_text() for program in want
 pathlib.Path(folder, "texts.json").write_text(json.dumps(texts))
 """
 # Replaces the assembler: keeps what it reads and what it reports.
-PTXAS = """#!/bin/sh
+PTXAS = """
 case "$1" in --version) exec {ptxas} "$@";; esac
 cp "$1" {folder}/$$.ptx
 exec {ptxas} -v "$@" 2> {folder}/$$.report
@@ -64,8 +65,7 @@ def compiled(request, tmp_path_factory):
     toolkit = folder / "nvidia" / ptxas.parents[1].name
     (toolkit / "bin").mkdir(parents=True)
     (toolkit / "nvvm").symlink_to(ptxas.parents[1] / "nvvm")
-    (toolkit / "bin/ptxas").write_text(PTXAS.format(ptxas=ptxas, folder=folder))
-    (toolkit / "bin/ptxas").chmod(0o755)
+    make_program(toolkit / "bin/ptxas", PTXAS.format(ptxas=ptxas, folder=folder))
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
@@ -123,11 +123,8 @@ def test_logits_are_written_once_and_read_once(compiled):
     decode, logits = compiled.texts["decode"], "f32[256,151936]"
     assert len(re.findall(rf"= {re.escape(logits)}\S* fusion\(", decode)) == 1
     kernel = r"^%?\S+ \((.*)\) -> .*\{\n((?:  .*\n)*)\}"
-    readers = [
-        body
-        for operands, body in re.findall(kernel, decode, re.M)
-        if logits in operands
-    ]
+    found = re.findall(kernel, decode, re.M)
+    readers = [body for operands, body in found if logits in operands]
     assert sum(" gather(" not in body for body in readers) == 1
     assert 2 * 4 * 256 * 151936 < 0.35e9
 

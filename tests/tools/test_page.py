@@ -4,19 +4,8 @@ import re
 
 import pytest
 
-from tools.page import (
-    Dots,
-    Entry,
-    Lines,
-    Section,
-    Series,
-    cut,
-    markdown,
-    page,
-    place,
-    shown,
-    ticks,
-)
+from tools import page as pages
+from tools.page import Lines, Section, Series, page
 
 NASTY = "</script><b onclick=x>&\"'"
 
@@ -26,9 +15,9 @@ def test_a_page_allows_no_script_and_escapes_all_texts():
         NASTY,
         [
             Section(NASTY, [{"name": NASTY, NASTY: 3}], f"{NASTY} `<b>`"),
-            Section("", charts=[Dots(NASTY, [(NASTY, 0.5, (0.25, 0.75), 0)])]),
+            Section("", charts=[pages.Dots(NASTY, [(NASTY, 0.5, (0.25, 0.75), 0)])]),
             Section("", charts=[Lines(NASTY, [Series(NASTY, [(1, 2.0)])])]),
-            Section("", entries=[Entry(NASTY, [NASTY], [NASTY], anchor=NASTY)]),
+            Section("", entries=[pages.Entry(NASTY, [NASTY], [NASTY], anchor=NASTY)]),
             Section("empty"),
         ],
     )
@@ -39,12 +28,14 @@ def test_a_page_allows_no_script_and_escapes_all_texts():
 
 
 def test_a_line_lies_where_its_points_are():
-    (line,) = place(Lines("t", [Series("a", [(0, 0.0), (5, 1.0), (10, 4.0)])]))["lines"]
+    (line,) = pages.place(Lines("t", [Series("a", [(0, 0.0), (5, 1.0), (10, 4.0)])]))[
+        "lines"
+    ]
     # x from 54 to 510, y from 196 up to 8.
     assert [(x, y) for x, y, _ in line[1]] == [(54, 196), (282, 149), (510, 8)]
     made = page("t", [Section("", charts=[Lines("t", [Series("a", [(5, 1.0)])])])])
     assert "<title>a, step 5: 1</title>" in made
-    (line,) = place(Lines("t", [Series("a", [(1, 3.0), (2, 3.0)])]))["lines"]
+    (line,) = pages.place(Lines("t", [Series("a", [(1, 3.0), (2, 3.0)])]))["lines"]
     assert [(x, y) for x, y, _ in line[1]] == [(54, 102), (510, 102)]
 
 
@@ -61,24 +52,27 @@ def test_a_line_lies_where_its_points_are():
     ],
 )
 def test_ticks_are_round_and_enclose_the_values(values, expected):
-    assert ticks(values) == expected
+    assert pages.ticks(values) == expected
 
 
 def test_a_long_line_is_thinned_and_keeps_its_end():
     line = [(x, float(x)) for x in range(10_001)]
-    ((_, found, _),) = place(Lines("t", [Series("a", line)]))["lines"]
+    ((_, found, _),) = pages.place(Lines("t", [Series("a", line)]))["lines"]
     assert len(found) == 198 and found[-1] == (510.0, 8.0, "step 10,000: 10,000")
 
 
 def test_rows_are_filtered_by_kinds_that_exist():
-    entries = [Entry("1", kinds=["best", "right"]), Entry("2", kinds=["right"])]
+    entries = [
+        pages.Entry("1", kinds=["best", "right"]),
+        pages.Entry("2", kinds=["right"]),
+    ]
     made = page("t", [Section("", entries=entries)])
     assert re.findall(r'value="(\w+)">', made) == ["best", "right"]
     assert 'class="row k-best k-right"' in made and 'class="row k-right"' in made
 
 
 def test_a_long_text_loses_its_middle():
-    assert "aaa\n[... 1,000 characters in all ...]\naaa" in cut("a" * 1000, 6)
+    assert "aaa\n[... 1,000 characters in all ...]\naaa" in pages.cut("a" * 1000, 6)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +81,12 @@ def test_a_long_text_loses_its_middle():
      (12345.678, "12,346"), (float("nan"), "nan"), (float("inf"), "inf"), ("a", "a")],
 )  # fmt: skip
 def test_numbers_are_formatted_for_reading(value, expected):
-    assert shown(value) == expected
+    assert pages.shown(value) == expected
 
 
 def test_markdown_has_titles_notes_and_rows():
     report = [Section("A", [{"name": "b|c", "n": 1234}], "note"), Section("empty")]
-    assert markdown("T", report, "remark").splitlines() == [
+    assert pages.markdown("T", report, "remark").splitlines() == [
         "# T", "", "## A", "", "note", "", "| name | n |", "| --- | ---: |",
         "| b\\|c | 1,234 |", "", "- remark",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from configs import quickstart
 from configs.schema import config_json
-from rl.files import replace_json, replace_rows
+from rl.files import read_rows, replace_json, replace_rows
 from tools.report.__main__ import main
 from tools.report.health import findings
 from tools.report.reading import read_runs
@@ -85,6 +85,11 @@ def make(folder, *, seed=0, end=True, after=0.75, faults=None, **changes):
     return folder
 
 
+def edit_summary(folder, **changes):
+    summary = json.loads((folder / "summary.json").read_text())
+    replace_json(folder / "summary.json", summary | changes)
+
+
 def read(folder):
     (run,) = read_runs([folder])
     return run
@@ -132,9 +137,8 @@ def test_dumps_and_early_ends_are_found(tmp_path):
     dump = folder / "dumps" / "8"
     dump.mkdir(parents=True)
     replace_json(dump / "dump.json", {"step": 8, "cause": "a NaN"})
-    summary = json.loads((folder / "summary.json").read_text())
-    summary |= {"ended": "0 of 4 informative groups", "unhealthy": "its last 3 updates"}
-    replace_json(folder / "summary.json", summary)
+    ended = "0 of 4 informative groups"
+    edit_summary(folder, ended=ended, unhealthy="its last 3 updates")
     assert listed(folder) == [
         ("dump", "8", "a NaN; see dumps/8"),
         ("end", "40", "ended early: 0 of 4 informative groups"),
@@ -145,16 +149,13 @@ def test_dumps_and_early_ends_are_found(tmp_path):
 def declined(accuracies, tmp_path):
     """Findings of a run with these held-out accuracies, ten steps apart."""
     folder = make(tmp_path / "run")
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").open()][1:]
-    rows += [
-        {"step": 10 * i, "eval/accuracy": accuracy}
-        for i, accuracy in enumerate(accuracies)
-    ]
+    _, *rows = (row for _, row in read_rows(folder / "metrics.jsonl"))
+    evaluations = enumerate(accuracies)
+    rows += [{"step": 10 * i, "eval/accuracy": found} for i, found in evaluations]
     replace_rows(folder / "metrics.jsonl", rows)
-    summary = json.loads((folder / "summary.json").read_text())
-    final = {"accuracy": accuracies[-1]}
-    final["accuracy_interval"] = [accuracies[-1] - 0.03, accuracies[-1] + 0.03]
-    replace_json(folder / "summary.json", summary | {"final": final})
+    end = accuracies[-1]
+    final = {"accuracy": end, "accuracy_interval": [end - 0.03, end + 0.03]}
+    edit_summary(folder, final=final)
     return listed(folder)
 
 
@@ -308,9 +309,8 @@ def test_a_long_run_stays_under_five_megabytes(tmp_path):
     rng = random.Random(0)
     replace_rows(folder / "metrics.jsonl", [metrics(s, rng) for s in range(1, 2001)])
     long = "<&> " * 4000
-    replace_rows(
-        folder / "samples.jsonl", [sample(s, completion=long) for s in range(1500)]
-    )
+    rows = [sample(step, completion=long) for step in range(1500)]
+    replace_rows(folder / "samples.jsonl", rows)
     text = page([read(folder)])
     assert 5e5 < len(text.encode()) < 5e6
     assert "more completions are in samples.jsonl" in text
@@ -345,10 +345,8 @@ def test_the_command_prints_the_findings_and_the_file(tmp_path, capsys):
     out = folder / "report.html"
     main([str(folder), "--json", str(tmp_path / "found.json")])
     message = capsys.readouterr().out
-    assert (
-        f"{folder.name}: update: step 7: updates skipped: 2 (loss or gradient"
-        in message
-    )
+    line = f"{folder.name}: update: step 7: updates skipped: 2 (loss or gradient"
+    assert line in message
     assert message.splitlines()[-1].startswith(f"{out}: 0.")
     found = json.loads((tmp_path / "found.json").read_text())["run"]
     assert {f["kind"] for f in found} == {"alarm", "update"}

@@ -9,7 +9,7 @@ from configs.base import Stage
 from rl.reward.verifier import Score
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams, start_completions
-from tests.rl.examples import make_collector, make_problem
+from tests.rl.examples import make_collector, make_problems
 
 PARAMS = SamplingParams(n=4, max_tokens=60, stop_token_ids=(0,))
 RIGHT, WRONG = 1, 2
@@ -68,15 +68,9 @@ def _reward(texts, problems):
 
 
 def _collector(sampler, *stages, **settings):
-    return make_collector(
-        sampler.sample,
-        [make_problem(i) for i in range(64)],
-        reward=_reward,
-        decode=lambda ids: str(ids[-1]),
-        sampling_params=PARAMS,
-        stages=stages,
-        **{"max_age": 1, "carry": True, **settings},
-    )
+    how = dict(reward=_reward, decode=lambda ids: str(ids[-1]), sampling_params=PARAMS)
+    how |= dict(stages=stages, max_age=1, carry=True) | settings
+    return make_collector(sampler.sample, make_problems([None] * 64), **how)
 
 
 def _run(collector, sampler, steps):

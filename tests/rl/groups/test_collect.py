@@ -314,13 +314,10 @@ def test_shuffled_scores_stay_together():
     """Components and rules are those of the rewards that they are logged with."""
 
     def score(texts, problems):
+        verdicts = [_verdict(text[0] == "1") for text in texts]
         return [
-            Score(
-                reward=float(len(text)),
-                verdict=_verdict(text[0] == "1"),
-                components={"length": len(text)},
-            )
-            for text in texts
+            Score(reward=float(n), verdict=verdict, components={"length": n})
+            for n, verdict in zip(map(len, texts), verdicts, strict=True)
         ]
 
     shaping = base.Reward(shuffle=True)

@@ -66,10 +66,8 @@ def test_all_of_a_level_once_before_any_twice_even_across_stages():
     drawn = sum((one_step(curriculum, s, n=n)[1] for s, n in enumerate((4, 6, 10))), [])
     assert len(set(drawn[:10])) == len(set(drawn[10:])) == 10
     assert drawn[:10] != drawn[10:]
-    assert lines == [
-        "curriculum: step 2 begins stage 'b'",
-        "curriculum: level 1: pass 2 begins",
-    ]
+    told = "step 2 begins stage 'b'", "level 1: pass 2 begins"
+    assert lines == [f"curriculum: {line}" for line in told]
 
 
 @pytest.mark.failure(18)

@@ -79,10 +79,9 @@ def _mix(seed, n=400):
 
 @pytest.mark.parametrize(("size", "seed"), [(8, 0), (16, 1)])
 def test_where_most_groups_teach_nothing_a_taught_one_costs_far_less(size, seed):
-    plain, signal = (
-        World(_mix(seed), policy=policy, size=size, seed=seed).run(50, rise=0.002)
-        for policy in ("uniform", "signal")
-    )
+    how = dict(size=size, seed=seed)
+    worlds = (World(_mix(seed), policy=p, **how) for p in ("uniform", "signal"))
+    plain, signal = (world.run(50, rise=0.002) for world in worlds)
     assert plain.cost > 2.2 * size
     assert plain.cost > 1.7 * signal.cost
     # What is expected of groups is what is found of them, from when on it is known.
@@ -137,10 +136,8 @@ def test_the_retired_are_explored_still_and_come_back_when_they_are_lost():
 def test_a_stage_ends_by_the_problems_on_offer_and_not_by_those_drawn():
     """Nine in ten are solved; those that are drawn are right half of the time."""
     rates = np.array([1.0] * 180 + [0.5] * 20)
-    stages = (
-        Stage(name="first", advance=Advance(metric="accuracy", at_least=0.9, window=9)),
-        Stage(name="last"),
-    )
+    rule = Advance(metric="accuracy", at_least=0.9, window=9)
+    stages = Stage(name="first", advance=rule), Stage(name="last")
     world = World(rates, policy="signal", stages=stages)
     seen = []
     for step in range(40):
@@ -158,10 +155,8 @@ def test_a_stage_ends_by_the_problems_on_offer_and_not_by_those_drawn():
 
 def test_only_the_stages_own_levels_say_what_teaches_most():
     """Level 2 is known to teach more than level 1, of which nothing is known yet."""
-    stages = (
-        Stage(name="two", levels={2: 1.0}, steps=6),
-        Stage(name="one", levels={1: 1.0}),
-    )
+    two = Stage(name="two", levels={2: 1.0}, steps=6)
+    stages = two, Stage(name="one", levels={1: 1.0})
     levels = [1] * 60 + [2] * 60
     world = World([0.5] * 120, policy="signal", levels=levels, stages=stages)
     assert world.run(6).rows[-1]["curriculum/stage"] == 1

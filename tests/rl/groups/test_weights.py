@@ -36,10 +36,8 @@ def _by_completion(batches):
 def _reject(packed, weights, aggregation):
     """Rejects by weights `[R, T]` of each micro-batch."""
     of_tokens = np.stack(weights)[np.stack([b.loss_mask for b in packed])]
-    c = RunConfig(
-        objective=Objective(aggregation=aggregation),
-        rollout=Rollout(max_response_tokens=8),
-    )
+    rollout = Rollout(max_response_tokens=8)
+    c = RunConfig(objective=Objective(aggregation=aggregation), rollout=rollout)
     return reject(packed, rejection=lambda *_: of_tokens, c=c)
 
 
@@ -81,9 +79,8 @@ def test_rejected_tokens_are_in_no_divisor(aggregation, expected):
     (batch,) = packed
     for row in range(len(batch.loss_mask)):
         for segment in range(1, batch.segment_ids[row].max() + 1):
-            (own,) = np.nonzero(
-                batch.loss_mask[row] & (batch.segment_ids[row] == segment)
-            )
+            of_segment = batch.segment_ids[row] == segment
+            (own,) = np.nonzero(batch.loss_mask[row] & of_segment)
             if len(own) in (1, 2):
                 weights[0][row, own] = 0
             elif len(own) == 4:

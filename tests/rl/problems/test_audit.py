@@ -11,10 +11,8 @@ def _problem(id, text, *answers):
 
 
 def problems(*golds):
-    return [
-        _problem(f"p{i}", "?", *(gold if isinstance(gold, tuple) else (gold,)))
-        for i, gold in enumerate(golds)
-    ]
+    golds = [gold if isinstance(gold, tuple) else (gold,) for gold in golds]
+    return [_problem(f"p{i}", "?", *gold) for i, gold in enumerate(golds)]
 
 
 def check(*golds):
@@ -60,10 +58,8 @@ def test_each_kind_is_counted():
 
 @pytest.mark.failure(216)
 def test_latex_that_json_has_read_as_escapes_is_counted():
-    train = [
-        _problem("a", "What is\n1 \times 2?", "2"),
-        _problem("b", "1?", "\x0crac12"),
-    ]
+    first = _problem("a", "What is\n1 \times 2?", "2")
+    train = [first, _problem("b", "1?", "\x0crac12")]
     assert describe_faults(train, [_problem("c", "1 \times 2", "2")]) == [
         "3 problems have control characters in place of LaTeX commands, such as the"
         r" problem with id 'a'; JSON needs two backslashes, as in \\frac"

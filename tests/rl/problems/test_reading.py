@@ -1,18 +1,18 @@
 """Reading problems from files and functions."""
 
 import dataclasses
-import json
 import os
 
 import huggingface_hub.constants
 import pytest
 
+from rl.files import replace_rows
 from rl.problems.reading import load_problems
 from tests.rl.examples import make_problem
 
 
 def _write(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    replace_rows(path, rows)
     return str(path)
 
 
@@ -33,14 +33,9 @@ def test_rows_and_other_peoples_field_names(tmp_path):
 
 
 def test_an_answer_that_is_a_number_is_the_text_of_it(tmp_path):
-    path = _write(
-        tmp_path / "a.jsonl",
-        {"problem": "1+1?", "answer": 2},
-        {"problem": "1/2?", "answer": 0.5},
-        {"problem": "x?", "answers": [1, "-1"]},
-        {"problem": "10^{400}?", "answer": 10**400},
-    )
-    problems = load_problems(path, key="k")
+    rows = [{"problem": f"{n}?", "answer": n} for n in (2, 0.5, 10**400)]
+    rows.insert(2, {"problem": "x?", "answers": [1, "-1"]})
+    problems = load_problems(_write(tmp_path / "a.jsonl", *rows), key="k")
     golds = [("2",), ("0.5",), ("1", "-1"), ("1" + 400 * "0",)]
     assert [p.answers for p in problems] == golds
 
@@ -64,9 +59,8 @@ def test_a_column_that_was_chosen_is_used(tmp_path):
     (problem,) = load_problems(text, key=key, fields={"answer": "answers"})
     assert problem.answers == ("2",)
     fields = {"level": "dificulty"}
-    with pytest.raises(
-        ValueError, match="level='dificulty': no row of .* has this col"
-    ):
+    message = "level='dificulty': no row of .* has this col"
+    with pytest.raises(ValueError, match=message):
         load_problems(path, key=key, fields=fields)
     assert load_problems(path, key="config.data.eval", fields=fields)
     with pytest.raises(ValueError, match=r"answer=\['gold'\]: must be a column's name"):
@@ -225,8 +219,7 @@ def made(*, kind: str, key: str = ""):
     ],
 )
 def test_problems_of_a_function_are_checked_as_rows_are(kind, message):
+    how = dict(key="config.data.train", arguments={"kind": kind})
     with pytest.raises(ValueError, match=message) as error:
-        load_problems(
-            f"{__name__}:made", key="config.data.train", arguments={"kind": kind}
-        )
+        load_problems(f"{__name__}:made", **how)
     assert "\n" not in str(error.value)

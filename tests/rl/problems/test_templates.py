@@ -25,11 +25,9 @@ def test_qwen_math_equals_the_models_own_chat_template(tokenizer):
     """The Qwen2.5-Math template is the chat template with its default system turn."""
     problem = "What is $1+1$? <b> {problem} \\boxed{} é 你好\n"
     encoded = encode_text(tokenizer, "qwen_math", problem)
-    chat = tokenizer.apply_chat_template(
-        [{"role": "user", "content": problem}],
-        add_generation_prompt=True,
-        return_dict=False,
-    )
+    how = dict(add_generation_prompt=True, return_dict=False)
+    message = [{"role": "user", "content": problem}]
+    chat = tokenizer.apply_chat_template(message, **how)
     assert encoded == chat == encode_text(tokenizer, "model", problem)
     # <|im_start|> is one token; read as plain text it would be six.
     assert encoded[0] == 151644

@@ -13,7 +13,7 @@ import pytest
 
 from rl.checksums import steps_in
 from rollout.vllm.server import free_port
-from tests.other_processes import environment, started
+from tests.other_processes import dotted, environment, started
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
 
@@ -21,19 +21,14 @@ from tests.tools.tiny import make_model
 SETTINGS = {
     "steps": 4,
     "model.maker": "",
-    "data.template": "{problem}=?",
+    "data": dict(template="{problem}=?", eval=""),
     "reward.function": "tests.rl.examples:parity",
     "dynamic_sampling.filter": False,
-    "data.eval": "",
-    "rollout.group_size": 4,
-    # The completions of a step: its decode batch narrows once.
-    "rollout.slots": 16,
-    "rollout.max_response_tokens": 16,
-    "checkpoint.every_steps": 2,
-    "checkpoint.keep": 9,
+    # As many slots as completions of a step: its decode batch narrows once.
+    "rollout": dict(group_size=4, slots=16, max_response_tokens=16),
+    "checkpoint": dict(every_steps=2, keep=9),
     # Parameters are split over processes too.
-    "mesh.data": 2,
-    "mesh.fsdp": -1,
+    "mesh": dict(data=2, fsdp=-1),
 }
 # By the leader, while the other waits.
 MADE = {
@@ -46,7 +41,7 @@ ENDLESS = {"steps": 100_000, "checkpoint.every_steps": 2}
 
 
 def command(workdir, cache, *, devices, **changes):
-    settings = {**SETTINGS, "model.path": cache / "tiny", **changes}
+    settings = {**dotted(SETTINGS), "model.path": cache / "tiny", **changes}
     settings["mesh.cpu_devices"] = devices
     return runs.command(workdir, cache, **settings)
 
@@ -59,17 +54,10 @@ def by_flags(port):
 
 def by_slurm(port):
     """As `srun --ntasks=2` starts them."""
-    shared = {
-        "SLURM_JOB_ID": "7",
-        "SLURM_STEP_NODELIST": "localhost",
-        "SLURM_NTASKS": "2",
-        "SLURM_STEP_NUM_TASKS": "2",
-        "JAX_COORDINATOR_PORT": str(port),
-    }
-    return [
-        ([], {**shared, "SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)})
-        for i in (0, 1)
-    ]
+    shared = dict(JOB_ID="7", STEP_NODELIST="localhost", NTASKS="2", STEP_NUM_TASKS="2")
+    of_each = [shared | dict(PROCID=str(i), LOCALID=str(i)) for i in (0, 1)]
+    slurm = [{f"SLURM_{name}": x for name, x in one.items()} for one in of_each]
+    return [([], {"JAX_COORDINATOR_PORT": str(port), **one}) for one in slurm]
 
 
 @contextlib.contextmanager
@@ -96,7 +84,7 @@ def _errors(process):
 
 
 def _losses(workdir):
-    rows = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    rows = runs._rows(workdir / "metrics.jsonl")
     return {row["step"]: row["policy/loss"] for row in rows if "policy/loss" in row}
 
 
@@ -105,12 +93,9 @@ def _checkpoint(workdir, step):
     folder = workdir.absolute() / "checkpoints" / str(step) / "state"
     with ocp.PyTreeCheckpointer() as checkpointer:
         tree = checkpointer.metadata(folder).item_metadata.tree
-        as_numpy = jax.tree.map(
-            lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree
-        )
-        state = checkpointer.restore(
-            folder, args=ocp.args.PyTreeRestore(restore_args=as_numpy)
-        )
+        numpy = ocp.RestoreArgs(restore_type=np.ndarray)
+        args = ocp.args.PyTreeRestore(restore_args=jax.tree.map(lambda _: numpy, tree))
+        state = checkpointer.restore(folder, args=args)
     return {
         jax.tree_util.keystr(path): array
         for path, array in jax.tree_util.tree_leaves_with_path(state)
@@ -127,9 +112,8 @@ def _assert_same(a, b, step, atol=1e-6):
     found, expected = _checkpoint(a, step), _checkpoint(b, step)
     assert found.keys() == expected.keys() and len(found) > 30
     for name, array in found.items():
-        np.testing.assert_allclose(
-            array, expected[name], rtol=0, atol=atol, err_msg=f"{a}: {name}"
-        )
+        how = dict(rtol=0, atol=atol, err_msg=f"{a}: {name}")
+        np.testing.assert_allclose(array, expected[name], **how)
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +141,8 @@ def test_two_processes_train_what_one_does(alone, cache, tmp_path):
         _read_until(leader, "step 5/")
         follower.kill()
         assert leader.wait(120) == 1
-        assert _errors(leader) == [
-            "error: process 1 died or hangs; see its output, then start all processes"
-            " again"
-        ]
+        line = "process 1 died or hangs; see its output, then start all processes again"
+        assert _errors(leader) == [f"error: {line}"]
     _assert_same(workdir, alone, 2)
 
 

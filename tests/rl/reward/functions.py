@@ -15,15 +15,12 @@ def simple(text, problem):
 
 def batch(completions, problems):
     assert len({problem.id for problem in problems}) == 1
-    most = max(map(len, completions))
-    return [
-        {
-            "reward": np.float32(len(c) / most),
-            "correct": problem.answers[0] in c,
-            "components": {"length": len(c), "column": problem.meta["column"]},
-        }
-        for c, problem in zip(completions, problems, strict=True)
-    ]
+    most, scores = max(map(len, completions)), []
+    for c, problem in zip(completions, problems, strict=True):
+        components = {"length": len(c), "column": problem.meta["column"]}
+        score = {"reward": np.float32(len(c) / most), "components": components}
+        scores.append(score | {"correct": problem.answers[0] in c})
+    return scores
 
 
 _together = 0
@@ -75,10 +72,6 @@ def nan(text, problem):
 
 def infinite_part(text, problem):
     return {"reward": 1.0, "components": {"x": float("inf")}}
-
-
-def longest(completions, problems):
-    return [float(len(c) == max(map(len, completions))) for c in completions]
 
 
 def short(completions, problems):

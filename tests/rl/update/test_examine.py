@@ -70,7 +70,6 @@ def test_what_is_not_finite_is_counted_and_named():
         check_finite(tree, "base")
     assert str(caught.value) == "base: b/c is not finite in 2 of 5 entries"
     tree["a"] = tree["a"].at[0, 0].set(jnp.nan)
-    with pytest.raises(
-        NotFinite, match="a is not finite in 1 of 12 entries; tensors affected: 2"
-    ):
+    message = "a is not finite in 1 of 12 entries; tensors affected: 2"
+    with pytest.raises(NotFinite, match=message):
         check_finite(tree, "base")

@@ -84,10 +84,9 @@ def test_hidden_states_outside_the_scored_tokens_do_no_harm():
     hidden[-1, -1], mask[-1, -1] = 1e3 * np.sign(table[0]), False
     mesh = mesh_of()
     assert mask.sum() % 16
-    found = _with_gradients(
-        lambda *x: head.score_tokens(*x, jnp.float32(TEMPERATURE), mesh, 16),
-        hidden, table, targets, mask, weights,
-    )  # fmt: skip
+    how = jnp.float32(TEMPERATURE), mesh, 16
+    inputs = hidden, table, targets, mask, weights
+    found = _with_gradients(lambda *x: head.score_tokens(*x, *how), *inputs)
     assert all(np.isfinite(x).all() for x in found)
 
 
@@ -99,9 +98,8 @@ def test_temporary_memory_does_not_grow_with_the_vocabulary():
         mesh = mesh_of()
 
         def loss(hidden, table, targets, mask):
-            logprobs, entropy = head.score_tokens(
-                hidden, table, targets, mask, jnp.float32(1), mesh, 1024
-            )
+            scored = hidden, table, targets, mask, jnp.float32(1), mesh, 1024
+            logprobs, entropy = head.score_tokens(*scored)
             return jnp.sum(logprobs), entropy
 
         shapes = [

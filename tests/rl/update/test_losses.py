@@ -7,17 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl.update.losses import (
-    LOSSES,
-    Segments,
-    cispo,
-    clipped,
-    dual_clip,
-    grpo,
-    k1,
-    k3,
-    load_loss,
-)
+from rl.update import losses
 from sharding.mesh import make_mesh
 from sharding.rules import named_sharding
 
@@ -54,7 +44,7 @@ def arrays():
         "advantages": advantages,
         "loss_weights": np.where(mask, rng.random(SHAPE), 0),
         "loss_mask": mask,
-        "segments": Segments(ids, mask, np.zeros_like(ids)),
+        "segments": losses.Segments(ids, mask, np.zeros_like(ids)),
         **EPS,
     }
 
@@ -78,11 +68,10 @@ def _token(name, policy, old, sampler, a, near=False):
 
 def _reference(name, arrays):
     total, gradient = 0.0, np.zeros(SHAPE)
-    policy, old, sampler, advantages, weights = (
-        arrays[key]
-        for key in "policy_logprobs old_logprobs sampler_logprobs advantages"
-        " loss_weights".split()
+    policy, old, sampler = (
+        arrays[f"{n}_logprobs"] for n in ("policy", "old", "sampler")
     )
+    advantages, weights = arrays["advantages"], arrays["loss_weights"]
     for row, start, stop in SPANS:
         length = stop - start
         if name == "gspo":
@@ -104,14 +93,15 @@ def _reference(name, arrays):
     return total, gradient
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", losses.LOSSES)
 def test_loss_and_gradient_are_those_of_the_formula(arrays, name):
     expected, slope = _reference(name, arrays)
     # Means of ratios, and differences of probabilities, stray less than a ratio does.
     near = name in ("gspo", "dppo")
     bounds = dict(eps_low=0.02, eps_high=0.03) if near else EPS
     with jax.enable_x64(True):
-        loss, named = load_loss(name, {"bound": 1.5} if name == "dual_clip" else {})
+        arguments = {"bound": 1.5} if name == "dual_clip" else {}
+        loss, named = losses.load_loss(name, arguments)
 
         def weighted(policy):
             given = {**arrays, "policy_logprobs": policy} | bounds
@@ -131,7 +121,7 @@ def test_cispo_counts_the_weights_that_it_clips_whatever_the_advantage():
     """PPO's own test would find neither of these two clipped, nor the others not."""
     old = jnp.log(jnp.array([[0.1, 0.5, 0.5, 0.5]]))
     policy = jnp.log(jnp.array([[1.0, 0.1, 0.5, 0.6]]))
-    loss, metrics = cispo(
+    loss, metrics = losses.cispo(
         policy, old, jnp.array([[-1.0, 1.0, -1.0, 1.0]]), eps_low=0.5, eps_high=4.0
     )
     np.testing.assert_allclose(
@@ -149,7 +139,7 @@ def test_rows_on_other_devices_take_no_part_in_a_completions_sums(arrays):
         return jnp.sum(segments.mean(policy) ** 2, axis=1)
 
     ids = np.tile(arrays["segments"].ids, (4, 1))
-    segments = Segments(ids, ids > 0, ids)
+    segments = losses.Segments(ids, ids > 0, ids)
     given = jax.device_put((np.ones(ids.shape, np.float32), segments), rows)
     gradient = jax.jit(jax.grad(lambda *x: total(*x).sum()), out_shardings=rows)
     program = gradient.lower(*given).compile().as_text()
@@ -161,8 +151,8 @@ def test_estimates_of_the_divergence():
     x = np.linspace(-1.5, 1.5, 7)
     with jax.enable_x64(True):
         for estimate, value, slope in (
-            (k1, x, x),  # not 1: a slope of 1 has a mean of 0 under the policy
-            (k3, np.exp(-x) - 1 + x, 1 - np.exp(-x)),
+            (losses.k1, x, x),  # not 1: a slope of 1 has a mean of 0 under the policy
+            (losses.k3, np.exp(-x) - 1 + x, 1 - np.exp(-x)),
         ):
             found, gradient = jax.vmap(jax.value_and_grad(estimate), (0, None))(
                 jnp.asarray(x) - 3, -3.0
@@ -201,9 +191,11 @@ def test_the_mean_over_tokens_reproduces_the_oracle(golden, clip):
 
         def loss(policy):
             if clip is None:
-                per_token, _ = grpo(policy, old, advantages, **bounds)
+                per_token, _ = losses.grpo(policy, old, advantages, **bounds)
             else:
-                per_token, _ = dual_clip(policy, old, advantages, **bounds, bound=clip)
+                per_token, _ = losses.dual_clip(
+                    policy, old, advantages, **bounds, bound=clip
+                )
             return jnp.sum(weights * per_token)
 
         value, gradient = jax.value_and_grad(loss)(policy)
@@ -216,19 +208,13 @@ def test_the_mean_over_tokens_reproduces_the_oracle(golden, clip):
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
 @pytest.mark.parametrize(
     ("low", "high", "ratio"),
-    [
-        (0.0, 0.0, 1.0),
-        (0.0, 0.28, 1.0),
-        (0.2, 0.0, 1.0),
-        (0.2, 0.28, 1.0),
-        (0.5, 0.5, 0.5),
-        (0.5, 0.5, 1.5),
-    ],
+    [(0.0, 0.0, 1.0), (0.0, 0.28, 1.0), (0.2, 0.0, 1.0), (0.2, 0.28, 1.0)]
+    + [(0.5, 0.5, 0.5), (0.5, 0.5, 1.5)],
 )
 def test_on_a_bound_the_gradient_is_whole(low, high, ratio, advantage):
     def loss(ratio):
         bounds = dict(eps_low=jnp.float32(low), eps_high=jnp.float32(high))
-        return clipped(ratio, jnp.float32(advantage), **bounds)[0]
+        return losses.clipped(ratio, jnp.float32(advantage), **bounds)[0]
 
     value, slope = jax.value_and_grad(loss)(jnp.float32(ratio))
     assert (value, slope) == (-ratio * advantage, -advantage)
@@ -238,7 +224,7 @@ def test_on_a_bound_the_gradient_is_whole(low, high, ratio, advantage):
 def test_beyond_a_bound_only_the_side_that_may_go_back_has_a_gradient(eps):
     def slope(ratio, advantage):
         def loss(ratio):
-            return clipped(ratio, advantage, eps_low=eps, eps_high=eps)[0]
+            return losses.clipped(ratio, advantage, eps_low=eps, eps_high=eps)[0]
 
         return float(jax.grad(loss)(jnp.float32(ratio)))
 
@@ -248,7 +234,7 @@ def test_beyond_a_bound_only_the_side_that_may_go_back_has_a_gradient(eps):
 
 @pytest.mark.failure(23)
 def test_a_huge_log_ratio_stays_finite():
-    value, metrics = grpo(
+    value, metrics = losses.grpo(
         jnp.array([200.0, -200.0]), jnp.zeros(2), jnp.array([-1.0, -1.0]), **EPS
     )
     assert np.isfinite(value).all() and np.isfinite(metrics["ratio"]).all()
@@ -269,4 +255,4 @@ def test_a_huge_log_ratio_stays_finite():
 @pytest.mark.failure(33)
 def test_what_is_no_loss_is_one_line_that_names_it(function, arguments, message):
     with pytest.raises(ValueError, match=f"^config.objective.function{message}"):
-        load_loss(function, arguments)
+        losses.load_loss(function, arguments)

@@ -168,14 +168,13 @@ def _with_outside(function, first, **outside):
     def row(here, name):
         return np.where(inside, here, outside.get(name, 0.0)).astype(np.float32)
 
+    logprobs = {"old": -1.5, "sampler": -1.4, "reference": -1.3}
     batch = Batch.padding(1, 4).replace(
         loss_mask=inside,
         off_policy=np.ones((1, 4), bool),
-        old_logprobs=row(-1.5, "old"),
-        sampler_logprobs=row(-1.4, "sampler"),
-        reference_logprobs=row(-1.3, "reference"),
         advantages=row(1.0, "advantages"),
         loss_weights=(inside / 2).astype(np.float32),
+        **{f"{name}_logprobs": row(x, name) for name, x in logprobs.items()},
     )
     batch, hyper = jax.tree.map(jnp.asarray, (batch, example_hyper(first_update=first)))
     values = jnp.asarray(row(-1.45, "policy")), jnp.asarray(row(0.7, "entropy"))

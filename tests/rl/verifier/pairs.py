@@ -20,9 +20,8 @@ def labelled(rows: Iterable[Row]) -> list[tuple[str, str, bool]]:
 
 def misjudged(rows: Iterable[Row]) -> list[tuple[str, str]]:
     """Returns the pairs that the verifier judges otherwise, in either direction."""
-    return [
-        (left, right)
-        for left, right, equal in labelled(rows)
-        if is_equivalent(left, right) is not equal
-        or is_equivalent(right, left) is not equal
-    ]
+
+    def right(a: str, b: str, equal: bool) -> bool:
+        return is_equivalent(a, b) is is_equivalent(b, a) is equal
+
+    return [(a, b) for a, b, equal in labelled(rows) if not right(a, b, equal)]

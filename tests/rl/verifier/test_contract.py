@@ -1,13 +1,13 @@
 """What a reward needs after equality: finished, not copied, in the unit asked for."""
 
 import functools
-import json
 
 import pytest
 
 from rl import verifier
 from rl.verifier import Examiner, Verdict, verify
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
+from tests.rl.verifier.measure import rows
 from tests.rl.verifier.pairs import Row, labelled
 
 # The rules of a problem, without that of literal golds (`test_literal`).
@@ -174,23 +174,15 @@ def test_what_is_left_to_be_done_is_no_answer(answer, gold):
 
 # Rows of a problem, its gold, answers that are credited, and copies of the problem.
 _COPIES = [
-    (
-        _VALUE,
-        "22",
-        ["22", "8 + 15 - 1", "23 - 1"],
-        [
-            r"2^3 + 3 \cdot 5 - \frac{7}{7}",
-            r"2^{3}+3\cdot 5-\dfrac77",
-            r"3 \cdot 5 + 2^3 - \frac{7}{7}",
-            r"2^3 + 5 \cdot 3 - \frac{7}{7}",
-            r"2^3 + 3 \cdot 5 - \frac{7}{7} + 0",
-            r"1 \cdot (2^3 + 3 \cdot 5 - \frac{7}{7})",
-            r"\left( 2^3 + 3 \times 5 - \tfrac{7}{7} \right)",
-            r"\color{red}{2^3 + 3 \cdot 5 - \frac{7}{7}}",
-            r"\text{The answer is } 2^3 + 3 \cdot 5 - \frac{7}{7}",
-            r"-(-2^3 - 3 \cdot 5 + \frac{7}{7})",
-        ],
-    ),
+    (_VALUE, "22", ["22", "8 + 15 - 1", "23 - 1"],
+     [r"2^3 + 3 \cdot 5 - \frac{7}{7}", r"2^{3}+3\cdot 5-\dfrac77",
+      r"3 \cdot 5 + 2^3 - \frac{7}{7}", r"2^3 + 5 \cdot 3 - \frac{7}{7}",
+      r"2^3 + 3 \cdot 5 - \frac{7}{7} + 0",
+      r"1 \cdot (2^3 + 3 \cdot 5 - \frac{7}{7})",
+      r"\left( 2^3 + 3 \times 5 - \tfrac{7}{7} \right)",
+      r"\color{red}{2^3 + 3 \cdot 5 - \frac{7}{7}}",
+      r"\text{The answer is } 2^3 + 3 \cdot 5 - \frac{7}{7}",
+      r"-(-2^3 - 3 \cdot 5 + \frac{7}{7})"]),
     # The problem may state its own answer, as in "show", or "which of these".
     (_SQUARES, "(x-3)^2-4", ["(x-3)^2 - 4", "-4 + (x-3)^2"], ["x^2 - 6x + 5"]),
     (r"Show that $a = \frac{10^6 - 1}{9}$ is odd and find $a$.", "111111", ["111111"],
@@ -300,9 +292,9 @@ def test_golds_and_problem_are_read_once_and_verdicts_do_not_depend_on_the_order
 @pytest.mark.failure(41)
 def test_nothing_that_a_policy_writes_leads_to_no_verdict():
     """Else a policy could choose not to be judged wherever it would fail."""
-    rows = [row for family in FAMILIES.values() for row in family]
+    cases = [row for family in FAMILIES.values() for row in family]
     golds = ["1", "x = 5", r"\text{east}", "(0, 1]", r"\frac{\pi}{6}"]
-    for index, (_, predicted, _) in enumerate(rows):
+    for index, (_, predicted, _) in enumerate(cases):
         verdict = judge(rf"\boxed{{{predicted}}}", golds[index % 5], _VALUE)
         assert verdict.correct is not None, predicted[:80]
     for _, reply, _ in REPLIES:
@@ -313,8 +305,7 @@ def test_golds_of_the_evaluation_sets_are_readable(shared_data):
     """All but a handful that are prose around formulas."""
     unread = []
     for path in sorted((shared_data / "eval").glob("*.jsonl")):
-        for line in path.open(encoding="utf-8"):
-            row = json.loads(line)
+        for row in rows(path):
             golds = row.get("answers") or [row["answer"]]
             verdict = judge(r"\boxed{-7.125}", golds, row["problem"])
             assert verdict.correct is not True, (path.name, golds)

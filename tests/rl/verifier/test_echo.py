@@ -1,11 +1,11 @@
 """A formula that was copied from the problem earns nothing."""
 
-import json
 import re
 
 import pytest
 
 from rl.verifier import Examiner, judge
+from tests.rl.verifier.measure import rows as read
 
 _FORMULA = re.compile(r"\$([^$]+)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)", re.DOTALL)
 # A value as one writes it, with a unit, a degree, a dollar or a percent sign.
@@ -56,8 +56,7 @@ def _spellings(text: str) -> list[str]:
     ("name", "stride"), [("train/math12k.jsonl", 12), ("eval/math500.jsonl", 1)]
 )
 def test_copies_are_seldom_credited(shared_data, name, stride):
-    rows = list(map(json.loads, (shared_data / name).open(encoding="utf-8")))[::stride]
-    rows = [row for row in rows if row["answer"]]
+    rows = [row for row in read(shared_data / name)[::stride] if row["answer"]]
     credited, own, boxes = [], 0, 0
     for row in rows:
         gold = row["answer"]
@@ -78,8 +77,7 @@ def test_copies_are_seldom_credited(shared_data, name, stride):
 @pytest.mark.failure(43)
 def test_without_the_problem_copies_would_be_credited(shared_data):
     """What the rule is for: else this file would show nothing."""
-    lines = (shared_data / "eval" / "math500.jsonl").open(encoding="utf-8")
-    rows = list(map(json.loads, lines))
+    rows = read(shared_data / "eval" / "math500.jsonl")
     equal = 0
     for row in rows:
         examiner = Examiner([row["answer"]], literal=False)

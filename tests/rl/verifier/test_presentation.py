@@ -1,6 +1,5 @@
 """Dress says nothing: every gold, in every wrapper, is what it was."""
 
-import json
 import random
 import re
 from fractions import Fraction
@@ -8,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from rl.verifier import is_equivalent
+from tests.rl.verifier.measure import rows
 from tests.rl.verifier.pairs import misjudged
 
 # Markup and words around a gold, which is written @.
@@ -99,11 +99,10 @@ def golds(shared_data):
     found = set()
     for path in sorted((shared_data / "eval").glob("*.jsonl")):
         if path.stem != "svamp1000":
-            for line in path.open(encoding="utf-8"):
-                found.update(json.loads(line)["answers"])
-    lines = (shared_data / "train" / "deepscaler_levels.jsonl").open(encoding="utf-8")
-    rows = sorted({str(json.loads(line)["answer"]) for line in lines} - {"", "None"})
-    found.update(random.Random(0).sample(rows, 300))
+            found.update(*(row["answers"] for row in rows(path)))
+    train = rows(shared_data / "train" / "deepscaler_levels.jsonl")
+    answers = sorted({str(row["answer"]) for row in train} - {"", "None"})
+    found.update(random.Random(0).sample(answers, 300))
     found = {gold for gold in map(_in_math, found) if gold and len(gold) < 400}
     # As plain as the wrappers of numbers ask for, and all that is more than a number.
     numbers = sorted(gold for gold in found if re.fullmatch(r"-?\d+", gold))

@@ -192,11 +192,8 @@ def test_hidden_files_of_other_programs_are_no_part_of_a_base(made, first):
 @pytest.mark.failure(37)
 @pytest.mark.failure(102)
 def test_other_versions_and_rewards_are_shown_and_never_refused(workdir, first):
-    now = {
-        **first,
-        "versions": {**first["versions"], "jax": "another"},
-        "code": {"my:score": {"helper.py": "0" * 64}},
-    }
+    now = {**first, "code": {"my:score": {"helper.py": "0" * 64}}}
+    now["versions"] = {**first["versions"], "jax": "another"}
     said = sorted(manifest.begin(workdir, now, accept_changes=False))
     assert said[0] == "changed: code.my:score.helper.py: none -> 000000000000"
     assert said[1].startswith("changed: versions.jax: ") and len(said) == 2

@@ -22,8 +22,8 @@ from rollout.vllm.sampler import Export, VllmSampler, WeightFolder
 from rollout.vllm.server import ServerProcess, ServerSpec
 from sharding.mesh import make_mesh
 from tests.models import reference
+from tests.other_processes import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 PYTHON = os.environ.get("VLLM_PYTHON", str(ROOT / ".venv-vllm/bin/python"))
 LENGTH = 512
 STOP = (1, 7)
@@ -43,14 +43,9 @@ def make_folder(
     """A random model whose every parameter matters."""
     torch.manual_seed(0)
     sizes = {**reference.FAMILIES[family], **sizes}
-    config = getattr(transformers, f"{family}Config")(
-        **sizes,
-        max_position_embeddings=1024,
-        tie_word_embeddings=tied,
-        bos_token_id=0,
-        eos_token_id=1,
-        use_sliding_window=False,
-    )
+    sizes |= dict(max_position_embeddings=1024, tie_word_embeddings=tied)
+    sizes |= dict(bos_token_id=0, eos_token_id=1, use_sliding_window=False)
+    config = getattr(transformers, f"{family}Config")(**sizes)
     model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -24,11 +24,8 @@ class _Foreign:
         self.url = f"http://127.0.0.1:{port}"
         arguments = f"--model {folder} --dtype float32 --max_model_len 512"
         arguments += f" --max_num_seqs 64 --enforce_eager --port {port}"
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": os.environ["HOME"],
-            "VLLM_API_KEY": key,
-        }
+        environment = {name: os.environ[name] for name in ("PATH", "HOME")}
+        environment["VLLM_API_KEY"] = key
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [policies.PYTHON, "-m", "rollout.vllm.server"]

@@ -25,14 +25,11 @@ def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
             def enough(ended=ended, last=version == 2):
                 return not last and len(ended) >= 3
 
-            partial = sampler.sample(
-                PROMPTS,
-                params,
-                seed=version,
-                partial=partial,
-                on_finished=lambda *of_one, ended=ended: ended.append(of_one),
-                on_pause=enough,
-            )
+            def note(*of_one, ended=ended):
+                ended.append(of_one)
+
+            told = dict(partial=partial, on_finished=note, on_pause=enough)
+            partial = sampler.sample(PROMPTS, params, seed=version, **told)
             calls.append(partial)
             assert len(ended) == sum(
                 not c.unfinished and (version == 0 or calls[-2][p][s] is not c)

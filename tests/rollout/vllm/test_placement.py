@@ -56,11 +56,8 @@ def test_gpus_that_are_not_visible_get_no_server_if_jax_uses_none(monkeypatch):
 
 
 def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
-    monkeypatch.setattr(
-        jax,
-        "local_devices",
-        lambda: [types.SimpleNamespace(platform="gpu", local_hardware_id=0)],
-    )
+    device = types.SimpleNamespace(platform="gpu", local_hardware_id=0)
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
     # Read as number 0, a server would be started on this process's own.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-4aa0-11,GPU-5bb0-22")
     with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=GPU-4aa0.*: must con"):

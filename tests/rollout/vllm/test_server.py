@@ -18,13 +18,8 @@ from rollout.vllm import server as vllm_server
 from rollout.vllm import supervisor
 from rollout.vllm.client import OutOfStep, ServerGone, VllmClient, api_key
 from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec
-from tests.other_processes import (
-    eventually,
-    is_running,
-    make_program,
-    python,
-    start_python,
-)
+from tests import other_processes
+from tests.other_processes import eventually, is_running, make_program
 
 
 def _spec(**changes):
@@ -234,7 +229,7 @@ def test_the_process_tree_ends_with_its_starter(tmp_path, blow):
     script.write_text(textwrap.dedent(TREE))
     command = f"exec {sys.executable} -S {script} {script}"
     program = make_program(tmp_path / "vllm", command)
-    starter = start_python("-c", STARTER, program, tmp_path)
+    starter = other_processes.start_python("-c", STARTER, program, tmp_path)
     root = int(starter.stdout.readline())
     eventually(lambda: len(supervisor.descendants(root)) == 2, seconds=10)
     tree = [root, *supervisor.descendants(root)]
@@ -281,5 +276,6 @@ def test_the_client_side_imports_no_torch_and_no_jax():
         "import sys, rollout.vllm.fan_out, rollout.vllm.server;"
         "print(sorted({'torch', 'vllm', 'jax'} & set(sys.modules)))"
     )
-    found = python("-c", code, env={"PATH": os.environ["PATH"]}, check=True)
+    env = {"PATH": os.environ["PATH"]}
+    found = other_processes.python("-c", code, env=env, check=True)
     assert found.stdout.strip() == "[]"

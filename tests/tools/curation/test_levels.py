@@ -67,11 +67,8 @@ def test_levels_of_another_scale_are_not_mixed():
 
 
 def test_the_scale_is_the_one_that_graded_most_rows():
-    rows = [
-        graded("a", 1, "math", llama=3),
-        graded("b", llama=5),
-        graded("c", 1, "math"),
-    ]
+    rows = [graded("a", 1, "math", llama=3), graded("b", llama=5)]
+    rows.append(graded("c", 1, "math"))
     assert level_scale([*rows, graded("d", llama=0)]) == "llama"
     assert level_scale([]) is None
 

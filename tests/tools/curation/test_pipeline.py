@@ -153,11 +153,8 @@ def test_a_copy_of_a_rewording_that_disagrees_costs_all(tmp_path, order):
     # if compared with the first alone, "copy" would be kept with another answer
     other = LONG.replace("exactly", "and no other number")
     reworded = other.replace("Find the", "Compute the").format(36)
-    given = [
-        row("one", LONG.format(36), "9"),
-        row("reworded", reworded, "9"),
-        row("copy", reworded, "8"),
-    ]
+    given = [row("one", LONG.format(36), "9")]
+    given += [row("reworded", reworded, "9"), row("copy", reworded, "8")]
     assert 0.6 < similarity(given[0]["problem"], reworded) < 0.8
     summary, out = run(tmp_path, [given[n] for n in order])
     assert summary["kept"] == 0

@@ -4,13 +4,7 @@ import dataclasses
 
 import pytest
 
-from tools.curation.repair import (
-    answer_of_solution,
-    bare_answer,
-    plain_markup,
-    repair,
-    restore_escapes,
-)
+from tools.curation import repair
 from tools.curation.row import Row
 
 
@@ -31,27 +25,27 @@ from tools.curation.row import Row
     ],
 )
 def test_tex_escapes_come_back(broken, whole):
-    assert restore_escapes(broken) == whole
+    assert repair.restore_escapes(broken) == whole
 
 
 def test_markup_becomes_text_or_tex():
-    assert plain_markup("a<sub>n</sub> = 2<sup>n</sup>") == "a_{n} = 2^{n}"
-    assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
-    assert plain_markup("[b](i)[/b] x < y") == "(i) x < y"
-    assert plain_markup("x &lt; 4 &amp; y") == "x < 4 & y"
+    assert repair.plain_markup("a<sub>n</sub> = 2<sup>n</sup>") == "a_{n} = 2^{n}"
+    assert repair.plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
+    assert repair.plain_markup("[b](i)[/b] x < y") == "(i) x < y"
+    assert repair.plain_markup("x &lt; 4 &amp; y") == "x < 4 & y"
     linked = "Find the [remainder](https://a.org/Remainder_(number)) of [x](y)."
-    assert plain_markup(linked) == "Find the remainder of [x](y)."
+    assert repair.plain_markup(linked) == "Find the remainder of [x](y)."
     drawn = "Find it: [a.png](https://a.org/a.png)"
-    assert plain_markup(drawn) == drawn
-    assert plain_markup("Find $x$.\n请将上面的源文本翻译成英文") == "Find $x$."
+    assert repair.plain_markup(drawn) == drawn
+    assert repair.plain_markup("Find $x$.\n请将上面的源文本翻译成英文") == "Find $x$."
     order = "Translate the above text into English, and keep the format."
-    assert plain_markup(f"Find $x$.\n\n---\n\n{order}") == "Find $x$."
-    assert plain_markup(f"Then $x$ is {order}") == "Then $x$ is "
+    assert repair.plain_markup(f"Find $x$.\n\n---\n\n{order}") == "Find $x$."
+    assert repair.plain_markup(f"Then $x$ is {order}") == "Then $x$ is "
     moved = "Translate the graph of $y$ by 1. Find the translation."
-    assert plain_markup(moved) == moved
-    assert plain_markup("5&radic;3 &pi;") == "5√3 π"
-    assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
-    assert plain_markup("x < y and y > z") == "x < y and y > z"
+    assert repair.plain_markup(moved) == moved
+    assert repair.plain_markup("5&radic;3 &pi;") == "5√3 π"
+    assert repair.plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
+    assert repair.plain_markup("x < y and y > z") == "x < y and y > z"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +65,7 @@ def test_markup_becomes_text_or_tex():
     ],
 )
 def test_the_answer_is_found_in_the_solution(solution, answer):
-    assert answer_of_solution(solution) == answer
+    assert repair.answer_of_solution(solution) == answer
 
 
 @pytest.mark.parametrize(
@@ -107,17 +101,17 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
     ],
 )
 def test_bare_answers(answer, bare):
-    assert bare_answer(answer) == bare
+    assert repair.bare_answer(answer) == bare
 
 
 def test_a_sound_row_is_untouched():
     row = Row(id="a", problem="What is $\\frac{1}{2} + x$?", answers=("3",))
-    assert repair(row) == (row, ())
+    assert repair.repair(row) == (row, ())
 
 
 def test_repairs_are_named():
     row = Row(id="a", problem="Find x<br/>if \x0crac{x}{2}=1.", solution="\\boxed{2}")
-    fixed, done = repair(row)
+    fixed, done = repair.repair(row)
     assert fixed.problem == "Find x\nif \\frac{x}{2}=1."
     assert fixed.answers == ("2",)
     assert done == ("tex_escapes", "markup", "answer_from_solution")
@@ -125,6 +119,6 @@ def test_repairs_are_named():
 
 def test_a_gold_of_markup_alone_is_that_of_the_solution():
     row = Row(id="a", problem="Find x.", answers=("**",), solution="\\boxed{2}")
-    fixed, done = repair(row)
+    fixed, done = repair.repair(row)
     assert fixed.answers == ("2",) and done == ("answer_from_solution",)
-    assert repair(dataclasses.replace(row, solution=""))[0].answers == ()
+    assert repair.repair(dataclasses.replace(row, solution=""))[0].answers == ()

@@ -40,13 +40,9 @@ def check_greedy(policy, prompts, groups):
     """Token for token what transformers draws from the folder."""
     model = transformers.Qwen2ForCausalLM.from_pretrained(policy.folder)
     for prompt, (completion,) in zip(prompts, groups, strict=True):
-        ids = model.generate(
-            torch.tensor([prompt]),
-            do_sample=False,
-            max_new_tokens=GREEDY.max_tokens,
-            eos_token_id=list(policies.STOP),
-            pad_token_id=0,
-        )
+        ends = dict(eos_token_id=list(policies.STOP), pad_token_id=0)
+        how = dict(do_sample=False, max_new_tokens=GREEDY.max_tokens)
+        ids = model.generate(torch.tensor([prompt]), **how, **ends)
         assert completion.token_ids.tolist() == ids[0, len(prompt) :].tolist()
 
 

@@ -17,11 +17,8 @@ def problem(text, solution, answer, id="a"):
     return Problem(id=id, problem=text, answers=(answer,), meta={"solution": solution})
 
 
-SPENT = problem(
-    "Ann has $40. A pen costs $1.50 and she buys 6 of them. How much is left?",
-    "6*1.50=<<6*1.50=9>>9 dollars, 40-9=<<40-9=31>>31",
-    "31",
-)
+ASKED = "Ann has $40. A pen costs $1.50 and she buys 6 of them. How much is left?"
+SPENT = problem(ASKED, "6*1.50=<<6*1.50=9>>9 dollars, 40-9=<<40-9=31>>31", "31")
 
 
 def test_the_answer_follows_the_numbers():

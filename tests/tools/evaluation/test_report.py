@@ -17,11 +17,9 @@ PROBLEMS = [
 
 def result():
     rights = ("1101", "0000", "0100")  # of four completions of each problem
-    rows = [
-        scored
-        for problem, right in zip(PROBLEMS, rights, strict=True)
-        for scored in make_scored(problem, right.replace("1", problem.answers[0]))
-    ]
+    rows = []
+    for problem, right in zip(PROBLEMS, rights, strict=True):
+        rows += make_scored(problem, right.replace("1", problem.answers[0]))
     classes = {"a": [0, 0, 1, 0], "b": [2, 2, 2, 2], "c": [3, 4, 5, 6]}
     return benchmark_result("math500", len(PROBLEMS), rows, classes)
 
@@ -41,12 +39,8 @@ def test_figures_by_level():
 
 def test_published_rows():
     """The two rows that the paper is known to print, with their means."""
-    rows = {
-        name: scores
-        for name, scores, source, _ in report.PUBLISHED
-        if "2508.08909" in source
-    }
-    assert rows == {
+    of_paper = [row for row in report.PUBLISHED if "2508.08909" in row[2]]
+    assert {name: scores for name, scores, *_ in of_paper} == {
         "Qwen2.5-Math-7B, no template": (20.0, 45.8, 69.0, 21.3, 34.7),
         "Compass-Thinker-7B": (40.0, 65.0, 82.9, 36.4, 43.5),
     }
@@ -113,14 +107,11 @@ NASTY = "</script><script>document.title='owned'</script><!-- \u2028 \\u003c é 
 
 
 def evaluation():
+    asked = [NASTY if i == 7 else f"What is {i}+{i}?" for i in range(12)]
+    golds = [(str(2 * i), "x") if i == 3 else (str(2 * i),) for i in range(12)]
     problems = [
-        Problem(
-            id=f"p{i}",
-            problem=NASTY if i == 7 else f"What is {i}+{i}?",
-            answers=(str(2 * i), "x") if i == 3 else (str(2 * i),),
-            level=1 + i % 3,
-        )
-        for i in range(12)
+        Problem(id=f"p{i}", problem=text, answers=gold, level=1 + i % 3)
+        for i, (text, gold) in enumerate(zip(asked, golds, strict=True))
     ]
 
     def verdict(i, right):

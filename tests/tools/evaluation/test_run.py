@@ -113,11 +113,8 @@ def test_what_no_sampler_can_draw_is_refused_before_a_model_is_loaded(changes):
 
 
 def test_a_started_evaluation_keeps_its_conditions(tmp_path):
-    asked = {
-        "model": "m",
-        "drawing": {"seed": 1, "template": "none"},
-        "benchmarks": {"a": {"sha256": "1"}},
-    }
+    asked = {"model": "m", "drawing": {"seed": 1, "template": "none"}}
+    asked["benchmarks"] = {"a": {"sha256": "1"}}
     record_conditions(tmp_path, asked)
     record_conditions(tmp_path, asked | {"benchmarks": {"b": {"sha256": "2"}}})
     both = json.loads((tmp_path / "conditions.json").read_text())["benchmarks"]

@@ -9,7 +9,7 @@ import pytest
 from configs import compass_thinker_7b
 from rl.update.head import GPU_BLOCK
 from tests import forked
-from tests.other_processes import ROOT, environment, python
+from tests.other_processes import ROOT, environment, make_config, python
 from tools.plan import compiling
 from tools.plan.targets import parse_target
 
@@ -20,21 +20,11 @@ MODEL = {
     "num_key_value_heads": 4, "head_dim": 128, "max_position_embeddings": 4096,
     "rope_theta": 1e6, "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
 }  # fmt: skip
-CONFIG = """
-from configs import base
-
-
-def get_config():
-    c = base.get_config()
-    c.model.path = {folder!r}
-    c.model.head_chunk = 256
-    c.rollout.max_prompt_tokens = 128
-    c.rollout.max_response_tokens = 384
-    c.rollout.slots = 64
-    c.batch.row_lengths = (512,)
-    c.batch.micro_tokens = 512 * 16
-    return c
-"""
+CONFIG = (
+    "c.model.head_chunk, c.rollout.slots = 256, 64",
+    "c.rollout.max_prompt_tokens, c.rollout.max_response_tokens = 128, 384",
+    "c.batch.row_lengths, c.batch.micro_tokens = (512,), 512 * 16",
+)
 
 
 def _plan(folder, target, *arguments):
@@ -54,8 +44,8 @@ def planned(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("plan")
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(MODEL))
-    config = folder / "small.py"
-    config.write_text(CONFIG.format(folder=str(folder / "model")))
+    model = f"c.model.path = {str(folder / 'model')!r}"
+    config = make_config(folder / "small.py", model, *CONFIG, of="base")
     plan, stdout = _plan(folder, request.param, f"--config={config}")
     assert stdout.endswith("It fits.\n")
     return request.param, plan
