@@ -53,3 +53,7 @@ def load(folder: pathlib.Path, shape=(1, 1, 1), **options):
     """Returns our model of a folder, and its parameters on a mesh of this shape."""
     model = Decoder(DecoderConfig.from_folder(folder), **options)
     return model, load_params(folder, model, mesh_of(*shape))
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

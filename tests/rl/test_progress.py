@@ -158,7 +158,7 @@ def test_a_terminal_shows_a_bar_and_clears_it_when_it_is_done():
     screens = _screens(
         "import time; from rl import progress; progress.BAR_SECONDS = 0.05\n"
         "with progress.phase('load', 'a folder', total=10, unit='parameters') as count:"
-        "\n    count.update(3); time.sleep(0.6); count.update(2); time.sleep(0.6)\n"
+        "\n    count.update(1); time.sleep(0.3); count.update(4); time.sleep(0.6)\n"
         "with progress.watch('sample', total=4, unit='completions'): time.sleep(0.6)\n"
         "print('step 1/20')"
     )

@@ -8,10 +8,6 @@ from tests.models import reference
 from tools import convert
 
 
-def _files(folder):
-    return {p.name: p.read_bytes() for p in folder.iterdir()}
-
-
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied, capsys):
     source, middle, target = (tmp_path / name for name in ("in", "ckpt", "out"))
@@ -23,7 +19,7 @@ def test_a_folder_survives_the_way_to_a_checkpoint_and_back(tmp_path, tied, caps
         ["--checkpoint", str(middle), "--out", str(target), "--dtype", "float32"]
         + ["--json", str(report)]
     )
-    assert _files(target) == _files(source)
+    assert reference.contents(target) == reference.contents(source)
     result = json.loads(report.read_text())
     assert result["out"] == str(target)
     last = f"{target}: {result['parameters']:,} parameters\n"

@@ -127,17 +127,14 @@ def test_what_cannot_be_had_is_one_line_and_leaves_nothing(
     pin(monkeypatch, held, "minerva272", FORMS["minerva272"][0])
     source = SOURCES["minerva272"]
     held[f"/{source.repo}/{source.commit}/{source.path}"] += b"x"
-    for arguments, message in (
-        (
-            ["minerva272", "--mirror", url],
-            "http.* has SHA-256 .*, but the pinned file has",
-        ),
-        (["amc83", "--mirror", url], "amc/data.* download failed .*Not Found"),
-        (["amc83", "--mirror", "http://127.0.0.1:9"], "download failed .*refused"),
-        (["amc83", "--mirror", "no url"], r"download failed \(unknown url type"),
-        (["amc84"], "set 'amc84': must be one of aime2024, "),
+    for name, at, message in (
+        ("minerva272", url, "http.* has SHA-256 .*, but the pinned file has"),
+        ("amc83", url, "amc/data.* download failed .*Not Found"),
+        ("amc83", "http://127.0.0.1:9", "download failed .*refused"),
+        ("amc83", "no url", r"download failed \(unknown url type"),
+        ("amc84", url, "set 'amc84': must be one of aime2024, "),
     ):
-        assert fetch.main([*arguments, "--out", str(tmp_path / "data")]) == 2
+        assert fetch.main([name, "--mirror", at, "--out", str(tmp_path / "data")]) == 2
         error = capsys.readouterr().err
         assert re.search(message, error) and error.count("\n") == 1
     assert not (tmp_path / "data").exists()

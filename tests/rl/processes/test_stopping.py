@@ -1,6 +1,5 @@
 """What a signal ends, and when: real processes and signals, without a run."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -71,8 +70,11 @@ CASES = {
 }
 
 
-def start(work):
+def start(work, *, hangup=signal.SIG_DFL):
+    """Starts a command; it inherits this handling of SIGHUP."""
+    before = signal.signal(signal.SIGHUP, hangup)
     process = start_python("-c", SCRIPT, work, stderr=subprocess.PIPE)
+    signal.signal(signal.SIGHUP, before)
     assert process.stdout.readline() == "begun\n"
     time.sleep(0.1)
     return process
@@ -97,29 +99,17 @@ def test_the_phase_decides_how_a_signal_ends_it():
             assert lines == ["again"] * bool(status), work
 
 
-@contextlib.contextmanager
-def hangup(handler):
-    """Starts processes with this handling of SIGHUP, which they inherit."""
-    before = signal.signal(signal.SIGHUP, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.failure(75)
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_a_closed_terminal_and_slurms_warning_end_it_like_sigterm(number):
-    with hangup(signal.SIG_DFL):
-        process = start("step(stop)")
+    process = start("step(stop)")
     process.send_signal(number)
     assert process.communicate(timeout=60)[0] == "saved\n"
     assert process.returncode == 128 + number
 
 
 def test_a_command_under_nohup_outlives_its_terminal():
-    with hangup(signal.SIG_IGN):
-        process = start("sleep(stop, 1)")
+    process = start("sleep(stop, 1)", hangup=signal.SIG_IGN)
     process.send_signal(signal.SIGHUP)
     assert process.wait(30) == 0
 
