@@ -158,13 +158,13 @@ def test_a_terminal_shows_a_bar_and_clears_it_when_it_is_done():
     screens = _screens(
         "import time; from rl import progress; progress.BAR_SECONDS = 0.05\n"
         "with progress.phase('load', 'a folder', total=10, unit='parameters') as count:"
-        "\n    count.update(1); time.sleep(0.3); count.update(4); time.sleep(0.6)\n"
+        "\n    count.update(3); time.sleep(0.6); count.update(2); time.sleep(0.6)\n"
         "with progress.watch('sample', total=4, unit='completions'): time.sleep(0.6)\n"
         "print('step 1/20')"
     )
     shown = {line for screen in screens for line in screen}
     assert any(
-        re.match(r"load:  50%\|.* 5/10 \[00:00<00:00, .*/s\]$", s) for s in shown
+        re.match(r"load:  50%\|.* 5/10 \[00:\d\d<00:\d\d, .*/s\]$", s) for s in shown
     )
     assert any(s.startswith("sample:   0%|") for s in shown)
     assert max(len(s) for s in shown if "%|" in s) < 80
