@@ -28,11 +28,12 @@ T = TypeVar("T")
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _NO_ENTRY = "no such entry can be set; set the whole list or section"
+_NO_FLAG = r"\1: cannot be set by a flag; set it in the config file"
 # Replacements in messages of absl and ml_collections, which say what to do.
 _ADVICE = {
     r": Failed to parse.*": ": must be a dict, as in Python: \"{'NAME': 'VALUE'}\"",
     r"\. First from.*": "; give --config only once",
-    r"^Type .* of field (\S+) is not supported.*": rf"\1: {_NO_ENTRY}",
+    r"^Type .* of field (\S+) is not supported.*": _NO_FLAG,
     r"^\d+ is not a valid index .*\(in: (\S+)\)$": rf"config.\1: {_NO_ENTRY}",
     r"^flag --config\..*": r"\g<0>; see --help",
 }
@@ -62,7 +63,7 @@ def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
         if default:
             flags.set_default(holder, default)
     except flags.Error as error:  # of a file of --flagfile, or a key of the default
-        sys.exit(f"error: {str(error).removeprefix('ERROR:: ')}")
+        sys.exit(f"error: {_explain(error)}")
     return holder
 
 
@@ -97,7 +98,7 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
 
 def _explain(error: Exception) -> str:
     """Returns an error of absl or ml_collections in one line, with advice."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).removeprefix("ERROR:: ")
     if isinstance(error, flags.UnrecognizedFlagError):
         flag, config = error.flagname, flags.FLAGS["config"].value
         meant = re.findall(r"Did you mean: (\S+) \?$", text)
@@ -116,17 +117,20 @@ def _read_for_flags(file: str) -> ConfigDict:
     """Reads a config; raises UnreadableConfig if it lacks the key of a flag."""
     config = read_config(file).lock()
     for argument in flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False):
-        flag = argument.partition("=")[0].lstrip("-")
+        flag = re.match(r"--?(?:no)?config\.([^=]+)", argument)
         try:
-            if flag.startswith("config."):
-                config_path.get_value(flag.removeprefix("config."), config)
+            if flag and callable(config_path.get_value(flag[1], config)):
+                # A method of ConfigDict, which is found like a key.
+                raise KeyError(repr(flag[1].rpartition(".")[2]))
         except (LookupError, TypeError, ValueError) as error:
-            name, wrong = _unknown_key(error)
-            above = flag.partition(f".{name}")[0]
-            if above.endswith(("_args", ".fields")) and "mean" not in wrong:
+            assert flag
+            key = f"config.{flag[1]}"
+            name, wrong = _unknown_key(error, config)
+            above = key.rpartition(f".{name}")[0]
+            if above.endswith(("_args", ".fields")) and "Did you mean" not in wrong:
                 value = f"{{'{name}': 'VALUE'}}"
                 wrong = f'unknown key {name!r}; write --{above}="{value}"'
-            raise UnreadableConfig(f"{flag}: {wrong or _NO_ENTRY}") from None
+            raise UnreadableConfig(f"{key}: {wrong or _NO_ENTRY}") from None
     return config
 
 
@@ -201,7 +205,7 @@ def _blame(error: Exception, path: str) -> str:
     return f"{where}: {_unknown_key(error)[1] or reason}"
 
 
-def _unknown_key(error: Exception) -> tuple[str, str]:
+def _unknown_key(error: Exception, config: ConfigDict | None = None) -> tuple[str, str]:
     """Returns an unknown key and a short message; two empty texts for other errors.
 
     The message of ml_collections would contain the whole config.
@@ -214,7 +218,7 @@ def _unknown_key(error: Exception) -> tuple[str, str]:
         return "", ""
     meant = re.search(r"Did you mean [\"']\w+[\"']", text)
     hint = f". {meant[0]}?" if meant else ""
-    if elsewhere := _keys_named(key[1], get_config()):
+    if elsewhere := _keys_named(key[1], config or get_config()):
         hint = f"; use {' or '.join(elsewhere)}"
     return key[1], f"unknown key {key[1]!r}{hint}"
 

@@ -248,6 +248,15 @@ FLAGS = [
      " no such entry can be set; set the whole list or section"),
     ([QUICKSTART, "--config.model.path.more=a"],
      "config.model.path.more: no such entry can be set; set the whole list or section"),
+    ([QUICKSTART, "--noconfig.nope"], "config.nope: unknown key 'nope'"),
+    ([QUICKSTART, "--config.get=3"], "config.get: unknown key 'get'"),
+    ([QUICKSTART, "--config.data.train_args.d=3"], "config.data.train_args.d: unknown"
+     " key 'd'; write --config.data.train_args=\"{'d': 'VALUE'}\""),
+    ([QUICKSTART, "config.steps=3"],
+     "unexpected argument 'config.steps=3'; write --NAME=VALUE"),
+    # Values after a space may look like keys.
+    (["--config", "config.nope", "--config.steps", "3"],
+     "config.nope: no such file; give the path of a Python file"),
     ([QUICKSTART, "--config.data.fields=problem=question"],
      "flag --config.data.fields=problem=question: must be a dict, as in Python: "
      "\"{'NAME': 'VALUE'}\""),
