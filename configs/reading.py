@@ -117,21 +117,23 @@ def _read_for_flags(file: str) -> ConfigDict:
     """Reads a config; raises UnreadableConfig if it lacks the key of a flag."""
     config = read_config(file).lock()
     for argument in flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False):
-        flag = re.match(r"--?(?:no)?config\.([^=]+)", argument)
-        try:
-            if flag and callable(config_path.get_value(flag[1], config)):
-                # A method of ConfigDict, which is found like a key.
-                raise KeyError(repr(flag[1].rpartition(".")[2]))
-        except (LookupError, TypeError, ValueError) as error:
-            assert flag
-            key = f"config.{flag[1]}"
-            name, wrong = _unknown_key(error, config)
-            above = key.rpartition(f".{name}")[0]
-            if above.endswith(("_args", ".fields")) and "Did you mean" not in wrong:
-                value = f"{{'{name}': 'VALUE'}}"
-                wrong = f'unknown key {name!r}; write --{above}="{value}"'
-            raise UnreadableConfig(f"{key}: {wrong or _NO_ENTRY}") from None
+        if flag := re.match(r"--?(?:no)?config\.([^=]+)", argument):
+            _check_key(flag[1], config)
     return config
+
+
+def _check_key(key: str, config: ConfigDict) -> None:
+    try:
+        value = config_path.get_value(key, config)
+        if callable(value):  # a method of ConfigDict, which is found like a key
+            raise KeyError(repr(key.rpartition(".")[2]))
+    except (LookupError, TypeError, ValueError) as error:
+        name, wrong = _unknown_key(error, config)
+        above = f"config.{key}".rpartition(f".{name}")[0]
+        if above.endswith(("_args", ".fields")) and "Did you mean" not in wrong:
+            value = f"{{'{name}': 'VALUE'}}"
+            wrong = f'unknown key {name!r}; write --{above}="{value}"'
+        raise UnreadableConfig(f"config.{key}: {wrong or _NO_ENTRY}") from None
 
 
 def read_config(name: str) -> ConfigDict:
