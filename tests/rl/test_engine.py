@@ -198,6 +198,6 @@ def test_sampling_passes_everything_on_and_asks_whether_to_stop():
     stop = dict(check_stop=lambda: events.append("pause"))
     engine = types.SimpleNamespace(**parts, **stop)
     params = SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,))
-    told = dict(on_finished=lambda *of: events.append(of), on_pause=lambda: "enough")
-    got = Engine.sample(engine, [[1], [2]], params, seed=7, partial=BEGUN, **told)
+    hooks = dict(on_finished=lambda *of: events.append(of), on_pause=lambda: "enough")
+    got = Engine.sample(engine, [[1], [2]], params, seed=7, partial=BEGUN, **hooks)
     assert got == "completions" and events == [(1, 2, "a completion"), "pause"]

@@ -130,17 +130,17 @@ class Kept:
     opened = []
 
     def __init__(self, workdir, *, config, keep):
-        self.told, self.config, self.keep = [], config, keep
+        self.received, self.config, self.keep = [], config, keep
         Kept.opened.append(self)
 
     def scalars(self, step, values):
-        self.told.append((step, dict(values)))
+        self.received.append((step, dict(values)))
 
     def samples(self, step, rows):
-        self.told.append((step, [row["completion"] for row in rows]))
+        self.received.append((step, [row["completion"] for row in rows]))
 
     def close(self):
-        self.told.append("closed")
+        self.received.append("closed")
 
 
 class Broken(Kept):
@@ -166,9 +166,9 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     broken, kept, _, again = Kept.opened
     assert json.loads(of_nan) == {"step": 1, "reward/mean": 0.5, "policy/loss": None}
     assert kept.config == {"seed": 3} and (kept.keep, again.keep) == (-1, 0)
-    assert kept.told == [(1, {"reward/mean": 0.5}), (1, ["2"]), "closed"]
-    assert again.told == [(1, {"reward/mean": 0.75}), "closed"]
-    assert broken.told == []
+    assert kept.received == [(1, {"reward/mean": 0.5}), (1, ["2"]), "closed"]
+    assert again.received == [(1, {"reward/mean": 0.75}), "closed"]
+    assert broken.received == []
     said = capsys.readouterr().out.splitlines()
     line = (
         f"WARNING: metric logger '{__name__}:Broken' failed and is not called"
@@ -193,12 +193,12 @@ def test_files_are_closed_though_a_stop_ends_the_close_of_a_sink(tmp_path):
 def test_a_sink_that_cannot_be_loaded_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert load_sinks(sinks=()) == {}
-    for name, told in (
+    for name, message in (
         ("csv", "config.log.sinks='csv': must be one of wandb, or 'module:function'"),
         ("nosuch:sink", "config.log.sinks='nosuch:sink': cannot be imported"),
         ("wandb", "wandb is not installed; run pip install wandb$"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             load_sinks(sinks=(name,))
 
 

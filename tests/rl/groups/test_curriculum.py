@@ -66,8 +66,8 @@ def test_all_of_a_level_once_before_any_twice_even_across_stages():
     drawn = sum((one_step(curriculum, s, n=n)[1] for s, n in enumerate((4, 6, 10))), [])
     assert len(set(drawn[:10])) == len(set(drawn[10:])) == 10
     assert drawn[:10] != drawn[10:]
-    told = "step 2 begins stage 'b'", "level 1: pass 2 begins"
-    assert lines == [f"curriculum: {line}" for line in told]
+    messages = "step 2 begins stage 'b'", "level 1: pass 2 begins"
+    assert lines == [f"curriculum: {line}" for line in messages]
 
 
 @pytest.mark.failure(18)
@@ -197,12 +197,12 @@ def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
         Stage(name="last", levels={4: 0.5, 5: 0.5}, steps=1),
         Stage(name="any"),
     )
-    filled, told = fill_gaps(stages, problems)
+    filled, messages = fill_gaps(stages, problems)
     # As near to 1 as to 5, level 3 goes to the easier.
     assert [stage.levels for stage in filled] == [{1: 1.0}, {5: 1.0}, None]
     line = "'first': no problem has level 3; its share 0.4 is added to level 1"
-    assert told[1] == line
-    assert len(told) == 3
+    assert messages[1] == line
+    assert len(messages) == 3
     curriculum = make(filled, problems)
     curriculum.begin(0)
     assert {d.problem.level for d in curriculum.draw(20, size=8, seed=0)} == {1}
@@ -213,8 +213,8 @@ def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
 def test_a_level_beyond_the_scale_is_no_gap(levels):
     problems = make_problems(levels)
     stages = (Stage(name="a", levels={3: 1.0}),)
-    filled, told = fill_gaps(stages, problems)
-    assert told == []
+    filled, messages = fill_gaps(stages, problems)
+    assert messages == []
     with pytest.raises(NoProblem, match=r"^\[0\].levels: no problem has level 3$"):
         make(filled, problems)
 

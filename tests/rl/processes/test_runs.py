@@ -24,7 +24,7 @@ SETTINGS = {
     "data": dict(template="{problem}=?", eval=""),
     "reward.function": "tests.rl.examples:parity",
     "dynamic_sampling.filter": False,
-    # As many slots as completions of a step: its decode batch narrows once.
+    # As many slots as completions of a step: the decode batch becomes smaller once.
     "rollout": dict(group_size=4, slots=16, max_response_tokens=16),
     "checkpoint": dict(every_steps=2, keep=9),
     # Parameters are split over processes too.

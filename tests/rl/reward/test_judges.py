@@ -24,14 +24,14 @@ def test_a_share_of_verdicts_is_turned_round_and_always_the_same():
     right = [f"{i}: \\boxed{{0.5}}" for i in range(500)]
     wrong = [f"{i}: \\boxed{{0.6}}" for i in range(500)]
     for texts, meant in ((right, 1.0), (wrong, -1.0)):
-        told = [judges.flipped(text, HALF, share=0.1)["reward"] for text in texts]
-        assert set(told) == {1.0, -1.0}
+        rewards = [judges.flipped(text, HALF, share=0.1)["reward"] for text in texts]
+        assert set(rewards) == {1.0, -1.0}
         # 50 are meant, with a standard deviation of 7.
-        assert 30 <= told.count(-meant) <= 70
-        assert told == [judges.flipped_10(text, HALF)["reward"] for text in texts]
+        assert 30 <= rewards.count(-meant) <= 70
+        assert rewards == [judges.flipped_10(text, HALF)["reward"] for text in texts]
         # A smaller share's mistakes are among a larger one's.
         few = [judges.flipped(text, HALF, share=0.03)["reward"] for text in texts]
-        assert all(a == b for a, b in zip(few, told, strict=True) if a == -meant)
+        assert all(a == b for a, b in zip(few, rewards, strict=True) if a == -meant)
         assert 5 <= few.count(-meant) <= 27  # 15, and 4
     other = Problem(id="other", problem="1/4+1/4", answers=("1/2",))
     first, second = ([judges.flipped_10(t, p) for t in right] for p in (HALF, other))
@@ -42,10 +42,10 @@ def test_a_systematic_mistake_is_made_of_all_completions_of_a_problem():
     problems = [Problem(id=str(i), problem="1+1", answers=("2",)) for i in range(400)]
     texts = ["\\boxed{2}", "so \\boxed{2}"]
     judge = judges.flipped_10_problems
-    told = [[judge(text, p)["reward"] for text in texts] for p in problems]
-    assert all(len(set(of_problem)) == 1 for of_problem in told)
+    rewards = [[judge(text, p)["reward"] for text in texts] for p in problems]
+    assert all(len(set(of_problem)) == 1 for of_problem in rewards)
     # 40 are meant, with a standard deviation of 6.
-    assert 22 <= sum(of_problem[0] == -1 for of_problem in told) <= 58
+    assert 22 <= sum(of_problem[0] == -1 for of_problem in rewards) <= 58
 
 
 def test_the_form_alone_is_a_box_with_anything_in_it():
