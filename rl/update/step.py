@@ -187,7 +187,10 @@ def make_step(
     apply_jit = jax.jit(apply, out_shardings=(shardings, whole), donate_argnums=0)
 
     def update(
-        state: TrainState, batches: Sequence[Batch], hyper: Hyper, base: Params = None
+        state: TrainState,
+        batches: Sequence[Batch],
+        hyper: Hyper,
+        base: Params | None = None,
     ) -> Updated:
         params = lora.join(state.params, base)
         carry = zeros_jit(params, batches[0], hyper)
